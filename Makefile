@@ -1,0 +1,54 @@
+# Needs git, make and Python 3.11 or newer. Everything else comes from the lock files into .venv.
+
+PYTHON ?= python3
+JOBS ?= auto
+ARGS ?=
+
+VENV := .venv
+BENCH := .venv-bench
+BIN := $(VENV)/bin
+READY := $(VENV)/.stamp
+INPUTS := requirements-uv.lock pyproject.toml tools/setup.py
+
+.PHONY: demo test lint format spec bench setup lock clean
+
+demo: $(READY)  ## a run on a sample repository; only the model's words are not real
+	@$(BIN)/python -m compileall -q src
+	@$(BIN)/windlass demo $(ARGS)
+
+test: $(READY)
+	@$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+spec: $(READY)  ## which test proves which requirement
+	@$(BIN)/python tools/spec.py $(ARGS)
+
+bench: $(BENCH)/.stamp
+	@$(BENCH)/bin/python -m benchmarks $(ARGS)
+
+setup: $(READY)
+
+$(READY): requirements.lock $(INPUTS)
+	@$(PYTHON) tools/setup.py $(VENV) requirements.lock
+
+$(BENCH)/.stamp: requirements-bench.lock $(INPUTS)
+	@$(PYTHON) tools/setup.py $(BENCH) requirements-bench.lock
+
+COMPILE := $(BIN)/python -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-header --no-annotate --no-emit-index-url
+
+lock: $(READY)  ## newest versions into the lock files; see docs/decisions/0002-lock-files.md
+	$(COMPILE) --upgrade pyproject.toml --group dev -o requirements.lock
+	$(COMPILE) --upgrade pyproject.toml --group dev --group bench -c requirements.lock -o requirements-bench.lock
+
+clean:
+	rm -rf $(VENV) $(BENCH) dist build .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	find src tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

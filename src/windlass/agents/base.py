@@ -1,0 +1,157 @@
+"""What an adapter is: two pure functions and a list of what its CLI can do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+from windlass.model import ErrorClass, Json, Usage
+
+
+@dataclass(frozen=True)
+class Limits:
+    wall_s: float = 1800.0
+    turns: int | None = None
+    usd: float | None = None
+    """The reservation: the first usage report beyond it stops the dispatch."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One dispatch, complete: nothing else reaches the agent."""
+
+    run: str
+    key: str
+    attempt: int
+    role: str
+    purpose: str
+    system: str
+    prompt: str
+    cwd: Path
+    folder: Path
+    """The attempt's own folder: prompt.md, stdout, stderr, proc.json, exit.json, events.jsonl."""
+    agent: str
+    model: str = ""
+    effort: str = ""
+    tools: tuple[str, ...] = ()
+    """read grep find ls bash write edit: what the role may use."""
+    writes: str = "none"
+    """none | outs | code"""
+    contract: str = ""
+    schema: Mapping[str, Json] | None = None
+    outs: Mapping[str, str] = field(default_factory=dict)
+    """Declared artifacts: name -> path below cwd."""
+    limits: Limits = Limits()
+    session: str = ""
+    """The agent's own session to continue, where the adapter can."""
+    task_id: str = ""
+    task_title: str = ""
+    phase: str = ""
+    cycle: int = 0
+    env: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Adapter's own settings from the config: script, argv template ..."""
+
+
+@dataclass(frozen=True)
+class ToolStarted:
+    tool: str
+    text: str
+    """In words: reading src/x.py, running pytest -q."""
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class ToolFinished:
+    tool: str
+    ok: bool
+    text: str = ""
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class Said:
+    text: str
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Usage so far. `total`: replaces what was reported before; else it adds."""
+
+    usage: Usage
+    total: bool = False
+
+
+@dataclass(frozen=True)
+class SessionSeen:
+    id: str
+
+
+@dataclass(frozen=True)
+class Done:
+    """The terminal event: without one the dispatch failed, whatever the exit code."""
+
+    text: str
+    structured: Json = None
+    error: ErrorClass | None = None
+    reason: str = ""
+    retry_at: float | None = None
+
+
+AgentEvent: TypeAlias = ToolStarted | ToolFinished | Said | Spent | SessionSeen | Done
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """How to start the CLI for one job. No shell, ever."""
+
+    argv: tuple[str, ...]
+    stdin: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Written below the attempt's folder before the start."""
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    resume: bool = False
+    cost: str = "none"
+    """stream | end | tokens | none"""
+    structured: bool = False
+    read_only: bool = False
+    effort: bool = False
+
+
+class Adapter(Protocol):
+    """Contract: `argv` and `parse` are pure. `parse` never raises: what it does not know gives []."""
+
+    name: str
+    capabilities: Capabilities
+    credential: str
+    """Dispatches that share it share quota waits."""
+
+    def invocation(self, job: Job) -> Invocation: ...
+
+    def parse(self, line: str) -> list[AgentEvent]: ...
+
+    def classify(self, stderr: str, code: int | None) -> tuple[ErrorClass, str]:
+        """Why a process that gave no terminal event failed."""
+        ...
+
+
+@dataclass(frozen=True)
+class AgentResult:
+    """What became of one dispatch: the supervisor's facts and the stream's, joined."""
+
+    text: str = ""
+    structured: Json = None
+    usage: Usage = Usage()
+    session: str = ""
+    error: ErrorClass | None = None
+    reason: str = ""
+    retry_at: float | None = None
+    code: int | None = None
+    seconds: float = 0.0
+    tools: int = 0

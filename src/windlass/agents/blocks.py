@@ -1,0 +1,204 @@
+"""The shape of every block an agent may answer with. Words an agent adds are ignored, words it owes are demanded."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from windlass.agents.fences import plain
+from windlass.agents.plans import is_inside
+
+
+def _text(value: Any) -> Any:
+    return "" if value is None else plain(value) if isinstance(value, str) else value
+
+
+def _word(value: Any) -> Any:
+    return plain(value).strip().lower().replace("-", "_").replace(" ", "_") if isinstance(value, str) else value
+
+
+def _line(value: Any) -> Any:
+    """Only a hint for the reader: '12-15' or 'top' must not cost a whole review."""
+    text = str(value)
+    return int(text) if not isinstance(value, bool) and text.isascii() and text.isdigit() and len(text) < 9 else None
+
+
+def _inside(value: Any) -> Any:
+    text = _text(value)
+    return text if isinstance(text, str) and (not text or is_inside(text)) else ""
+
+
+def _many(value: Any) -> Any:
+    return [] if value is None else [value] if isinstance(value, str) else value
+
+
+Text = Annotated[str, BeforeValidator(_text)]
+Filled = Annotated[str, BeforeValidator(_text), Field(min_length=1)]
+Texts = Annotated[tuple[Text, ...], BeforeValidator(_many)]
+Word = BeforeValidator(_word)
+
+
+class Block(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class FindingBlock(Block):
+    severity: Annotated[Literal["critical", "high", "medium", "low"], Word]
+    file: Annotated[str, BeforeValidator(_inside)] = Field("", description="path below the repository root, or empty")
+    line: Annotated[int | None, BeforeValidator(_line)] = None
+    message: Filled = Field(description="what is wrong and why it matters")
+    suggestion: Text = Field("", description="the smallest change that closes it")
+
+
+Findings = Annotated[tuple[FindingBlock, ...], BeforeValidator(_many)]
+
+
+class Review(Block):
+    status: Annotated[str, Word] = Field(description="`pass` or `fail`")
+    findings: Findings = Field((), description="empty when there is nothing to say")
+    summary: Text = Field("", description="one or two sentences")
+
+
+class StagedReview(Block):
+    status: Annotated[str, Word] = Field(description="`approved`, `needs_revision` or `blocked`")
+    issues: Findings = Field((), description="empty when approved")
+    summary: Text = ""
+
+
+class ContractReview(Block):
+    status: Annotated[str, Word] = Field(description="`OK`, `PASS WITH NOTES`, `BLOCKED` or `NEEDS_DECISION`")
+    findings: Findings = Field((), description="the notes or the blocking findings")
+    summary: Text = Field("", description="for NEEDS_DECISION: the decision a person has to take")
+
+
+class SubtaskReview(Block):
+    approved: bool
+    feedback: Text = Field("", description="what to change; must be there when not approved")
+
+
+class Question(Block):
+    id: Filled
+    text: Filled
+    type: Literal["choice", "input"]
+    options: Texts = Field((), description="for choice: at least two")
+    placeholder: Text = ""
+
+    @model_validator(mode="after")
+    def _choice_has_options(self) -> Question:
+        if self.type == "choice" and len(self.options) < 2:
+            raise ValueError("a choice needs at least two options")
+        return self
+
+
+class Questions(Block):
+    type: Literal["questions"]
+    questions: tuple[Question, ...] = Field(min_length=1)
+
+
+class Approach(Block):
+    id: Filled
+    title: Filled
+    summary: Text = ""
+    tradeoffs: Text = ""
+    taskEstimate: float = Field(0, ge=0, description="number of tasks")  # noqa: N815 (the document's name)
+
+
+class Approaches(Block):
+    type: Literal["approaches"]
+    approaches: tuple[Approach, ...] = Field(min_length=1)
+    recommendation: Filled = Field(description="the id of one of the approaches")
+    reasoning: Text = ""
+
+    @model_validator(mode="after")
+    def _recommends_one_of_them(self) -> Approaches:
+        if self.recommendation not in {approach.id for approach in self.approaches}:
+            raise ValueError(f"recommendation '{self.recommendation}' is not the id of an approach")
+        return self
+
+
+class Section(Block):
+    id: Filled
+    title: Filled
+    content: Filled
+
+
+class Sections(Block):
+    type: Literal["design"]
+    sections: tuple[Section, ...] = Field(min_length=1)
+
+
+class Clarification(Block):
+    status: Annotated[Literal["questions", "ready"], Word]
+    message: Filled = Field(description="shown to the person unchanged; for ready: the summary of the request")
+
+
+class Subtask(Block):
+    id: Filled
+    title: Filled
+    description: Text = ""
+    depends_on: Texts = ()
+    files: Texts = ()
+
+
+class Subtasks(Block):
+    summary: Text = ""
+    subtasks: tuple[Subtask, ...] = Field(min_length=1)
+
+
+class TestResult(Block):
+    __test__ = False
+    passed: bool
+    errors: Texts = Field((), description="one entry per failure; empty when passed")
+
+
+class Criterion(Block):
+    id: Filled
+    text: Filled = Field(description="what must be true")
+    check: Filled = Field(description="the command or observation that proves it")
+    met: bool = False
+
+
+class Acceptance(Block):
+    criteria: tuple[Criterion, ...] = Field(min_length=1)
+
+
+class IntakeFacts(Block):
+    needs_research: bool
+    ui: bool
+    risk_flags: Texts = ()
+    notes: Texts = ()
+
+
+class ContractTask(Block):
+    id: Filled
+    title: Filled
+    description: Text = ""
+    files: Texts = ()
+    depends_on: Annotated[tuple[Text, ...], BeforeValidator(_many)] = Field(description="[] when it needs no other")
+    difficulty: Annotated[Literal["easy", "medium", "hard"], Word] = "medium"
+    acceptance_checks: Texts = Field(min_length=1, description="commands that must succeed")
+    done_when: Texts = Field(min_length=1, description="facts that hold when the task is done")
+    risk_flags: Texts = ()
+    needs_qa: bool = Field(True, description="behaviour or acceptance is concerned")
+    needs_security: bool = Field(False, description="authentication, input or network is touched")
+
+
+class ContractTasks(Block):
+    tasks: tuple[ContractTask, ...] = Field(min_length=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _may_be_the_list_alone(cls, data: Any) -> Any:
+        return {"tasks": data} if isinstance(data, list) else data
+
+
+class DocsResult(Block):
+    readme: Annotated[Literal["updated", "unchanged"], Word]
+    reason: Filled
+
+
+class CoderResult(Block):
+    status: Annotated[Literal["done", "too_complex"], Word] = Field(description="`DONE` or `TOO_COMPLEX`")
+    reason: Text = Field("", description="for TOO_COMPLEX: what the short way cannot hold")
+    summary: Text = ""

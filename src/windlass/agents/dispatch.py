@@ -1,0 +1,221 @@
+"""One dispatch from job to result: supervised, tailed, bounded in time, turns and money."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Protocol, TextIO, assert_never, runtime_checkable
+
+from windlass.agents.base import (
+    Adapter,
+    AgentEvent,
+    AgentResult,
+    Done,
+    Job,
+    Said,
+    SessionSeen,
+    Spent,
+    ToolFinished,
+    ToolStarted,
+)
+from windlass.agents.fences import plain
+from windlass.agents.processes import Exit, Proc, agent_env, boot_id, end_leftover, process_start, supervise
+from windlass.errors import UserError
+from windlass.model import ErrorClass, Usage
+
+__all__ = ["Exit", "Proc", "agent_env", "boot_id", "end_leftover", "process_start", "run_agent", "supervise"]
+
+
+@runtime_checkable
+class EndsWithExit(Protocol):
+    """An adapter whose CLI has no terminal event: what it said and its exit code are all there is."""
+
+    def at_exit(self, said: str, code: int | None) -> Done | None: ...
+
+
+LINGER_S = 10.0
+STDERR_TAIL = 20_000
+
+
+async def run_agent(
+    adapter: Adapter,
+    job: Job,
+    *,
+    env: Mapping[str, str],
+    stop: asyncio.Event,
+    on_event: Callable[[AgentEvent], None],
+    on_started: Callable[[Proc], None],
+    clock: Callable[[], float],
+    grace_s: float = 5.0,
+    linger_s: float = LINGER_S,
+) -> AgentResult:
+    """Contract: never raises for what an agent does; when it returns, no process of the dispatch is left."""
+    invocation = adapter.invocation(job)
+    job.folder.mkdir(parents=True, exist_ok=True)
+    _write(job.folder, {"prompt.md": job.prompt, **invocation.files})
+    halt = asyncio.Event()
+    with (job.folder / "events.jsonl").open("a", encoding="utf-8", errors="replace") as log:
+        stream = Stream(adapter, job, on_event, clock, log, halt)
+        watchers = [asyncio.create_task(_forward(stop, halt)), asyncio.create_task(_linger(stream, halt, linger_s))]
+        try:
+            ended = await supervise(
+                invocation,
+                cwd=job.cwd,
+                env={**env, **job.env},
+                folder=job.folder,
+                wall_s=job.limits.wall_s,
+                on_line=stream.line,
+                stop=halt,
+                grace_s=grace_s,
+                on_started=on_started,
+                marker=marker_of(job),
+            )
+        finally:
+            for watcher in watchers:
+                watcher.cancel()
+    return stream.result(ended, _tail(job.folder / "stderr"))
+
+
+def marker_of(job: Job) -> str:
+    """In the environment of everything the dispatch starts, to find what outlived its supervisor."""
+    return f"{job.run}:{job.key}@{job.attempt}"
+
+
+@dataclass
+class Stream:
+    """What the agent's lines add up to."""
+
+    adapter: Adapter
+    job: Job
+    on_event: Callable[[AgentEvent], None]
+    clock: Callable[[], float]
+    log: TextIO
+    halt: asyncio.Event
+    usage: Usage = Usage()
+    done: Done | None = None
+    finished: asyncio.Event = field(default_factory=asyncio.Event)
+    said: list[str] = field(default_factory=list)
+    session: str = ""
+    tools: int = 0
+    broken: tuple[ErrorClass, str] | None = None
+    """The limit that ended it; later lines no longer count."""
+
+    def line(self, text: str) -> None:
+        if self.broken:
+            return
+        for event in self.adapter.parse(text):
+            self._take(event)
+        self._check_limits()
+
+    def _take(self, event: AgentEvent) -> None:
+        self.log.write(json.dumps({"at": self.clock(), "type": type(event).__name__, **asdict(event)}) + "\n")
+        self.log.flush()
+        match event:
+            case ToolStarted():
+                self.tools += 1
+            case Spent():
+                self.usage = _joined(self.usage, event)
+            case SessionSeen():
+                self.session = event.id
+            case Done():
+                self.done = event
+                self.finished.set()
+            case Said():
+                self.said.append(event.text)
+            case ToolFinished():
+                pass
+            case _:
+                assert_never(event)
+        self.on_event(event)
+
+    def _check_limits(self) -> None:
+        # What arrived together with its terminal event is paid for and complete: the result stands.
+        limits, cost = self.job.limits, self.usage.cost_usd
+        if self.done:
+            return
+        if limits.usd is not None and cost is not None and cost > limits.usd:
+            self.broken = (ErrorClass.OVER_BUDGET, f"spent ${cost:.2f} of ${limits.usd:.2f} reserved for this dispatch")
+        elif limits.turns is not None and self.tools > limits.turns:
+            self.broken = (ErrorClass.TIMED_OUT, f"more than {limits.turns} turns")
+        if self.broken:
+            self.halt.set()
+
+    def result(self, ended: Exit, stderr: str) -> AgentResult:
+        if self.done is None and ended.reason == "exited" and isinstance(self.adapter, EndsWithExit):
+            self.done = self.adapter.at_exit("\n".join(self.said), ended.code)
+        error, reason = self._error(ended, stderr)
+        done = self.done or Done("")
+        return AgentResult(
+            text=done.text,
+            structured=done.structured,
+            usage=self.usage,
+            session=self.session,
+            error=error,
+            reason=reason,
+            retry_at=done.retry_at,
+            code=ended.code,
+            seconds=ended.seconds,
+            tools=self.tools,
+        )
+
+    def _error(self, ended: Exit, stderr: str) -> tuple[ErrorClass | None, str]:
+        if self.broken:
+            return self.broken
+        if self.done:
+            return self.done.error, self.done.reason
+        match ended.reason:
+            case "wall":
+                return ErrorClass.TIMED_OUT, f"no end within {self.job.limits.wall_s:g} s"
+            case "stopped":
+                return ErrorClass.KILLED, "stopped"
+            case "driver-died" | "lost":
+                return ErrorClass.DRIVER_LOST, ended.error or "the driver let go of it"
+            case "missing":
+                return ErrorClass.MISSING_BINARY, plain(ended.error)
+            case _:
+                return self.adapter.classify(stderr, ended.code)
+
+
+def _joined(before: Usage, event: Spent) -> Usage:
+    new = event.usage
+    if event.total:
+        return replace(new, cost_usd=before.cost_usd if new.cost_usd is None else new.cost_usd)
+    known = [cost for cost in (before.cost_usd, new.cost_usd) if cost is not None]
+    return Usage(
+        before.input + new.input, before.output + new.output, before.cached + new.cached, sum(known) if known else None
+    )
+
+
+async def _forward(stop: asyncio.Event, halt: asyncio.Event) -> None:
+    await stop.wait()
+    halt.set()
+
+
+async def _linger(stream: Stream, halt: asyncio.Event, linger_s: float) -> None:
+    """A CLI that gave its terminal event and does not end is ended."""
+    await stream.finished.wait()
+    await asyncio.sleep(linger_s)
+    halt.set()
+
+
+def _write(folder: Path, files: Mapping[str, str]) -> None:
+    root = folder.resolve()
+    for name, text in files.items():
+        path = (root / name).resolve()
+        if not path.is_relative_to(root) or path == root:
+            raise UserError(f"'{name}' is not a file below the attempt's folder", hint="this is a fault of the adapter")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", errors="replace")
+
+
+def _tail(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - STDERR_TAIL))
+            return plain(file.read().decode("utf-8", "replace"))
+    except OSError:
+        return ""

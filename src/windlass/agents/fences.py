@@ -1,0 +1,56 @@
+"""Fenced blocks: finding the one that counts, and wrapping text so that it cannot break out of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+_FENCE = re.compile(r"^(?P<indent> {0,3})(?P<mark>`{3,}|~{3,})(?P<info>[^\n]*)$", re.MULTILINE)
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])|\x9b[0-?]*[ -/]*[@-~]")
+_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def plain(text: str) -> str:
+    """Without what can fool a terminal or a file: escapes, control and bidi characters, lone surrogates."""
+    return _HIDDEN.sub("", _ESCAPES.sub("", text))
+
+
+def last_block(text: str, tags: Collection[str]) -> str | None:
+    """The content of the last closed block with one of the tags; what stands inside another block is that one's."""
+    found: tuple[re.Match[str], int] | None = None
+    opened: re.Match[str] | None = None
+    for line in _FENCE.finditer(text):
+        if opened is None:
+            opened = line if _opens(line) else None
+        elif _closes(line, opened):
+            if _tag(opened) in tags:
+                found = (opened, line.start())
+            opened = None
+    return _content(text, *found) if found else None
+
+
+def _opens(line: re.Match[str]) -> bool:
+    # As in markdown: a line such as ```x``` is inline code, not a fence.
+    return line["mark"][0] == "~" or "`" not in line["info"]
+
+
+def _closes(line: re.Match[str], opened: re.Match[str]) -> bool:
+    return line["mark"].startswith(opened["mark"]) and not line["info"].strip()
+
+
+def _tag(opened: re.Match[str]) -> str:
+    words = opened["info"].split(maxsplit=1)
+    return words[0] if words else ""
+
+
+def _content(text: str, opened: re.Match[str], end: int) -> str:
+    body = text[opened.end() + 1 : end].replace("\r\n", "\n")
+    depth = len(opened["indent"])
+    return re.sub(rf"^ {{1,{depth}}}", "", body, flags=re.MULTILINE) if depth else body
+
+
+def fence(text: str, tag: str = "") -> str:
+    """Text as one block, its fence longer than any run of backticks inside."""
+    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
+    mark = "`" * (longest + 1)
+    return f"{mark}{tag}\n{text.rstrip()}\n{mark}"

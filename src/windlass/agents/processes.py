@@ -1,0 +1,308 @@
+"""Processes through the supervisor: start one, follow its output file, and end what a dead supervisor left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from windlass.agents.base import Invocation
+
+SUPERVISOR = Path(__file__).with_name("supervisor.py")
+MARKER = "WINDLASS_ATTEMPT"
+BUSY_POLL_S, IDLE_POLL_S, BUSY_FOR_S = 0.012, 0.1, 2.0
+CHUNK = 1 << 20
+MAX_LINE = 64 << 20
+_ENV = frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "TMPDIR", "TZ"})
+_ENV_PREFIXES = ("LC_", "SSL_CERT_")
+
+
+def agent_env(environ: Mapping[str, str], extra: Collection[str] = (), *, ci: bool = False) -> dict[str, str]:
+    """What a program of the run may see of the user's environment; everything else must be named."""
+    allowed = {
+        name: value
+        for name, value in environ.items()
+        if name in _ENV or name in extra or name.startswith(_ENV_PREFIXES)
+    }
+    return allowed | ({"CI": "1"} if ci else {})
+
+
+@dataclass(frozen=True)
+class Proc:
+    """Who runs: recorded with the attempt, so that a later driver can tell it from a stranger with the same pid."""
+
+    supervisor: int
+    supervisor_start: int
+    agent: int
+    agent_start: int
+    boot_id: str
+    host: str
+    marker: str
+
+    @classmethod
+    def parse(cls, text: str | bytes) -> Proc:
+        data = json.loads(text)
+        one, two = data["supervisor"], data["agent"]
+        ids = (int(one["pid"]), int(one["start"]), int(two["pid"]), int(two["start"]))
+        return cls(*ids, str(data["boot_id"]), str(data["host"]), str(data["marker"]))
+
+
+@dataclass(frozen=True)
+class Exit:
+    code: int | None
+    signal: int | None
+    reason: str
+    """exited | stopped | wall | driver-died | missing | lost (the supervisor ended without a word)"""
+    seconds: float
+    left: int = 0
+    error: str = ""
+
+
+async def supervise(
+    invocation: Invocation,
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    folder: Path,
+    wall_s: float,
+    on_line: Callable[[str], None] | None,
+    stop: asyncio.Event,
+    grace_s: float = 5.0,
+    on_started: Callable[[Proc], None] = lambda proc: None,
+    marker: str = "",
+) -> Exit:
+    """Contract: when it returns or raises, cancellation included, no process of the tree is left."""
+    job = _prepare(invocation, cwd, env, folder, wall_s, grace_s, marker)
+    begun = time.monotonic()
+    with (folder / "stderr").open("ab") as errors:
+        process = await asyncio.create_subprocess_exec(  # noqa: TID251 - the one place where agents and checks start
+            sys.executable, "-I", "-S", str(SUPERVISOR),
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors, start_new_session=True,
+        )  # fmt: skip
+    try:
+        _tell(process, json.dumps(job).encode() + b"\n")
+        await _follow(process, folder / "stdout", on_line, stop, on_started)
+    finally:
+        await _end(process)
+    ended = _read_exit(folder, time.monotonic() - begun)
+    if ended is None:
+        ended = await asyncio.to_thread(_lost, folder, marker, begun)
+    return ended
+
+
+def _prepare(
+    invocation: Invocation,
+    cwd: Path,
+    env: Mapping[str, str],
+    folder: Path,
+    wall_s: float,
+    grace_s: float,
+    marker: str,
+) -> dict[str, object]:
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in ("proc.json", "exit.json"):
+        (folder / old).unlink(missing_ok=True)
+    (folder / "stdin").write_text(invocation.stdin, encoding="utf-8", errors="replace")
+    (folder / "stdout").write_bytes(b"")
+    return {
+        "argv": list(invocation.argv),
+        "cwd": str(cwd),
+        "env": {**env, **invocation.env, MARKER: marker},
+        "stdin": str(folder / "stdin"),
+        "stdout": str(folder / "stdout"),
+        "stderr": str(folder / "stderr"),
+        "folder": str(folder),
+        "wall_s": wall_s,
+        "grace_s": grace_s,
+        "marker": marker,
+    }
+
+
+def _tell(process: asyncio.subprocess.Process, data: bytes) -> None:
+    assert process.stdin is not None
+    with suppress(OSError, RuntimeError):
+        process.stdin.write(data)
+
+
+async def _follow(
+    process: asyncio.subprocess.Process,
+    output: Path,
+    on_line: Callable[[str], None] | None,
+    stop: asyncio.Event,
+    on_started: Callable[[Proc], None],
+) -> None:
+    assert process.stdout is not None
+    stopping = asyncio.create_task(stop.wait())
+    stopping.add_done_callback(lambda task: None if task.cancelled() else _tell(process, b"s"))
+    try:
+        started = await process.stdout.readline()
+        if started.endswith(b"\n"):
+            on_started(Proc.parse(started))
+        await _tail(output, on_line, asyncio.create_task(process.wait()))
+    finally:
+        stopping.cancel()
+
+
+async def _tail(output: Path, on_line: Callable[[str], None] | None, exited: asyncio.Task[int]) -> None:
+    lines = Lines(on_line or (lambda line: None))
+    quiet_since = time.monotonic()
+    with output.open("rb", buffering=0) as file:
+        while not exited.done():
+            if lines.read(file.read(CHUNK)):
+                quiet_since = time.monotonic()
+                await asyncio.sleep(0)
+                continue
+            idle = time.monotonic() - quiet_since > BUSY_FOR_S
+            await asyncio.wait({exited}, timeout=IDLE_POLL_S if idle else BUSY_POLL_S)
+        while lines.read(file.read(CHUNK)):
+            pass
+    lines.end()
+
+
+class Lines:
+    """Bytes in, whole lines out; a line may come in many pieces and be of any size up to the limit."""
+
+    def __init__(self, on_line: Callable[[str], None]) -> None:
+        self.on_line = on_line
+        self.pieces: list[bytes] = []
+        self.held = 0
+
+    def read(self, data: bytes) -> bool:
+        *whole, rest = data.split(b"\n")
+        for piece in whole:
+            self._hold(piece)
+            self._emit()
+        self._hold(rest)
+        return bool(data)
+
+    def end(self) -> None:
+        if self.pieces:
+            self._emit()
+
+    def _hold(self, piece: bytes) -> None:
+        if piece and self.held < MAX_LINE:
+            self.pieces.append(piece)
+            self.held += len(piece)
+
+    def _emit(self) -> None:
+        text = b"".join(self.pieces).decode("utf-8", "replace").rstrip("\r")
+        self.pieces, self.held = [], 0
+        self.on_line(text)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """However we leave: the supervisor is told to stop and waited for, also while we are being cancelled."""
+    _tell(process, b"s")
+    waiting = asyncio.ensure_future(process.wait())
+    cancelled = False
+    while not waiting.done():
+        try:
+            await asyncio.shield(waiting)
+        except asyncio.CancelledError:
+            cancelled = True
+    if process.stdin is not None:
+        process.stdin.close()
+    if cancelled:
+        raise asyncio.CancelledError
+
+
+def _read_exit(folder: Path, seconds: float) -> Exit | None:
+    try:
+        data = json.loads((folder / "exit.json").read_bytes())
+    except (OSError, ValueError):
+        return None
+    return Exit(data["code"], data["signal"], data["reason"], seconds, data["left"], data["error"])
+
+
+def _lost(folder: Path, marker: str, begun: float) -> Exit:
+    gone = end_leftover(folder / "proc.json", host=socket.gethostname(), boot_id=boot_id(), marker=marker)
+    error = "the supervisor was killed" + ("" if gone else "; processes of the attempt may be left")
+    return Exit(None, None, "lost", time.monotonic() - begun, 0 if gone else 1, error)
+
+
+def boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def process_start(pid: int) -> int:
+    """Clock ticks since boot at which the process started; 0 when it is not there or cannot be known."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def end_leftover(
+    proc_json: Path, *, host: str, boot_id: str, marker: str, slot: Path | None = None, grace_s: float = 5.0
+) -> bool:
+    """End what an attempt left behind. True: confirmed gone. False: another host's, or it cannot be ended."""
+    try:
+        proc = Proc.parse(proc_json.read_bytes())
+    except (OSError, ValueError, KeyError, TypeError):
+        proc = None
+    if proc and proc.host != host:
+        return False
+    if proc and proc.boot_id != boot_id:
+        return True
+    return _end_all(lambda: list(_leftovers(proc, marker, slot)), grace_s)
+
+
+def _leftovers(proc: Proc | None, marker: str, slot: Path | None) -> Iterator[psutil.Process]:
+    ours = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+    roots = _known(proc) if proc else []
+    for process in [*roots, *psutil.process_iter()]:
+        with suppress(psutil.Error):
+            if process.pid in ours or process.status() == psutil.STATUS_ZOMBIE:
+                continue
+            if process in roots or _is_marked(process, marker) or (slot and _is_inside(process, slot)):
+                yield from process.children(recursive=True)
+                yield process
+
+
+def _known(proc: Proc) -> list[psutil.Process]:
+    found = []
+    for pid, start in ((proc.supervisor, proc.supervisor_start), (proc.agent, proc.agent_start)):
+        with suppress(psutil.Error):
+            if start and process_start(pid) == start:
+                found.append(psutil.Process(pid))
+    return found
+
+
+def _is_marked(process: psutil.Process, marker: str) -> bool:
+    return bool(marker) and process.environ().get(MARKER) == marker
+
+
+def _is_inside(process: psutil.Process, slot: Path) -> bool:
+    # A shell on a terminal is a person looking around, not a left-over.
+    return process.terminal() is None and Path(process.cwd()).is_relative_to(slot)
+
+
+def _end_all(find: Callable[[], list[psutil.Process]], grace_s: float) -> bool:
+    begun = time.monotonic()
+    asked: set[psutil.Process] = set()
+    while left := find():
+        waited = time.monotonic() - begun
+        if waited > grace_s + 30:
+            return False
+        for process in left:
+            with suppress(psutil.Error):
+                if waited >= grace_s:
+                    process.kill()
+                elif process not in asked:
+                    asked.add(process)
+                    process.terminate()
+        # Not psutil.wait_procs: it would reap a child of this process and steal its exit code.
+        time.sleep(0.02)
+    return True

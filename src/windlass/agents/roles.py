@@ -1,0 +1,319 @@
+"""Roles: markdown files with front matter. Who an agent is, what it may touch, and every prompt it can be given.
+
+The text before the first `## prompt: <purpose>` is the system prompt. Prompt text lives here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from windlass.agents import plain_yaml
+from windlass.agents.contracts import CONTRACTS
+from windlass.agents.fences import fence
+from windlass.agents.prompts import VARIABLES, Piece, TemplateError, compile_template, fill, is_out, known, names
+from windlass.errors import UserError, near
+from windlass.model import is_id
+
+__all__ = [
+    "BUILT_IN", "TOOLS", "Role", "RoleError", "contract_for", "fence", "load_role", "load_roles", "prompts", "render",
+    "variables",
+]  # fmt: skip
+
+BUILT_IN = Path(__file__).parent / "roles"
+TOOLS = ("read", "grep", "find", "ls", "bash", "write", "edit")
+_WRITES = ("none", "outs", "code")
+_PROMPT = re.compile(r"^## prompt: *(?P<purpose>\S*)[^\n]*\n?", re.MULTILINE)
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
+class RoleError(UserError):
+    """A role file that cannot be used, with every problem as file:line."""
+
+
+@dataclass(frozen=True)
+class Prompt:
+    pieces: tuple[Piece, ...]
+    line: int
+    """Where its text starts in the file."""
+
+
+@dataclass(frozen=True)
+class Role:
+    name: str
+    about: str
+    tools: tuple[str, ...]
+    writes: str = "none"
+    """none | outs | code: what the engine lets stand after a dispatch."""
+    agent: str = ""
+    model: str = ""
+    effort: str = ""
+    contract: str = ""
+    contracts: Mapping[str, str] = field(default_factory=dict)
+    """Purpose -> contract, where they differ from `contract`."""
+    guard: str = ""
+    """'tdd': code without a test in the same change is a finding."""
+    recommended: str = ""
+    """A model that suits; never used by itself."""
+    wall_s: float | None = None
+    turns: int | None = None
+    usd: float | None = None
+    system: str = ""
+    prompts: Mapping[str, Prompt] = field(default_factory=dict)
+    path: Path = Path()
+
+
+def load_roles(folders: Sequence[Path]) -> dict[str, Role]:
+    """Earlier folders win; what ships with Windlass comes last."""
+    roles: dict[str, Role] = {}
+    for folder in (*folders, BUILT_IN):
+        for path in sorted(folder.glob("*.md")) if folder.is_dir() else ():
+            if path.stem not in roles:
+                roles[path.stem] = load_role(path)
+    return roles
+
+
+def load_role(path: Path) -> Role:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RoleError(f"{path}: cannot be read: {error}", hint="a role is a UTF-8 markdown file") from None
+    return parse_role(text.replace("\r\n", "\n"), path)
+
+
+def parse_role(text: str, path: Path) -> Role:
+    lines = text.split("\n")
+    if lines[0] != "---" or "---" not in lines[1:]:
+        raise RoleError(f"{path}:1: there is no front matter", hint="begin with '---', 'name: …', '---'")
+    end = lines.index("---", 1)
+    reader = _Reader(path)
+    role = _fields(_front(lines[1:end], path), reader)
+    body = "\n".join(lines[end + 1 :])
+    system, sections = _sections(body, end + 2, reader)
+    reader.raise_all()
+    return Role(**role, system=system, prompts=sections, path=path)
+
+
+def prompts(role: Role) -> set[str]:
+    return set(role.prompts)
+
+
+def variables(role: Role, purpose: str) -> set[str]:
+    return names(_prompt(role, purpose).pieces)
+
+
+def contract_for(role: Role, purpose: str) -> str:
+    return role.contracts.get(purpose, role.contract)
+
+
+def render(role: Role, purpose: str, values: Mapping[str, str]) -> str:
+    """Byte for byte the same for the same values. A format reminder stands at the end, whatever the template says."""
+    prompt = _prompt(role, purpose)
+    missing = sorted(name for name in names(prompt.pieces) - set(values) if not is_out(name))
+    if missing:
+        raise RoleError(
+            f"{role.path}:{prompt.line}: prompt '{purpose}' of role '{role.name}' needs '{missing[0]}'",
+            hint=near(missing[0], values),
+        )
+    text = fill(prompt.pieces, values).strip() + "\n"
+    late = values.get("reminder", "") if "reminder" not in names(prompt.pieces) else ""
+    return f"{text}\n{late.strip()}\n" if late.strip() else text
+
+
+def _prompt(role: Role, purpose: str) -> Prompt:
+    if purpose not in role.prompts:
+        raise RoleError(f"{role.path}: role '{role.name}' has no prompt '{purpose}'", hint=near(purpose, role.prompts))
+    return role.prompts[purpose]
+
+
+class _Reader:
+    """Collects every problem of a file before it complains."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.problems: list[str] = []
+
+    def problem(self, line: int, text: str) -> None:
+        self.problems.append(f"{self.path}:{line}: {text}")
+
+    def raise_all(self) -> None:
+        if self.problems:
+            raise RoleError("\n".join(self.problems), hint="see the role files that ship with Windlass")
+
+
+def _front(lines: Sequence[str], path: Path) -> plain_yaml.Table:
+    try:
+        node = plain_yaml.read("\n".join(lines))
+    except plain_yaml.YamlError as error:
+        raise RoleError(f"{path}:{error.line + 1}: {error.message}", hint="the front matter is YAML") from None
+    if not isinstance(node, plain_yaml.Table):
+        raise RoleError(f"{path}:2: the front matter is not a mapping", hint="like 'name: …', 'tools: […]'")
+    return node
+
+
+Value = plain_yaml.Plain
+Problem = Callable[[str], None]
+
+
+def _fields(table: plain_yaml.Table, reader: _Reader) -> dict[str, Any]:
+    fields: dict[str, Any] = {"name": "", "about": "", "tools": ()}
+    for key, node in table.items.items():
+        line = table.lines[key] + 1
+
+        def problem(text: str, line: int = line) -> None:
+            reader.problem(line, text)
+
+        if key in _KEYS:
+            fields |= _KEYS[key](key, plain_yaml.values(node), problem)
+        else:
+            problem(f"unknown key '{key}'; {near(key, _KEYS)}")
+    _whole(fields, reader)
+    return fields
+
+
+def _whole(fields: Mapping[str, object], reader: _Reader) -> None:
+    if fields["name"] != reader.path.stem:
+        reader.problem(2, f"the name '{fields['name']}' is not the file's name '{reader.path.stem}'")
+    if not fields["about"]:
+        reader.problem(2, "'about' is missing")
+    if not fields["tools"]:
+        reader.problem(2, "'tools' is missing")
+
+
+def _string(key: str, value: Value, problem: Problem) -> dict[str, object]:
+    if isinstance(value, list | dict):
+        problem(f"'{key}' is one line of text")
+        return {}
+    return {key: value or ""}
+
+
+def _name(key: str, value: Value, problem: Problem) -> dict[str, object]:
+    if not isinstance(value, str) or not is_id(value):
+        problem(f"'{value}' is not a valid name")
+    return {key: value}
+
+
+def _tools(key: str, value: Value, problem: Problem) -> dict[str, object]:
+    words = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else []
+    tools = tuple(str(word).strip() for word in words)
+    for tool in tools:
+        if tool not in TOOLS:
+            problem(f"unknown tool '{tool}'; {near(tool, TOOLS)}")
+    return {key: tools}
+
+
+def _one_of(known_words: Sequence[str]) -> Callable[[str, Value, Problem], dict[str, object]]:
+    def take(key: str, value: Value, problem: Problem) -> dict[str, object]:
+        word = "" if value is None else str(value)
+        if word not in known_words:
+            problem(f"'{key}' cannot be '{word}'; {near(word, known_words)}")
+        return {key: word}
+
+    return take
+
+
+def _contracts(key: str, value: Value, problem: Problem) -> dict[str, object]:
+    if not isinstance(value, dict):
+        problem("'contracts' is a mapping of purpose to contract")
+        return {}
+    for name in value.values():
+        _one_of(tuple(CONTRACTS))(key, name, problem)
+    return {key: value}
+
+
+def _limits(key: str, value: Value, problem: Problem) -> dict[str, object]:
+    if not isinstance(value, dict):
+        problem("'limits' is a mapping of wall, turns and usd")
+        return {}
+    found: dict[str, object] = {}
+    for name, text in value.items():
+        if name not in _LIMITS:
+            problem(f"unknown limit '{name}'; {near(name, _LIMITS)}")
+            continue
+        field_name, convert, shape = _LIMITS[name]
+        try:
+            found[field_name] = convert(str(text))
+        except ValueError:
+            problem(f"'{name}' cannot be '{text}'; write it like {shape}")
+    return found
+
+
+def _seconds(text: str) -> float:
+    match = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]+)?)([smh])", text)
+    if not match:
+        raise ValueError(text)
+    return _positive(match[1]) * _UNITS[match[2]]
+
+
+def _positive(text: str) -> float:
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", text) or float(text) <= 0:
+        raise ValueError(text)
+    return float(text)
+
+
+def _whole_number(text: str) -> int:
+    if "." in text:
+        raise ValueError(text)
+    return int(_positive(text))
+
+
+_LIMITS: dict[str, tuple[str, Callable[[str], object], str]] = {
+    "wall": ("wall_s", _seconds, "30m"),
+    "turns": ("turns", _whole_number, "40"),
+    "usd": ("usd", _positive, "2.50"),
+}
+_KEYS: dict[str, Callable[[str, Value, Problem], dict[str, object]]] = {
+    "name": _name,
+    "about": _string,
+    "tools": _tools,
+    "writes": _one_of(_WRITES),
+    "agent": _string,
+    "model": _string,
+    "effort": _string,
+    "recommended": _string,
+    "contract": _one_of(("", *CONTRACTS)),
+    "contracts": _contracts,
+    "guard": _one_of(("", "tdd")),
+    "limits": _limits,
+}
+
+
+def _sections(body: str, first_line: int, reader: _Reader) -> tuple[str, dict[str, Prompt]]:
+    found: dict[str, Prompt] = {}
+    headings = list(_PROMPT.finditer(body))
+    ends = [*(heading.start() for heading in headings[1:]), len(body)]
+    for heading, end in zip(headings, ends, strict=False):
+        line = first_line + body.count("\n", 0, heading.end())
+        text = body[heading.end() : end]
+        purpose = heading["purpose"]
+        if not is_id(purpose) or purpose in found:
+            reader.problem(line - 1, f"'{purpose}' is not a purpose of its own")
+        found[purpose] = Prompt(_compiled(text, line, reader), line)
+    system = body[: headings[0].start()] if headings else body
+    if not found:
+        reader.problem(first_line, "there is no '## prompt: <purpose>' section")
+    _compiled_system(system, first_line, reader)
+    return system.strip(), found
+
+
+def _compiled(text: str, line: int, reader: _Reader) -> tuple[Piece, ...]:
+    try:
+        pieces = compile_template(text)
+    except TemplateError as error:
+        reader.problem(line + error.line - 1, error.message)
+        return ()
+    for name in sorted(names(pieces)):
+        if not known(name):
+            at = text.count("\n", 0, re.search(r"\{\{[#/]?" + re.escape(name), text).start())  # type: ignore[union-attr]
+            reader.problem(line + at, f"unknown variable '{name}'; {near(name, VARIABLES)}")
+    return pieces
+
+
+def _compiled_system(text: str, line: int, reader: _Reader) -> None:
+    # The system prompt is the same for every dispatch: a variable in it would be sent as it stands.
+    if "{{" in text:
+        at = text.count("\n", 0, text.index("{{"))
+        reader.problem(line + at, "the system prompt takes no variables")

@@ -1,0 +1,158 @@
+"""Scripts of the scripted agent: a YAML list of rules, the first match answers. Checked before the run starts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from windlass.agents.plain_yaml import Node, Scalar, Sequence, Table, YamlError, read
+from windlass.errors import UserError, near
+from windlass.model import Json
+
+WHEN = ("role", "phase", "task", "cycle", "attempt", "purpose")
+USAGE = ("input", "output", "cached", "cost_usd")
+
+
+class ScriptError(UserError):
+    """A script that cannot be used, with every problem as file:line."""
+
+
+@dataclass(frozen=True)
+class Script:
+    path: Path
+    rules: tuple[dict[str, Json], ...]
+
+
+def load_script(path: Path) -> Script:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ScriptError(f"the script {path} cannot be read: {error}", hint="give a file with --script") from None
+    return parse_script(text, path)
+
+
+def parse_script(text: str, path: Path) -> Script:
+    try:
+        node = read(text)
+    except YamlError as error:
+        raise ScriptError(f"{path}:{error.line}: {error.message}", hint="a script is a YAML list of rules") from None
+    if not isinstance(node, Sequence):
+        raise ScriptError(f"{path}:1: a script is a list of rules", hint="begin each rule with '- when: {role: …}'")
+    problems: list[str] = []
+    rules = tuple(_rule(item, problems) for item in node.items)
+    if problems:
+        raise ScriptError(
+            "\n".join(f"{path}:{problem}" for problem in problems), hint="see 'The scripted agent' in the docs"
+        )
+    return Script(path, rules)
+
+
+def _rule(node: Node, problems: list[str]) -> dict[str, Json]:
+    if not isinstance(node, Table):
+        problems.append(f"{node.line}: a rule is a mapping")
+        return {}
+    rule: dict[str, Json] = {}
+    for key, item in node.items.items():
+        if key not in FIELDS:
+            problems.append(f"{node.lines[key]}: unknown key '{key}'; {near(key, FIELDS)}")
+            continue
+        try:
+            rule[key] = FIELDS[key](item)
+        except ValueError as error:
+            problems.append(f"{node.lines[key]}: '{key}' {error}")
+    return rule
+
+
+def _text(node: Node) -> Json:
+    if isinstance(node, Scalar):
+        return node.text or ""
+    raise ValueError("is text")
+
+
+def _number(node: Node) -> float:
+    if not isinstance(node, Scalar) or not re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,9})?", node.text or ""):
+        raise ValueError("is a number, 0 or more")
+    return float(node.text or "")
+
+
+def _integer(node: Node) -> Json:
+    number = _number(node)
+    if number != int(number):
+        raise ValueError("is a whole number")
+    return int(number)
+
+
+def _truth(node: Node) -> Json:
+    if not isinstance(node, Scalar) or node.text not in ("true", "false"):
+        raise ValueError("is true or false")
+    return node.text == "true"
+
+
+def _list_of(item: Callable[[Node], Any]) -> Callable[[Node], Json]:
+    def take(node: Node) -> Json:
+        if isinstance(node, Sequence):
+            return [item(one) for one in node.items]
+        raise ValueError("is a list")
+
+    return take
+
+
+def _table_of(item: Callable[[Node], Any], keys: tuple[str, ...] = ()) -> Callable[[Node], Json]:
+    def take(node: Node) -> Json:
+        if isinstance(node, Table):
+            _only(keys or tuple(node.items), node)
+            return {key: item(one) for key, one in node.items.items()}
+        raise ValueError("is a mapping")
+
+    return take
+
+
+def _only(keys: tuple[str, ...], node: Table) -> None:
+    for key in node.items:
+        if key not in keys:
+            raise ValueError(f"has an unknown key '{key}'; {near(key, keys)}")
+
+
+def _usage(node: Node) -> Json:
+    found = _table_of(_number, USAGE)(node)
+    return {key: value if key == "cost_usd" else int(value) for key, value in found.items()}  # type: ignore[union-attr,arg-type]
+
+
+def _any(node: Node) -> Json:
+    """Like JSON: a plain true, 12 or 1.5 is what it looks like, everything quoted is text."""
+    match node:
+        case Sequence():
+            return [_any(item) for item in node.items]
+        case Table():
+            return {key: _any(item) for key, item in node.items.items()}
+        case Scalar(text=text, quoted=False) if text in ("true", "false"):
+            return text == "true"
+        case Scalar(text=str(text), quoted=False) if re.fullmatch(r"-?(0|[1-9][0-9]{0,14})", text):
+            return int(text)
+        case Scalar(text=str(text), quoted=False) if re.fullmatch(r"-?[0-9]{1,15}\.[0-9]{1,15}", text):
+            return float(text)
+        case Scalar():
+            return node.text
+
+
+FIELDS: dict[str, Callable[[Node], Json]] = {
+    "when": _table_of(_text, WHEN),
+    "times": _integer,
+    "files": _table_of(_text),
+    "delete": _list_of(_text),
+    "run": _list_of(_text),
+    "commit": _text,
+    "say": _text,
+    "json": _any,
+    "events": _integer,
+    "usage": _usage,
+    "usage_steps": _list_of(_number),
+    "sleep": _number,
+    "hang": _truth,
+    "ignore_term": _truth,
+    "exit": _integer,
+    "stderr": _text,
+}

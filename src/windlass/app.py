@@ -1,0 +1,105 @@
+"""The composition root: the only place that reads the environment, the clock and chance."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from windlass import place
+from windlass.service import Service, World
+
+if TYPE_CHECKING:
+    from windlass.driving import Ended
+    from windlass.engine.broker import Asker, Policy
+    from windlass.events import Recorded
+    from windlass.kit import Kit
+    from windlass.starting import Start
+
+
+@dataclass(frozen=True)
+class App:
+    world: World
+
+    @cached_property
+    def service(self) -> Service:
+        return Service(self.world)
+
+    @cached_property
+    def kit(self) -> Kit:
+        from windlass.kit import Kit
+
+        return Kit(self.world)
+
+    def start(self, start: Start) -> str:
+        from windlass.starting import start_run
+
+        return start_run(self.kit, start, self.new_id())
+
+    def new_id(self) -> str:
+        return uuid.uuid4().hex[:12]
+
+    def drive(
+        self,
+        run: str,
+        *,
+        on_event: Callable[[Recorded], None],
+        asker: Asker | None = None,
+        policy: Policy | None = None,
+        budget: float | None = None,
+        agent: str = "",
+        script: str = "",
+    ) -> Ended:
+        from windlass.driving import drive
+
+        return drive(
+            self.kit,
+            run,
+            crash=_crash(self.world.environ),
+            on_event=on_event,
+            asker=asker,
+            policy=policy,
+            budget=budget,
+            agent=agent,
+            script=script,
+        )
+
+    def detach(self, run: str) -> int:
+        """A driver of its own, in a session of its own; its process id."""
+        folder = self.world.place.run_folder(run)
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "driver.log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "windlass", "drive", run],
+                cwd=self.world.cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        return process.pid
+
+
+def build(cwd: Path | None = None, environ: Mapping[str, str] | None = None) -> App:
+    here = Path(cwd or os.getcwd()).resolve()
+    return App(World(place.find(here), os.environ if environ is None else environ, time.time, here))
+
+
+def environment() -> Mapping[str, str]:
+    return os.environ
+
+
+def _crash(environ: Mapping[str, str]) -> Callable[[str], None]:
+    """Crash points exist for the tests that kill a driver at every recorded step."""
+    if "WINDLASS_CRASH" not in environ:
+        return lambda point: None
+    from windlass.testing import crash_point
+
+    return crash_point(environ["WINDLASS_CRASH"])

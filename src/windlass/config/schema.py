@@ -1,0 +1,154 @@
+"""Every setting there is, with its default. Reading files is not done here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from windlass.config.values import (
+    AtLeastOne,
+    Command,
+    CommandName,
+    Commands,
+    Count,
+    Duration,
+    Durations,
+    Globs,
+    Money,
+    Options,
+    Variables,
+    Word,
+)
+
+
+class Table(BaseModel):
+    """Base of every table: frozen, unknown keys refused, nothing converted that was not meant."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Budget(Table):
+    warn_usd: Money = 5.0
+    """Passing it is said once."""
+    stop_usd: Money = 20.0
+    """No dispatch starts that could lead beyond it."""
+    dispatch_usd: Money = 5.0
+    """Reserved for a dispatch whose role names no limit."""
+    unknown_usd: Money = 0.5
+    """Counted for a dispatch whose agent reports no cost."""
+
+
+class Agents(Table):
+    """`default`, and one table of options per agent: `[agents.claude]`."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Options] = Field(init=False)
+
+    default: str = ""
+    """The agent of roles that name none; empty: the first one found on this machine."""
+
+    def options(self, name: str) -> Mapping[str, str | tuple[str, ...]]:
+        """What the adapter is made with: texts, and lists such as argv."""
+        return dict((self.__pydantic_extra__ or {}).get(name, {}))
+
+    def configured(self) -> tuple[str, ...]:
+        return tuple(self.__pydantic_extra__ or {})
+
+
+class Role(Table):
+    """What replaces the role file's own values; empty or None leaves them."""
+
+    agent: str = ""
+    model: str = ""
+    effort: str = ""
+    wall: Duration | None = None
+    """Seconds."""
+    turns: AtLeastOne | None = None
+    usd: Money | None = None
+
+
+class CommandSet(Table):
+    commands: Commands = ()
+    timeout: Duration = 600.0
+    """Seconds that each command may take."""
+
+
+class Workspace(Table):
+    setup: Commands = ()
+    """Run in each slot before its first use, and again when a lock file changed."""
+    setup_timeout: Duration = 900.0
+    copied: Annotated[Globs, Field(alias="copy")] = ()
+    """Files of the checkout that git does not hold and a slot needs, as `.env`."""
+    env: Variables = ()
+    """Variables that agents, set-up and checks may see besides the usual ones."""
+    lock_files: Globs = (
+        "Cargo.lock",
+        "Gemfile.lock",
+        "bun.lock",
+        "composer.lock",
+        "go.sum",
+        "package-lock.json",
+        "pnpm-lock.yaml",
+        "poetry.lock",
+        "requirements.lock",
+        "requirements.txt",
+        "uv.lock",
+        "yarn.lock",
+    )
+    slots: AtLeastOne | None = None
+    """Tasks at work at the same time; None: what the flow says."""
+
+
+class Tests(Table):
+    globs: Globs = ()
+    """Which files are tests; empty: the usual names of the common languages."""
+    run_files: Command | None = None
+    """Runs some test files: an argv in which {files} stands for them."""
+
+
+class Retries(Table):
+    """How often a failed try is repeated before its failure is the result."""
+
+    crashed: Count = 1
+    timed_out: Count = 1
+    refused: Count = 0
+    context_overflow: Count = 0
+    pauses: Durations = (5.0, 15.0, 60.0, 180.0, 600.0)
+    """Seconds before each repetition when an agent's service is busy; the last one repeats."""
+
+
+class Config(Table):
+    flow: str = "plan"
+    """The flow of `windlass run` without --flow."""
+    budget: Budget = Budget()
+    agents: Agents = Agents()
+    roles: dict[str, Role] = {}
+    settings: dict[str, Word] = {}
+    """Settings of flows, given up front: these are not asked."""
+    checks: CommandSet = CommandSet()
+    commands: dict[CommandName, CommandSet] = {}
+    workspace: Workspace = Workspace()
+    tests: Tests = Tests()
+    retries: Retries = Retries()
+
+    def role(self, name: str) -> Role:
+        return self.roles.get(name, Role())
+
+
+class SuperteamCosts(Table):
+    warnAtUsd: Money | None = None  # noqa: N815  the file's own spelling
+    hardLimitUsd: Money | None = None  # noqa: N815
+
+
+class SuperteamAgent(Table):
+    model: str = ""
+    thinking: str = ""
+
+
+class Superteam(Table):
+    model_config = ConfigDict(extra="ignore")
+
+    costs: SuperteamCosts = SuperteamCosts()
+    agents: dict[str, SuperteamAgent] = {}

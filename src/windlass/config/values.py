@@ -1,0 +1,107 @@
+"""The values that settings are made of, and how each is read."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from windlass.model import is_id
+
+DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h|d))+")
+DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
+SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+LONGEST_S = 366 * 86400.0
+SHELL_OPERATORS = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "<", "<<"})
+
+
+def parse_duration(text: object) -> float:
+    """Seconds of '30m', '10s', '1h30m', '250ms'. A bare number is refused: its unit would be a guess."""
+    if isinstance(text, str) and DURATION.fullmatch(text):
+        seconds = sum(float(number) * SECONDS[unit] for number, unit in DURATION_PART.findall(text))
+        if seconds <= LONGEST_S:
+            return seconds
+    raise ValueError(f'{_shown(text)} is not a duration; write a number and a unit, like "30m", "10s" or "1h30m"')
+
+
+def parse_command(value: object) -> tuple[str, ...]:
+    """An argv: a list of words, or a text split into words. No shell reads it."""
+    words = _split(value) if isinstance(value, str) else value
+    if not isinstance(words, list | tuple) or not words or not all(isinstance(word, str) for word in words):
+        raise ValueError(f'{_shown(value)} is not a command; write "pytest -q" or ["pytest", "-q"]')
+    if isinstance(value, str):
+        _refuse_shell(words)
+    return tuple(words)
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise ValueError(f"'{text}' cannot be split into words: {str(error).lower()}") from None
+
+
+def _refuse_shell(words: Sequence[str]) -> None:
+    operator = next((word for word in words if word in SHELL_OPERATORS or word.endswith(";")), "")
+    if operator:
+        raise ValueError(f"'{operator}' needs a shell, and none is used; give each command an entry of its own")
+    if re.match(r"[A-Za-z_][A-Za-z0-9_]*=", words[0]):
+        raise ValueError(f'\'{words[0]}\' needs a shell, and none is used; write ["env", "{words[0]}", ...]')
+
+
+def _shown(value: object) -> str:
+    return f"'{value}'" if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def _list_as_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _inner_path(text: str) -> str:
+    path = PurePosixPath(text)
+    if not text or path.is_absolute() or ".." in path.parts or ".git" in path.parts:
+        raise ValueError(f"'{text}' must be a path inside the repository")
+    return text
+
+
+def _variable(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
+        raise ValueError(f"'{text}' is not the name of an environment variable")
+    return text
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise ValueError(f"{_shown(value)} must be a text, a number or a truth value")
+
+
+def _option(value: Any) -> Any:
+    return tuple(_word(item) for item in value) if isinstance(value, list | tuple) else _word(value)
+
+
+def _command_name(name: str) -> str:
+    if name in ("checks", "acceptance") or not is_id(name):
+        raise ValueError(f"'{name}' cannot name a command; 'checks' and 'acceptance' are taken")
+    return name
+
+
+Money = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0)]
+AtLeastOne = Annotated[int, Field(ge=1)]
+Duration = Annotated[float, BeforeValidator(parse_duration)]
+Command = Annotated[tuple[str, ...], BeforeValidator(parse_command)]
+Commands = Annotated[tuple[Command, ...], BeforeValidator(_list_as_tuple)]
+Durations = Annotated[tuple[Duration, ...], BeforeValidator(_list_as_tuple)]
+Globs = Annotated[tuple[Annotated[str, AfterValidator(_inner_path)], ...], BeforeValidator(_list_as_tuple)]
+Variables = Annotated[tuple[Annotated[str, AfterValidator(_variable)], ...], BeforeValidator(_list_as_tuple)]
+Word = Annotated[str, BeforeValidator(_word)]
+Options = dict[str, Annotated[str | tuple[str, ...], BeforeValidator(_option)]]
+CommandName = Annotated[str, BeforeValidator(_command_name)]

@@ -1,0 +1,303 @@
+"""The waist, its heavy half: one driver's hold on a run, from the lock to the recorded end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from windlass import git
+from windlass.agents import contracts
+from windlass.agents.processes import boot_id
+from windlass.config import Config
+from windlass.engine import adopting
+from windlass.engine.broker import Asker, Broker, PausedError, Policy, WaitingError
+from windlass.engine.budget import Budget, Prices
+from windlass.engine.governor import Governor
+from windlass.engine.journal import Journal
+from windlass.engine.loop import Driver
+from windlass.engine.machine import End
+from windlass.engine.parts import AbortedError, InterruptedDriverError, Machine, Parts, Wanted
+from windlass.engine.recovery import recover
+from windlass.engine.world import World as Facts
+from windlass.errors import Exit, UserError, WindlassError
+from windlass.events import BudgetChanged, Recorded, RunEnded, RunResumed, Warned
+from windlass.flow.load import parse_flow
+from windlass.kit import Kit
+from windlass.locks import driver_lock
+from windlass.model import Key, RunState, content_id
+from windlass.place import state_dir
+from windlass.projecting import Projecting, edits, restore, set_aside
+from windlass.projections.report import render_report
+from windlass.store.rows import RunRow
+from windlass.store.sqlite import Store
+from windlass.workspace import EngineRepo, Slots
+
+POLL_S = 0.1
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a driver let go of a run."""
+
+    run: str
+    state: RunState
+    exit: Exit
+    reason: str = ""
+    hint: str = ""
+
+
+def drive(
+    kit: Kit,
+    run: str,
+    *,
+    crash: Callable[[str], None],
+    on_event: Callable[[Recorded], None],
+    asker: Asker | None = None,
+    policy: Policy | None = None,
+    budget: float | None = None,
+    agent: str = "",
+    script: str = "",
+) -> Ended:
+    """Until the run ends or rests. Raises only for what is not the run's own ending: a lock, a bug, bad config."""
+    with driver_lock(kit.world.place.lock(run), run):
+        store = Store.open(kit.world.place.database, kit.world.clock)
+        try:
+            return _Drive(kit, store, crash).run(store.run(run), on_event, asker, policy, budget, agent, script)
+        finally:
+            store.close()
+
+
+class _Drive:
+    """One driver's hold on a run, from the lock to the recorded end."""
+
+    def __init__(self, kit: Kit, store: Store, crash: Callable[[str], None]) -> None:
+        self._kit = kit
+        self._store = store
+        self._world = kit.world
+        self._crash = crash
+
+    def run(
+        self,
+        row: RunRow,
+        on_event: Callable[[Recorded], None],
+        asker: Asker | None,
+        policy: Policy | None,
+        budget: float | None,
+        agent: str,
+        script: str,
+    ) -> Ended:
+        if row.state.final:
+            raise UserError(f"run {row.id} is {row.state}", hint="windlass show tells what it did")
+        retry = row.state in (RunState.STOPPED, RunState.BLOCKED)
+        row = self._take(row, policy, budget, agent, script)
+        return asyncio.run(self._session(row, on_event, asker, retry))
+
+    def _take(self, row: RunRow, policy: Policy | None, budget: float | None, agent: str, script: str) -> RunRow:
+        """A new epoch; what was said on this command line is remembered for the next driver."""
+        config = self._kit.config()
+        options = {**row.options}
+        options.update({k: v for k, v in (("agent", agent), ("script", script)) if v})
+        if policy is not None:
+            options["policy"] = policy.to_json()
+        limit = budget if budget is not None else _raised(row, config)
+        with self._store.tx():
+            self._store.next_epoch(row.id)
+            self._store.set_options(row.id, options)
+            self._store.set_state(row.id, RunState.RUNNING)
+            if limit != row.budget_usd or config.budget.warn_usd != row.warn_usd:
+                self._store.set_budget(row.id, limit, config.budget.warn_usd)
+                self._store.add_event(row.id, BudgetChanged(limit, "command line" if budget is not None else "config"))
+        return self._store.run(row.id)
+
+    async def _session(
+        self, row: RunRow, on_event: Callable[[Recorded], None], asker: Asker | None, retry: bool
+    ) -> Ended:
+        parts, projecting = self._build(row, on_event, asker)
+        watcher = asyncio.create_task(_watch(parts))
+        _on_signals(parts.wanted)
+        try:
+            ended = await self._guarded(row, parts, retry)
+        finally:
+            watcher.cancel()
+            _ignore_signals()
+        self._record(parts, ended)
+        projecting.flush(final=ended.state.final)
+        return ended
+
+    async def _guarded(self, row: RunRow, parts: Parts, retry: bool) -> Ended:
+        try:
+            await self._recover(row, parts)
+            await _settle_edits(parts, parts.folder)
+            end = await Driver(parts, retry=retry).run()
+            return _ended(row.id, end)
+        except WaitingError as error:
+            return Ended(row.id, RunState.WAITING, error.exit, error.message, error.hint)
+        except (PausedError, InterruptedDriverError) as error:
+            return Ended(row.id, RunState.PAUSED, error.exit, error.message, error.hint)
+        except AbortedError as error:
+            return Ended(row.id, RunState.ABORTED, error.exit, error.message)
+        except WindlassError as error:
+            return Ended(
+                row.id, RunState.STOPPED, error.exit, error.message, error.hint or "windlass resume tries again"
+            )
+        except Exception as bug:
+            self._record(
+                parts, Ended(row.id, RunState.STOPPED, Exit.BUG, f"a bug: {bug}", "windlass resume tries again")
+            )
+            raise
+
+    async def _recover(self, row: RunRow, parts: Parts) -> None:
+        machine = parts.machine
+        lost = await asyncio.to_thread(
+            lambda: recover(
+                Store.open(self._world.place.database, self._world.clock),
+                row.id,
+                parts.slots,
+                parts.folder,
+                host=machine.host,
+                boot=machine.boot,
+            )
+        )
+        if row.epoch > 1:
+            reason = f"{lost} interrupted" if lost else ""
+            with parts.journal.writing("resume", RunResumed(row.epoch, reason)):
+                pass
+
+    def _build(
+        self, row: RunRow, on_event: Callable[[Recorded], None], asker: Asker | None
+    ) -> tuple[Parts, Projecting]:
+        world = self._world
+        folder = world.place.run_folder(row.id)
+        folder.mkdir(parents=True, exist_ok=True)
+        config, roles = self._kit.config(), self._kit.roles()
+        flow = parse_flow(
+            row.flow_text, f"{row.flow} (of run {row.id})", roles=set(roles), contracts=set(contracts.CONTRACTS)
+        )
+        in_place = world.place.root if row.options.get("in_place") else None
+        projecting = Projecting(self._store, row, flow, folder, world.clock, in_place)
+
+        def publish(recorded: Recorded) -> None:
+            projecting.feed(recorded)
+            on_event(recorded)
+
+        wanted = Wanted()
+        journal = Journal(self._store, row.id, row.epoch, publish=publish, crash=self._crash)
+        engine = EngineRepo.open(git.discover(world.cwd), state_dir(world.environ))
+        facts = Facts(
+            flow,
+            row.facts,
+            mode=str(row.options.get("mode") or ""),
+            settings=dict(row.settings),
+            in_place=bool(row.options.get("in_place")),
+            branch=projecting.view.published,
+            published_tip=projecting.view.tip,
+        )
+        _hold_given(facts, self._store, row)
+        policy = Policy.from_json(row.options.get("policy"))
+        parts = Parts(
+            store=self._store,
+            journal=journal,
+            world=facts,
+            config=config,
+            broker=Broker(journal, policy, asker, wanted.check),
+            budget=Budget(journal, Prices(config.budget.dispatch_usd, config.budget.unknown_usd)),
+            governor=Governor(journal, wanted.check),
+            roles=roles,
+            adapters=self._kit.adapters(config, str(row.options.get("script") or "")),
+            agent=str(row.options.get("agent") or ""),
+            engine=engine,
+            slots=Slots(engine),
+            folder=folder,
+            machine=Machine(_host(), boot_id(), world.environ, world.clock),
+            wanted=wanted,
+            report=lambda template: render_report(projecting.view, template, now=world.clock()),
+        )
+        return parts, projecting
+
+    def _record(self, parts: Parts, ended: Ended) -> None:
+        parts.journal.flush()
+        with parts.journal.writing("end", RunEnded(ended.state, ended.reason, ended.hint)):
+            self._store.set_state(ended.run, ended.state, ended.reason, ended.hint)
+
+
+# -- small things
+
+
+def _host() -> str:
+    return socket.gethostname()
+
+
+def _hold_given(facts: Facts, store: Store, row: RunRow) -> None:
+    given = row.options.get("given")
+    for name, sha in (given if isinstance(given, dict) else {}).items():
+        facts.hold(name, store.blob(str(sha)), "given")
+
+
+def _raised(row: RunRow, config: Config) -> float | None:
+    """A limit raised in the config counts on resume; a lower one than the run was given does not."""
+    wanted = config.budget.stop_usd
+    return max(wanted, row.budget_usd) if row.budget_usd is not None else None
+
+
+def _ended(run: str, end: End) -> Ended:
+    exits = {
+        RunState.FINISHED: Exit.OK,
+        RunState.ABORTED: Exit.ABORTED,
+        RunState.STOPPED: Exit.STOPPED,
+        RunState.BLOCKED: Exit.STOPPED,
+    }
+    hints = {RunState.STOPPED: "windlass retry tries that phase again", RunState.BLOCKED: "windlass resume looks again"}
+    return Ended(run, end.state, exits[end.state], end.reason, hints.get(end.state, ""))
+
+
+async def _watch(parts: Parts) -> None:
+    """What another process asks of this run, noticed while agents work."""
+    version = parts.store.data_version()
+    while True:
+        await asyncio.sleep(POLL_S)
+        now = parts.store.data_version()
+        if now != version:
+            version = now
+            parts.journal.catch_up()
+            _obey(parts.wanted, parts.store.run(parts.world.facts.id).wanted)
+
+
+def _obey(wanted: Wanted, word: str) -> None:
+    if word == "pause":
+        wanted.pause = "paused by the user"
+    elif word == "abort":
+        wanted.abort = True
+        wanted.stop.set()
+
+
+def _on_signals(wanted: Wanted) -> None:
+    def interrupt() -> None:
+        wanted.interrupt = True
+        wanted.stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, interrupt)
+
+
+def _ignore_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().remove_signal_handler(number)
+
+
+async def _settle_edits(parts: Parts, folder: Path) -> None:
+    """Files that somebody edited while the run was at rest: one question each, before anything else happens."""
+    for edit in edits(parts.store, parts.world.facts.id, folder):
+        proposal = adopting.propose(parts.store, parts.world.facts.id, parts.world.flow, parts.journal, edit)
+        key = Key().child("adopt").child(edit.artifact).child(content_id(edit.content)[:12])
+        answer = await parts.broker.ask(key, adopting.question(proposal))
+        if answer.value == "adopt":
+            adopting.record(parts.store, parts.world.facts.id, parts.journal, proposal, answer.by)
+        else:
+            aside = set_aside(folder, edit) if answer.value == "aside" else ""
+            restore(parts.store, folder, edit)
+            text = f"your edit of {edit.path} was kept as {aside}" if aside else f"{edit.path} was restored"
+            parts.journal.emit(key.text, Warned("adopt", text))

@@ -1,0 +1,305 @@
+"""One attempt at a dispatch: begin, run, look at what was left, judge, record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from windlass.agents import contracts
+from windlass.agents.base import AgentEvent, AgentResult, Done, Job, Said, SessionSeen, Spent, ToolFinished, ToolStarted
+from windlass.agents.dispatch import agent_env, run_agent
+from windlass.engine.desk import Seen
+from windlass.engine.jobs import Order, make_intent, make_job
+from windlass.engine.journal import Failure
+from windlass.events import Activity, ArtifactStored, DispatchFinished, DispatchStarted, Event, Warned
+from windlass.model import ErrorClass, Finding, Json, Severity, content_id
+from windlass.phases.base import Reply
+from windlass.tdd import TEST_GLOBS, guard
+
+MAX_TEXT = 200_000
+MAX_REASON = 2_000
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What is made of one attempt: a reply that is recorded, or why there is none yet."""
+
+    reply: Reply
+    contents: Mapping[str, str] = field(default_factory=dict)
+    failure: Failure | None = None
+    final: bool = True
+    """False: another try is due and nothing was recorded as a result."""
+    reminder: str = ""
+
+
+async def attempt(order: Order, is_final: Callable[[Failure], bool]) -> Judged:
+    token = f"{order.key}@{order.n}"
+    reserved = await order.parts.budget.reserve(token, order.call.role, order.config.usd or order.role.usd)
+    try:
+        # Reserving may have waited: what a person asked for meanwhile counts.
+        order.parts.wanted.check()
+        result, seen = await _run(order, reserved)
+        return await _judge(order, result, seen, is_final)
+    finally:
+        order.parts.budget.release(token)
+
+
+# -- running
+
+
+async def _run(order: Order, reserved: float) -> tuple[AgentResult, Seen]:
+    desk, ours = order.place.desk, (order.parts.world.facts.branch,)
+    slot = await desk.ready(order.key.text, order.n)
+    await _lay_out(order)
+    before = await desk.before(ours)
+    job = await make_job(order, slot.path, reserved)
+    _begin(order, job, slot.n, reserved)
+    result = await run_agent(
+        order.adapter,
+        job,
+        env=agent_env(order.parts.machine.environ, order.parts.config.workspace.env),
+        stop=order.parts.wanted.stop,
+        on_event=lambda event: _show(order, event),
+        on_started=lambda proc: None,
+        clock=order.parts.machine.clock,
+    )
+    return result, await desk.after(before, ours, order.key.text, order.n)
+
+
+async def _lay_out(order: Order) -> None:
+    """Artifacts in force are written where agents expect them; inside tasks they are in the tree already."""
+    world, desk = order.parts.world, order.place.desk
+    files = {world.path(name): held.content for name, held in world.artifacts.items() if world.path(name)}
+    if order.place.task is None and files:
+        await desk.write(files)
+        desk.disturbed()
+
+
+def _begin(order: Order, job: Job, slot: int, reserved: float) -> None:
+    job.folder.mkdir(parents=True, exist_ok=True)
+    started = DispatchStarted(
+        key=order.key.text,
+        attempt=order.n,
+        role=order.call.role,
+        agent=job.agent,
+        model=job.model,
+        purpose=order.call.purpose,
+        task=order.task_id,
+        cycle=order.place.cycle,
+        cycles=order.call.cycles,
+        reserved_usd=reserved,
+    )
+    order.parts.journal.begin(make_intent(order, job, slot, reserved), started)
+
+
+def _show(order: Order, event: AgentEvent) -> None:
+    shown = _activity(event)
+    if shown:
+        kind, text, ok, cost = shown
+        order.parts.journal.show(Activity(order.key.text, order.call.role, kind, text, ok, order.task_id, cost))
+
+
+def _activity(event: AgentEvent) -> tuple[str, str, bool, float | None] | None:
+    match event:
+        case ToolStarted(text=text):
+            return "tool.started", text, True, None
+        case ToolFinished(text=text, ok=ok, tool=tool):
+            return "tool.finished", text or tool, ok, None
+        case Said(text=text):
+            return "text", text, True, None
+        case Spent(usage=usage):
+            return "usage", "", True, usage.cost_usd
+        case SessionSeen() | Done():
+            return None
+        case _:
+            assert_never(event)
+
+
+# -- judging
+
+
+async def _judge(order: Order, result: AgentResult, seen: Seen, is_final: Callable[[Failure], bool]) -> Judged:
+    contents = await _contents(order, result) if result.error is None else {}
+    notes = _notes(seen) + await _settle(order, seen)
+    parsed = _parsed(order, result) if result.error is None else contracts.Parsed()
+    reply = await _reply(order, result, parsed, contents, notes)
+    failure, reminder = _failure(order, result, parsed, reply, contents)
+    if failure is None:
+        _finish(order, result, reply, contents, None)
+        return Judged(reply, contents)
+    final = is_final(failure)
+    told = _failed(order, reply, failure, final)
+    _finish(order, result, told if final else None, contents if final else {}, failure)
+    return Judged(told, contents if final else {}, failure, final, reminder)
+
+
+async def _contents(order: Order, result: AgentResult) -> dict[str, str]:
+    """Declared outputs, read back from disk; a text or data output is the reply itself."""
+    found: dict[str, str] = {}
+    for name in order.call.outs:
+        text = await order.place.desk.read(order.outs[name]) if name in order.outs else _said(order, name, result)
+        if text is not None:
+            found[name] = text
+    return found
+
+
+def _said(order: Order, name: str, result: AgentResult) -> str:
+    if order.parts.world.flow.artifacts[name].kind != "json":
+        return result.text
+    return json.dumps(_parsed(order, result).value)
+
+
+def _parsed(order: Order, result: AgentResult) -> contracts.Parsed:
+    if not order.contract:
+        return contracts.Parsed()
+    if result.structured is not None:
+        return contracts.check(order.contract, result.structured)
+    return contracts.parse(order.contract, result.text)
+
+
+async def _settle(order: Order, seen: Seen) -> list[Finding]:
+    """A writer's work is committed and held; what others changed besides their outputs is undone."""
+    if order.role.writes == "code":
+        await _keep_work(order, seen)
+        return []
+    world, desk = order.parts.world, order.place.desk
+    ours = {world.path(name) for name in world.artifacts} | set(order.outs.values())
+    moved = seen.status.head != desk.head
+    if seen.status.dirty or moved:
+        await desk.undo(order.key.text, order.n)
+    found = [f"{path} was changed by a role that may not" for path in seen.status.dirty if path not in ours]
+    found += [f"commit {seen.status.head[:12]} was made by a role that may not"] if moved else []
+    return [_note(f"{text}; undone, kept under refs/windlass/keep") for text in found]
+
+
+async def _keep_work(order: Order, seen: Seen) -> None:
+    """Commits that an attempt made stay reachable, also when the attempt failed."""
+    desk, head = order.place.desk, seen.status.head
+    if seen.status.dirty:
+        title = order.place.task.title if order.place.task else order.call.purpose
+        head = await desk.harvest(f"{title}\n\nLeft uncommitted by {order.call.role}, committed by Windlass.")
+    if head != desk.head:
+        await desk.hold(f"{order.key}/@{order.n}", head)
+        desk.head = head
+
+
+async def _reply(
+    order: Order, result: AgentResult, parsed: contracts.Parsed, contents: Mapping[str, str], notes: Sequence[Finding]
+) -> Reply:
+    desk, writes = order.place.desk, order.role.writes == "code"
+    outcome = contracts.outcome(parsed.value)
+    return Reply(
+        ok=result.error is None,
+        text=result.text[:MAX_TEXT],
+        data=parsed.value,
+        head=desk.head if writes else "",
+        tree=desk.tree if writes else "",
+        files=await desk.files_since_base() if writes else (),
+        outs={name: content_id(text) for name, text in contents.items()},
+        outcome="" if outcome == "ok" else outcome,
+        notes=tuple(notes),
+    )
+
+
+def _failure(
+    order: Order, result: AgentResult, parsed: contracts.Parsed, reply: Reply, contents: Mapping[str, str]
+) -> tuple[Failure | None, str]:
+    """Why there is no good result, and what the agent is told when it tries again."""
+    if result.error is not None:
+        return Failure(result.error, result.reason), ""
+    if parsed.problem:
+        return Failure(ErrorClass.BAD_OUTPUT, parsed.problem), contracts.reminder(order.contract, parsed.problem)
+    refused = order.call.accept(contents)
+    if refused:
+        return Failure(ErrorClass.BAD_OUTPUT, refused), f"Your last answer was refused: {refused}. Mend that."
+    if order.guarded and order.call.purpose == "implement":
+        verdict = guard(reply.files, order.parts.config.tests.globs or TEST_GLOBS)
+        if not verdict.ok:
+            told = f"The TDD guard refused the change: {verdict.reason}. Add the tests that prove it, and commit them."
+            return Failure(ErrorClass.BAD_OUTPUT, verdict.reason), told
+    return None, ""
+
+
+def _failed(order: Order, reply: Reply, failure: Failure, final: bool) -> Reply:
+    reason = f"{failure.reason} (see {order.folder})" if final else failure.reason
+    return Reply(
+        ok=False,
+        text=reply.text,
+        error=failure.error,
+        reason=reason,
+        head=reply.head,
+        tree=reply.tree,
+        files=reply.files,
+        notes=reply.notes,
+    )
+
+
+# -- recording
+
+
+def _finish(
+    order: Order, result: AgentResult, reply: Reply | None, contents: Mapping[str, str], failure: Failure | None
+) -> None:
+    stored = [ArtifactStored(n, order.key.text, content_id(t), order.outs.get(n, "")) for n, t in contents.items()]
+    warned = (
+        [Warned("role", f"{order.call.role}: {n.message}", order.key.text, order.task_id) for n in reply.notes]
+        if reply
+        else []
+    )
+    order.parts.journal.finish(
+        order.key,
+        order.n,
+        inputs=order.inputs,
+        context={name: content_id(str(value)) for name, value in order.call.context.items()},
+        result=_json(reply) if reply else None,
+        failure=failure,
+        usage=result.usage,
+        events=[_ended(order, result, failure), *stored, *warned],
+        blobs=[(content_id(text), text) for text in contents.values()],
+    )
+
+
+def _ended(order: Order, result: AgentResult, failure: Failure | None) -> Event:
+    return DispatchFinished(
+        key=order.key.text,
+        attempt=order.n,
+        role=order.call.role,
+        agent=order.adapter.name,
+        error=failure.error if failure else "",
+        reason=failure.reason[:MAX_REASON] if failure else "",
+        cost_usd=result.usage.cost_usd,
+        input=result.usage.input,
+        output=result.usage.output,
+        cached=result.usage.cached,
+        seconds=round(result.seconds, 3),
+        tools=result.tools,
+        task=order.task_id,
+    )
+
+
+def _json(reply: Reply) -> dict[str, Json]:
+    return {
+        "ok": reply.ok,
+        "text": reply.text,
+        "data": reply.data,
+        "error": reply.error,
+        "reason": reply.reason,
+        "head": reply.head,
+        "tree": reply.tree,
+        "files": list(reply.files),
+        "outs": dict(reply.outs),
+        "outcome": reply.outcome,
+        "notes": [note.to_json() for note in reply.notes],
+    }
+
+
+def _notes(seen: Seen) -> list[Finding]:
+    undone = [_note(f"{text}; put back") for text in seen.trespasses]
+    told = [f"{what} of your own repository changed while it worked; left as it is" for what in seen.noticed]
+    return undone + [Finding(text, Severity.MEDIUM, role="windlass") for text in told]
+
+
+def _note(text: str) -> Finding:
+    return Finding(text, Severity.HIGH, role="windlass")

@@ -1,0 +1,108 @@
+"""Before the first dispatch: do the checks pass on the base, and do they test the slot at all?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from windlass.engine.checking import Verdict
+from windlass.engine.context import Here, Shared
+from windlass.engine.desk import Desk
+from windlass.errors import StoppedError
+from windlass.events import Warned
+from windlass.model import Choice, Json, Key, Question
+from windlass.phases.base import Call, PhaseSpec
+
+KEY = Key().child("baseline")
+MAX_FIXES = 2
+
+
+async def establish(shared: Shared, desk: Desk) -> None:
+    """Recorded: a resume does not check again."""
+    desk.move(shared.parts.engine.tip(shared.parts.world.facts.id) if shared.parts.journal.recorded(KEY) else desk.head)
+    if not shared.checker.configured:
+        return
+    ctx = Here(shared, KEY, PhaseSpec(id="baseline", kind="command", on={}), desk)
+    verdict = await _observe(ctx, 1)
+    if verdict["ok"] is not True:
+        await _red(ctx, verdict)
+    await _canary(ctx)
+
+
+async def _observe(ctx: Here, cycle: int) -> dict[str, Json]:
+    async def look(previous: Json) -> Json:
+        found = await ctx.shared.checker.check(ctx.key, ctx.desk, ctx.desk.head, ctx.desk.tree)
+        ctx.emit(*found.events, at=f"checks#{cycle}")
+        return _json(found)
+
+    result = await ctx.parts.journal.step(ctx.key.child("checks", cycle=cycle), {"tree": ctx.desk.tree}, look)
+    assert isinstance(result, dict)
+    return result
+
+
+async def _red(ctx: Here, verdict: dict[str, Json]) -> None:
+    for cycle in range(1, MAX_FIXES + 1):
+        answer = await ctx.ask(_question(verdict, cycle))
+        if answer.value == "accept":
+            failing = verdict["failing"]
+            ctx.shared.checker.known = (
+                frozenset(str(test) for test in failing) if isinstance(failing, list) else frozenset()
+            )
+            ctx.emit(Warned("baseline", f"accepted as known to fail: {_names(verdict)}"))
+            return
+        if answer.value == "stop":
+            break
+        await _fix(ctx, verdict, cycle)
+        verdict = await _observe(ctx, cycle + 1)
+        if verdict["ok"] is True:
+            return
+    raise StoppedError(
+        f"the checks fail before any work: {_names(verdict)}", hint="make them pass, then start a new run"
+    )
+
+
+async def _fix(ctx: Here, verdict: dict[str, Json], cycle: int) -> None:
+    call = Call("implementer", "baseline-fix", inputs={"checks_output": verdict["output"]}, guard=False)
+    reply = await ctx.dispatch("fix", replace(call, cycles=MAX_FIXES), cycle=cycle)
+    if reply.ok and reply.head:
+        tip = await ctx.observe(f"tip.{cycle}", lambda: _advance(ctx, reply.head))
+        ctx.desk.move(str(tip))
+
+
+async def _advance(ctx: Here, head: str) -> Json:
+    engine, run = ctx.parts.engine, ctx.facts.id
+    tip = engine.tip(run)
+    if tip != head and not engine.set_tip(run, head, tip):
+        raise StoppedError("the run's tip moved while the base was mended", hint="windlass resume")
+    return head
+
+
+async def _canary(ctx: Here) -> None:
+    async def look() -> Json:
+        return await ctx.shared.checker.canary(ctx.key.child("canary"), ctx.desk)
+
+    warning = await ctx.observe("canary", look)
+    if warning:
+        ctx.emit(Warned("canary", str(warning)))
+
+
+def _question(verdict: dict[str, Json], cycle: int) -> Question:
+    return Question(
+        id=f"baseline{cycle if cycle > 1 else ''}",
+        text="The checks fail before any work has begun. What now?",
+        options=(
+            Choice("fix", "Fix first", "an agent mends them before the work starts"),
+            Choice("accept", "Accept", "these failing tests count as known"),
+            Choice("stop", "Stop", "I look at it myself"),
+        ),
+        detail=str(verdict["output"])[-1500:],
+    )
+
+
+def _names(verdict: dict[str, Json]) -> str:
+    failing = verdict["failing"]
+    names = [str(test) for test in failing[:5]] if isinstance(failing, list) else []
+    return ", ".join(names) or str(verdict["output"]).strip()[-200:] or "no output"
+
+
+def _json(found: Verdict) -> Json:
+    return {"ok": found.ok, "label": found.label, "output": found.output[-4000:], "failing": list(found.failing)}

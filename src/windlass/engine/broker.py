@@ -1,0 +1,201 @@
+"""Questions: stored before they are asked, answered by whoever is first with a valid answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from windlass.engine.answers import validate
+from windlass.engine.journal import Journal
+from windlass.errors import Exit, UserError, WindlassError
+from windlass.events import QuestionAnswered, QuestionAsked
+from windlass.model import Answer, Json, Key, Question, question_json, question_of
+from windlass.store.rows import QuestionRow
+
+BUSY_S = 0.02
+IDLE_S = 0.06
+BUSY_FOR_S = 2.0
+
+
+class WaitingError(WindlassError):
+    """A question is pending and this driver does not wait for it."""
+
+    exit = Exit.WAITING
+
+
+class PausedError(WindlassError):
+    """The run is at rest; nothing is lost and nothing is wrong."""
+
+    exit = Exit.PAUSED
+
+
+class Asker(Protocol):
+    """A face that can ask right now. Contract: None when the person closed the prompt without an answer."""
+
+    async def __call__(self, key: str, question: Question, problem: str) -> Answer | None: ...
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Answers given beforehand."""
+
+    answers: Mapping[str, str] = field(default_factory=dict)
+    """id or key -> value, for the first time it is asked; `id*` for every time."""
+    yes: bool = False
+    """Answer what declares `yes:`."""
+    yes_to: frozenset[str] = frozenset()
+    """Mandatory ones named on the command line."""
+    wait: bool = False
+    """Without a terminal: wait for another process to answer, instead of ending."""
+
+    def to_json(self) -> dict[str, Json]:
+        yes_to: list[Json] = [*sorted(self.yes_to)]
+        return {"answers": dict(self.answers), "yes": self.yes, "yes_to": yes_to, "wait": self.wait}
+
+    @classmethod
+    def from_json(cls, data: Json) -> Policy:
+        if not isinstance(data, dict):
+            return cls()
+        answers, yes_to = data["answers"], data["yes_to"]
+        assert isinstance(answers, dict) and isinstance(yes_to, list)
+        given = {key: str(value) for key, value in answers.items()}
+        return cls(given, bool(data["yes"]), frozenset(str(name) for name in yes_to), bool(data["wait"]))
+
+
+class Broker:
+    def __init__(self, journal: Journal, policy: Policy, asker: Asker | None, wanted: Callable[[], None]) -> None:
+        self._journal = journal
+        self._store = journal.store
+        self._run = journal.run
+        self._policy = policy
+        self._asker = asker
+        self._wanted = wanted
+        self._lock = asyncio.Lock()
+
+    async def ask(self, key: Key, question: Question) -> Answer:
+        name = f"{key}!{question.id}"
+        row = self._store.question(self._run, name)
+        if row is not None and row.state == "answered":
+            return Answer(row.answer, row.comment, row.by)
+        self._pend(name, question, row)
+        # One prompt at a time, in the order the questions arose.
+        async with self._lock:
+            answer = self._automatic(name, question) or await self._from_person(name, question)
+        return answer
+
+    def _pend(self, name: str, question: Question, row: QuestionRow | None) -> None:
+        if row is not None:
+            if question_of(row.data) != question:
+                with self._store.tx():
+                    self._store.replace_question(self._run, name, question_json(question))
+            return
+        options: list[Json] = [{"key": o.key, "label": o.label, "about": o.about} for o in question.options]
+        event = QuestionAsked(
+            name, question.id, question.text, options, question.default, question.detail, question.task
+        )
+        with self._journal.writing(f"{name}.ask", event):
+            self._store.add_question(self._run, name, question.id, question_json(question))
+
+    def _automatic(self, name: str, question: Question) -> Answer | None:
+        found = self._given(name, question)
+        if found is None:
+            return None
+        value, by = found
+        checked = validate(question, value)
+        if isinstance(checked, str):
+            raise UserError(
+                f"the answer given for '{question.id}' is not valid: {checked}", hint=f"asked: {question.text}"
+            )
+        if checked.value in question.back:
+            raise UserError(
+                f"'{question.id}={value}' leads back; an answer given beforehand may not build a loop",
+                hint="answer it by hand: windlass answer",
+            )
+        return self._record(name, question, Answer(checked.value, checked.comment, by))
+
+    def _given(self, name: str, question: Question) -> tuple[str, str] | None:
+        given = self._policy.answers
+        for id in (name, question.id):
+            if f"{id}*" in given:
+                return given[f"{id}*"], "--answer"
+            if id in given and not self._used(id):
+                return given[id], "--answer"
+        may = not question.mandatory or question.id in self._policy.yes_to
+        if question.yes and (self._policy.yes or question.id in self._policy.yes_to) and may:
+            return question.yes, "--yes"
+        return None
+
+    def _used(self, id: str) -> bool:
+        rows = self._store.questions(self._run)
+        return any(row.state == "answered" and row.by == "--answer" and id in (row.id, row.key) for row in rows)
+
+    async def _from_person(self, name: str, question: Question) -> Answer:
+        if self._asker is None and not self._policy.wait:
+            self._other(name)
+            raise WaitingError(f"waiting for an answer: {question.text}", hint=f"windlass answer {name} VALUE")
+        watcher = asyncio.create_task(self._watch(name))
+        prompt = asyncio.create_task(self._prompt(name, question)) if self._asker else None
+        try:
+            tasks = {watcher, prompt} if prompt else {watcher}
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            return watcher.result() if watcher.done() else _done(prompt)
+        finally:
+            await _cancel(watcher, prompt)
+
+    async def _prompt(self, name: str, question: Question) -> Answer:
+        assert self._asker is not None
+        problem = ""
+        while True:
+            said = await self._asker(name, question, problem)
+            if said is None:
+                raise PausedError("the question stays open", hint=f"windlass answer {name} VALUE, or: windlass resume")
+            checked = validate(question, said.value, said.comment)
+            if isinstance(checked, str):
+                problem = checked
+                continue
+            return self._record(name, question, Answer(checked.value, checked.comment, said.by or "terminal"))
+
+    async def _watch(self, name: str) -> Answer:
+        """Another process may answer: `PRAGMA data_version` tells when anything was committed."""
+        version, quiet = self._store.data_version(), 0.0
+        while True:
+            answer = self._other(name)
+            if answer:
+                return answer
+            pause = BUSY_S if quiet < BUSY_FOR_S else IDLE_S
+            await asyncio.sleep(pause)
+            now, quiet = self._store.data_version(), quiet + pause
+            if now != version:
+                version, quiet = now, 0.0
+                self._wanted()
+
+    def _other(self, name: str) -> Answer | None:
+        row = self._store.question(self._run, name)
+        if row is None or row.state != "answered":
+            return None
+        self._journal.catch_up()
+        return Answer(row.answer, row.comment, row.by)
+
+    def _record(self, name: str, question: Question, answer: Answer) -> Answer:
+        """The loser of a race takes the winner's answer."""
+        with self._journal.writing(f"{name}.answer"):
+            if self._store.answer(self._run, name, answer.value, answer.comment, answer.by):
+                self._journal.say(QuestionAnswered(name, question.id, answer.value, answer.by, answer.comment))
+                return answer
+        other = self._other(name)
+        assert other is not None
+        return other
+
+
+def _done(task: asyncio.Task[Answer] | None) -> Answer:
+    assert task is not None
+    return task.result()
+
+
+async def _cancel(*tasks: asyncio.Task[Answer] | None) -> None:
+    running = [task for task in tasks if task is not None and not task.done()]
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)

@@ -1,0 +1,79 @@
+"""Money: no dispatch starts unless what is spent, what is reserved and its own reservation fit the limit."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from windlass.engine.journal import Journal
+from windlass.errors import OverBudgetError
+from windlass.events import Warned
+
+#: a role seen before gets room for its dearest dispatch and some more
+HEADROOM = 4.0
+LEAST_USD = 0.10
+
+
+@dataclass(frozen=True)
+class Prices:
+    dispatch_usd: float = 5.0
+    """No single dispatch may cost more."""
+    unknown_usd: float = 0.5
+    """What a dispatch that does not tell its cost counts for against the limit."""
+
+
+class Budget:
+    def __init__(self, journal: Journal, prices: Prices) -> None:
+        self._journal = journal
+        self._prices = prices
+        self._reserved: dict[str, float] = {}
+        self._freed = asyncio.Event()
+
+    async def reserve(self, token: str, role: str, cap: float | None = None) -> float:
+        """The dollars this dispatch may use. Waits for others to give back what they hold; raises when it cannot fit."""
+        while True:
+            amount = self._fitting(role, cap)
+            if amount is not None:
+                self._reserved[token] = amount
+                return amount
+            if not self._reserved:
+                raise self._refusal(role)
+            self._freed.clear()
+            await self._freed.wait()
+
+    def release(self, token: str) -> None:
+        self._reserved.pop(token, None)
+        self._freed.set()
+        self._warn()
+
+    def _fitting(self, role: str, cap: float | None) -> float | None:
+        most = min(self._prices.dispatch_usd, cap) if cap else self._prices.dispatch_usd
+        limit = self._journal.store.run(self._journal.run).budget_usd
+        expected = self._journal.store.spend(self._journal.run).by_role.get(role)
+        wanted = most if expected is None else min(most, max(expected * HEADROOM, LEAST_USD))
+        if limit is None:
+            return wanted
+        room = limit - self._spent() - sum(self._reserved.values())
+        least = expected if expected is not None else min(LEAST_USD, most)
+        # A cent's fraction of rounding must not refuse what fits exactly.
+        return min(wanted, room) if room + 1e-9 >= least else None
+
+    def _spent(self) -> float:
+        spend = self._journal.store.spend(self._journal.run)
+        return spend.known_usd + spend.unknown * self._prices.unknown_usd
+
+    def _refusal(self, role: str) -> OverBudgetError:
+        run = self._journal.store.run(self._journal.run)
+        expected = self._journal.store.spend(run.id).by_role.get(role, LEAST_USD)
+        return OverBudgetError(
+            f"the next dispatch ({role}, about ${expected:.2f}) does not fit: ${self._spent():.2f} of"
+            f" ${run.budget_usd or 0:.2f} are spent",
+            hint=f"windlass resume {run.id} --budget USD raises the limit",
+        )
+
+    def _warn(self) -> None:
+        run = self._journal.store.run(self._journal.run)
+        if run.warn_usd is not None and self._spent() > run.warn_usd:
+            limit = f" of ${run.budget_usd:.2f}" if run.budget_usd is not None else ""
+            text = f"more than ${run.warn_usd:.2f} are spent{limit and ' (limit' + limit.removeprefix(' of') + ')'}"
+            self._journal.emit(f"budget.warn.{run.warn_usd}", Warned("budget", text))

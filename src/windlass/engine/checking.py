@@ -1,0 +1,215 @@
+"""The engine runs set-up, checks and commands itself: in a slot, supervised, with an allow-listed environment."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from windlass.agents.base import Invocation
+from windlass.agents.processes import agent_env, supervise
+from windlass.checks import Check, CheckResult, RunOutput, acceptable, canary_tree, run_check
+from windlass.config import CommandSet
+from windlass.engine.desk import Desk
+from windlass.engine.parts import Parts
+from windlass.errors import StoppedError, UserError, near
+from windlass.events import CommandFinished, Event
+from windlass.model import Json, Key, digest
+from windlass.phases.base import Ran
+from windlass.workspace import Slot, commit_tree, lock_hash
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the checks said of one tree."""
+
+    ok: bool
+    label: str
+    """passed | known failures | unchecked | failed"""
+    output: str = ""
+    failing: tuple[str, ...] = ()
+    events: tuple[Event, ...] = ()
+
+
+class Checker:
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self.known: frozenset[str] = frozenset()
+        """Tests that failed on the base and that a person accepted."""
+        self._ready: dict[int, str] = {}
+
+    @property
+    def configured(self) -> bool:
+        return bool(self._parts.config.checks.commands)
+
+    async def prepare(self, slot: Slot) -> None:
+        """Copies and set-up: once per slot, again when a lock file changed."""
+        workspace = self._parts.config.workspace
+        if workspace.copied:
+            await asyncio.to_thread(self._parts.slots.copy, slot, workspace.copied)
+        if not workspace.setup:
+            return
+        wanted, mark = self._setup_hash(slot), slot.git_dir / "windlass-setup"
+        if mark.is_file() and mark.read_text() == wanted:
+            return
+        for argv in workspace.setup:
+            await self._set_up(slot, Check(argv, workspace.setup_timeout))
+        mark.write_text(wanted)
+
+    async def check(self, key: Key, desk: Desk, commit: str, tree: str) -> Verdict:
+        """The configured checks on a tree, in the desk's slot; each result is remembered by tree, command and set-up."""
+        if not self.configured:
+            return Verdict(True, "unchecked")
+        slot = await desk.ready(key.text, 0)
+        await self._stand_on(slot, desk, commit, tree)
+        results = await self._all(key, self._parts.config.checks, slot, tree)
+        await self._wipe(slot, desk)
+        return self._verdict(key, results)
+
+    async def command(self, key: Key, name: str, desk: Desk) -> Ran:
+        commands = self._named(name)
+
+        async def run(previous: Json) -> Json:
+            slot = await desk.ready(key.text, 0)
+            results = await self._all(key, commands, slot, desk.tree)
+            await self._wipe(slot, desk)
+            return [result.to_json() for result, _ in results]
+
+        def told(found: Json) -> list[Event]:
+            return [_event(key, _result(one), cached=False) for one in found] if isinstance(found, list) else []
+
+        inputs: Json = {"tree": desk.tree, "commands": [list(c) for c in commands.commands]}
+        found = await self._parts.journal.step(key, inputs, run, events=told)
+        results = [_result(one) for one in found] if isinstance(found, list) else []
+        red = [result for result in results if not acceptable(result, self.known)]
+        return Ran(not red, "\n".join(r.tail for r in red), tuple(test for r in red for test in r.failing))
+
+    async def canary(self, key: Key, desk: Desk) -> str:
+        """'' when the checks prove to test the slot; else the warning."""
+        tree = await asyncio.to_thread(canary_tree, desk.engine, desk.head)
+        if tree == desk.tree:
+            return ""
+        commit = await asyncio.to_thread(commit_tree, desk.engine, tree, [desk.head], "canary", 0.0)
+        slot = await desk.ready(key.text, 0)
+        await self._stand_on(slot, desk, commit, tree)
+        results = await self._all(key, self._parts.config.checks, slot, tree)
+        await self._wipe(slot, desk)
+        if not all(result.ok for result, _ in results):
+            return ""
+        return (
+            "the checks pass although all code in the slot was broken on purpose: they seem to test another folder"
+            " (an editable install, a parent node_modules); what they say is not proof"
+        )
+
+    # -- inside
+
+    async def _stand_on(self, slot: Slot, desk: Desk, commit: str, tree: str) -> None:
+        if tree != desk.tree:
+            await asyncio.to_thread(slot.git, "checkout", "-q", "--force", "--detach", commit)
+            desk.disturbed()
+
+    async def _wipe(self, slot: Slot, desk: Desk) -> None:
+        """What checks leave behind is nobody's work."""
+        await asyncio.to_thread(slot.git, "checkout", "-q", "--force", "--detach", desk.head)
+        await asyncio.to_thread(slot.git, "clean", "-ffdq")
+
+    async def _all(self, key: Key, commands: CommandSet, slot: Slot, tree: str) -> list[tuple[CheckResult, bool]]:
+        """In order, up to the first that is red."""
+        results: list[tuple[CheckResult, bool]] = []
+        for number, argv in enumerate(commands.commands, 1):
+            result, cached = await self._one(key, Check(argv, commands.timeout), slot, tree, number)
+            results.append((result, cached))
+            if not result.ok:
+                break
+        return results
+
+    async def _one(self, key: Key, check: Check, slot: Slot, tree: str, number: int) -> tuple[CheckResult, bool]:
+        store, setup = self._parts.store, self._setup_hash(slot)
+        seen = store.checked(tree, check.command, setup)
+        if seen is not None:
+            return _result(seen), True
+        folder = self._parts.folder / "attempts" / key.text / f"check{number}"
+        result = await run_check(check, slot.path, self._env(), folder, self._runner)
+        self._parts.wanted.check()
+        # A timeout says something of this machine today, not of the tree.
+        if not result.timed_out:
+            with store.tx():
+                store.put_checked(tree, check.command, setup, result.to_json())
+        return result, False
+
+    async def _set_up(self, slot: Slot, check: Check) -> None:
+        folder = self._parts.folder / "setup" / str(slot.n)
+        result = await run_check(check, slot.path, self._env(), folder, self._runner)
+        self._parts.wanted.check()
+        if not result.ok:
+            raise StoppedError(
+                f"workspace.setup failed in a slot: {check.command}\n{result.tail}",
+                hint="mend it in .windlass/config.toml, then: windlass resume",
+            )
+
+    async def _runner(
+        self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout: float, folder: Path
+    ) -> RunOutput:
+        folder.mkdir(parents=True, exist_ok=True)
+        ended = await supervise(
+            Invocation(tuple(argv)),
+            cwd=cwd,
+            env=env,
+            folder=folder,
+            wall_s=timeout,
+            on_line=None,
+            stop=self._parts.wanted.stop,
+            marker=f"{self._parts.world.facts.id}:{folder.name}",
+        )
+        return RunOutput(ended.code, _joined(folder, ended.error), ended.seconds, ended.reason == "wall")
+
+    def _env(self) -> dict[str, str]:
+        return agent_env(self._parts.machine.environ, self._parts.config.workspace.env, ci=True)
+
+    def _setup_hash(self, slot: Slot) -> str:
+        workspace = self._parts.config.workspace
+        if not workspace.setup:
+            return ""
+        return digest([[list(argv) for argv in workspace.setup], lock_hash(slot.path, workspace.lock_files)])
+
+    def _named(self, name: str) -> CommandSet:
+        config = self._parts.config
+        if name == "checks":
+            return config.checks
+        if name not in config.commands:
+            raise UserError(f"no commands named '{name}' are configured", hint=near(name, {"checks", *config.commands}))
+        return config.commands[name]
+
+    def _verdict(self, key: Key, results: Sequence[tuple[CheckResult, bool]]) -> Verdict:
+        events = tuple(_event(key, result, cached=cached) for result, cached in results)
+        red = [result for result, _ in results if not acceptable(result, self.known)]
+        failing = tuple(test for result in red for test in result.failing)
+        if red:
+            return Verdict(False, "failed", "\n".join(result.tail for result in red), failing, events)
+        all_green = all(result.ok for result, _ in results)
+        return Verdict(True, "passed" if all_green else "known failures", events=events)
+
+
+def _joined(folder: Path, error: str) -> Path:
+    """Standard output and standard error as one text."""
+    joined = folder / "output"
+    with joined.open("wb") as out:
+        for name in ("stdout", "stderr"):
+            if (folder / name).is_file():
+                out.write((folder / name).read_bytes())
+        out.write(error.encode())
+    return joined
+
+
+def _result(data: Json) -> CheckResult:
+    assert isinstance(data, dict)
+    failing = data["failing"]
+    assert isinstance(failing, list)
+    return CheckResult(**{**data, "failing": tuple(failing)})  # type: ignore[arg-type]
+
+
+def _event(key: Key, result: CheckResult, *, cached: bool) -> Event:
+    return CommandFinished(
+        key.text, result.command, result.ok, result.code, round(result.seconds, 3), cached, result.tail[-2000:]
+    )

@@ -1,0 +1,266 @@
+"""The verbs of a kind, recorded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from windlass.agents import contracts
+from windlass.engine.broker import PausedError
+from windlass.engine.checking import Checker
+from windlass.engine.desk import Desk
+from windlass.engine.dispatching import Dispatcher
+from windlass.engine.jobs import Place
+from windlass.engine.knowledge import Knowledge
+from windlass.engine.lander import Lander
+from windlass.engine.parts import Parts
+from windlass.errors import StoppedError
+from windlass.events import Event, ReportWritten, TaskChanged, TasksListed
+from windlass.model import Answer, Json, Key, Question, Task, content_id
+from windlass.phases.base import Call, Landed, Outcome, PhaseSpec, Ran, Reply
+from windlass.workspace import commit_artifacts
+
+
+@dataclass
+class Shared:
+    """What all places of a run have in common while it is driven."""
+
+    parts: Parts
+    dispatcher: Dispatcher
+    checker: Checker
+    lander: Lander
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    completed: list[Task] = field(default_factory=list)
+    first_base: str = ""
+    """Where the first task began: the final review looks at everything since."""
+
+    def desk(self, head: str) -> Desk:
+        parts = self.parts
+        return Desk(parts.engine, parts.slots, parts.world.facts.id, head, parts.machine.clock, self.checker.prepare)
+
+
+class Here(Knowledge):
+    """A place in the run: a phase, a task, a step of a task."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        key: Key,
+        phase: PhaseSpec,
+        desk: Desk,
+        *,
+        task: Task | None = None,
+        step: str = "",
+        before: Key | None = None,
+        fixing: bool = False,
+    ) -> None:
+        super().__init__(shared.parts, key, phase, shared.outcomes, task)
+        self.shared = shared
+        self.desk = desk
+        self.step_id = step
+        self.fixing = fixing
+        self._before = before
+        self._journal = shared.parts.journal
+
+    @property
+    def tree(self) -> str:
+        return self.desk.tree
+
+    @property
+    def head(self) -> str:
+        return self.desk.head
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        return self.desk.changed
+
+    def id(self, name: str = "") -> str:
+        if not self.step_id:
+            return name or "main"
+        return f"{self.step_id}.{name}" if name else self.step_id
+
+    # -- verbs
+
+    async def dispatch(self, id: str, call: Call, *, cycle: int | None = None) -> Reply:
+        key = self.key.child(id, cycle=cycle)
+        completed = tuple(self.shared.completed)
+        place = Place(key, self.phase.id, cycle or 0, self.task, self.desk, completed)
+        return await self.shared.dispatcher.run(place, call)
+
+    def earlier(self, id: str, call: Call, *, cycle: int | None = None) -> Reply | None:
+        """The same step's reply in the visit that a person's retry repeats."""
+        if self._before is None:
+            return None
+        place = Place(self._before.child(id, cycle=cycle), self.phase.id, cycle or 0, self.task, self.desk)
+        return self.shared.dispatcher.recall(place, call)
+
+    async def ask(self, question: Question) -> Answer:
+        here = self.key.child(self.step_id) if self.step_id else self.key
+        answer = await self.parts.broker.ask(here, question)
+        self.parts.world.answers[question.id] = answer
+        return answer
+
+    async def step(self, id: str, inputs: Json, fn: Callable[[Json], Awaitable[Json]]) -> Json:
+        return await self._journal.step(self.key.child(id), inputs, fn)
+
+    async def observe(self, id: str, fn: Callable[[], Awaitable[Json]]) -> Json:
+        async def look(previous: Json) -> Json:
+            return await fn()
+
+        return await self._journal.step(self.key.child(id), None, look)
+
+    async def command(self, id: str, name: str, *, cycle: int | None = None) -> Ran:
+        return await self.shared.checker.command(self.key.child(id, cycle=cycle), name, self.desk)
+
+    def emit(self, *events: Event, at: str = "") -> None:
+        self._journal.emit(f"{self.key}/{at}" if at else self.key.text, *events)
+
+    async def run_scope(self) -> Here:
+        """Everything since the first task began, at the run's tip."""
+        desk = self.shared.desk(self.desk.head)
+        desk.base = self.shared.first_base or self.facts.base
+        desk.changed = await desk.files_since_base()
+        return Here(self.shared, self.key, self.phase, desk, fixing=self.fixing)
+
+    async def report(self, template: str, to: Sequence[str]) -> None:
+        self._journal.flush()
+
+        async def render(previous: Json) -> Json:
+            return self.parts.report(template)
+
+        def written(text: Json) -> list[Event]:
+            return [ReportWritten(template, "report.md", str(text))]
+
+        await self._journal.step(self.key.child("text"), {"template": template}, render, events=written)
+
+    async def leave(self) -> None:
+        await self.desk.leave(self.key.text)
+
+
+class PhaseHere(Here):
+    """A phase; also what the `tasks` kind works with."""
+
+    async def task_list(self, source: str) -> tuple[Task, ...]:
+        content = self.artifact(source) or ""
+
+        async def parse(previous: Json) -> Json:
+            return [task.to_json() for task in self._matched(content, previous)]
+
+        def listed(tasks: Json) -> list[Event]:
+            return [TasksListed(self.key.text, tasks if isinstance(tasks, list) else [])]
+
+        key = self.key.child("tasks")
+        found = await self._journal.step(key, {source: content_id(content)}, parse, events=listed)
+        assert isinstance(found, list)
+        return tuple(Task.from_json(task) for task in found if isinstance(task, dict))
+
+    def _matched(self, content: str, previous: Json) -> list[Task]:
+        old = [Task.from_json(t) for t in previous if isinstance(t, dict)] if isinstance(previous, list) else []
+        parsed = contracts.parse_plan(content)
+        started = {task.id for task in old if self._visits(task.id)}
+        landed = {id for id in started if self._landed(id)}
+        matched = contracts.match_tasks(old, parsed.tasks, started=started, landed=landed)
+        problem = parsed.problem or matched.problem
+        if problem:
+            raise StoppedError(
+                f"the plan cannot be carried out: {problem}", hint="mend the plan file, then: windlass resume"
+            )
+        before = {task.id: task.visit for task in old}
+        return [
+            self._follow_up(task) if task.visit > before.get(task.id, task.visit) else task for task in matched.tasks
+        ]
+
+    def _follow_up(self, task: Task) -> Task:
+        """A landed task that the plan changed: a visit nobody has made yet."""
+        return replace(task, visit=max(self._visits(task.id), default=0) + 1)
+
+    def _visits(self, task: str) -> set[int]:
+        parts = (
+            Key.parse(row.key).parts for row in self._journal.recorded_keys() if row.key.startswith(self.key.text + "/")
+        )
+        depth = len(self.key.parts)
+        return {p[depth].visit for p in parts if len(p) > depth + 1 and p[depth].id == task}
+
+    def _landed(self, task: str) -> bool:
+        rows = self._journal.recorded_keys()
+        return any(
+            _is_landing(self.key, row.key, task) and isinstance(row.result, dict) and row.result.get("kind") == "landed"
+            for row in rows
+        )
+
+    def enter_task(self, task: Task, visit: int) -> TaskHere:
+        key = self.key.child(task.id, visit=visit)
+        desk = self.shared.desk(self.desk.head)
+        return TaskHere(self.shared, key, self.phase, desk, task=replace(task, visit=visit), owner=self)
+
+    async def commit_files(self, id: str, names: Sequence[str], why: str) -> None:
+        """Put artifacts in force on the run's tip, once."""
+        if not names:
+            return
+        world, engine, run = self.parts.world, self.parts.engine, self.facts.id
+        contents = {world.path(name): world.content(name) or "" for name in names}
+        message = f"{', '.join(sorted(contents))}\n\nWindlass-Phase: {why}\n"
+        date = float(int(self.parts.machine.clock()))
+
+        async def commit(previous: Json) -> Json:
+            return await asyncio.to_thread(commit_artifacts, engine, run, engine.tip(run), contents, message, date)
+
+        inputs: Json = {world.path(name): world.artifacts[name].sha for name in names}
+        self.desk.move(str(await self._journal.step(self.key.child(id), inputs, commit)))
+
+    async def halt(self, id: str, reason: str, *, stop: bool = False) -> None:
+        async def reached(previous: Json) -> Json:
+            self.shared.dispatcher.lived.add(self.key.child(id).text)
+            return reason
+
+        await self._journal.step(self.key.child(id), None, reached)
+        if self.key.child(id).text in self.shared.dispatcher.lived:
+            if stop:
+                raise StoppedError(reason, hint="windlass retry tries that task again")
+            raise PausedError(reason, hint="windlass resume goes on")
+
+    def lived(self, id: str) -> bool:
+        start = self.key.child(id).text
+        return any(key.startswith((start + "/", start + "+")) for key in self.shared.dispatcher.lived)
+
+
+class TaskHere(Here):
+    """One visit to one task."""
+
+    def __init__(self, shared: Shared, key: Key, phase: PhaseSpec, desk: Desk, *, task: Task, owner: PhaseHere) -> None:
+        super().__init__(shared, key, phase, desk, task=task)
+        self._owner = owner
+
+    def step_scope(self, id: str) -> Here:
+        return Here(self.shared, self.key, self.phase, self.desk, task=self.task, step=id)
+
+    async def begin(self) -> None:
+        assert self.task is not None
+
+        async def tip() -> Json:
+            return self.parts.engine.tip(self.facts.id)
+
+        base = str(await self.observe("base", tip))
+        self.desk.base = base
+        self.desk.move(base)
+        self.shared.first_base = self.shared.first_base or base
+        self.emit(TaskChanged(self.task.id, "pending", base=base, visit=self.task.visit), at="begin")
+
+    async def land(self, cycle: int, *, checked: bool) -> Landed:
+        assert self.task is not None
+        landed, tip = await self.shared.lander.land(
+            self.key.child("land", cycle=cycle), self.task, self.desk, checked=checked
+        )
+        if landed.kind == "landed":
+            self._owner.desk.move(tip)
+            self.shared.completed.append(self.task)
+        return landed
+
+
+def _is_landing(phase: Key, key: str, task: str) -> bool:
+    parts = Key.parse(key).parts
+    depth = len(phase.parts)
+    return (
+        len(parts) == depth + 2 and parts[:depth] == phase.parts and parts[depth].id == task and parts[-1].id == "land"
+    )

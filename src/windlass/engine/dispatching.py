@@ -1,0 +1,133 @@
+"""One keyed dispatch, from a call to its recorded reply: reserve, run, look at what was left, judge, record."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+
+from windlass.agents.base import Adapter
+from windlass.agents.roles import Role
+from windlass.engine.attempt import Judged, attempt
+from windlass.engine.jobs import Order, Place
+from windlass.engine.journal import Failure
+from windlass.engine.parts import Parts
+from windlass.engine.policy import Again, Fail, Next, Retries, Stop, after
+from windlass.errors import StoppedError
+from windlass.model import Finding, Json, Key, digest
+from windlass.phases.base import Call, Reply
+
+
+class Dispatcher:
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._journal = parts.journal
+        self.lived: set[str] = set()
+        """Keys that ran under this driver."""
+
+    async def run(self, place: Place, call: Call) -> Reply:
+        inputs = inputs_of(call)
+        row = self._journal.find(place.key, inputs)
+        if row is not None:
+            return self._recall(place, call, reply_of(row.result))
+        self.lived.add(place.key.text)
+        with place.desk.seat() as desk:
+            judged = await self._tries(replace(place, desk=desk), call, inputs)
+        if desk is not place.desk:
+            await desk.leave(place.key.text)
+        return self._take(place, call, judged)
+
+    def recall(self, place: Place, call: Call) -> Reply | None:
+        """What a finished step with these inputs replied; None when there is none."""
+        row = self._journal.recorded(place.key)
+        if row is None or row.fingerprint != digest(inputs_of(call)):
+            return None
+        return self._recall(place, call, reply_of(row.result))
+
+    # -- tries
+
+    async def _tries(self, place: Place, call: Call, inputs: dict[str, Json]) -> Judged:
+        role, reminder = self._role(call), ""
+        while True:
+            self._parts.wanted.check()
+            adapter = self._parts.adapters(self._parts.agent_of(call.role, call.profile))
+            await self._parts.governor.wait(adapter.credential)
+            n = self._journal.next_attempt(place.key)
+            order = Order(self._parts, place, call, role, adapter, inputs, n, reminder)
+            judged = await attempt(order, lambda failure: isinstance(self._next(place.key, failure, 0), Fail))
+            if judged.failure is None or judged.final:
+                return judged
+            reminder = judged.reminder
+            await self._pause(place.key, adapter, judged.failure)
+
+    def _next(self, key: Key, failure: Failure, recorded: int) -> Next:
+        """Counted from the attempts on record, so that a restart gives no more tries."""
+        errors = Counter(row.error for row in self._journal.attempts(key))
+        settings = self._parts.config.retries
+        retries = Retries(settings.crashed, settings.timed_out)
+        return after(failure.error, errors[failure.error] - recorded, retries, settings.pauses)
+
+    async def _pause(self, key: Key, adapter: Adapter, failure: Failure) -> None:
+        match self._next(key, failure, 1):
+            case Stop(hint=hint):
+                raise StoppedError(failure.reason, hint=hint)
+            case Again(pause_s=seconds, shared=True):
+                self._parts.governor.hold(key.text, adapter.credential, seconds, failure.reason)
+            case Again(pause_s=seconds):
+                await self._sleep(seconds)
+            case Fail():
+                raise AssertionError("a failure that is a result was recorded")
+
+    async def _sleep(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._parts.wanted.stop.wait(), seconds)
+        except TimeoutError:
+            return
+
+    def _role(self, call: Call) -> Role:
+        role = self._parts.roles[call.role]
+        if not call.profile:
+            return role
+        other = self._parts.roles[call.profile]
+        return replace(
+            role, agent=other.agent, model=other.model, effort=other.effort, wall_s=other.wall_s, usd=other.usd
+        )
+
+    # -- replies
+
+    def _recall(self, place: Place, call: Call, reply: Reply) -> Reply:
+        contents = {n: self._parts.store.blob(self._adopted(place.key, n, sha)) for n, sha in reply.outs.items()}
+        return self._stand(place, call, reply, contents)
+
+    def _take(self, place: Place, call: Call, judged: Judged) -> Reply:
+        return self._stand(place, call, judged.reply, judged.contents)
+
+    def _stand(self, place: Place, call: Call, reply: Reply, contents: Mapping[str, str]) -> Reply:
+        self._parts.world.roles_ran.add(call.role)
+        for name, content in contents.items():
+            self._parts.world.hold(name, content, place.key.text)
+        if reply.head:
+            place.desk.move(reply.head)
+            place.desk.changed = reply.files
+        return reply
+
+    def _adopted(self, key: Key, name: str, sha: str) -> str:
+        """A person may have put other content in this step's place."""
+        for adoption in self._journal.adoptions:
+            if (adoption.producer, adoption.artifact) == (key.text, name):
+                sha = adoption.new_sha
+        return sha
+
+
+def inputs_of(call: Call) -> dict[str, Json]:
+    return {"role": call.role, "purpose": call.purpose, **call.inputs}
+
+
+def reply_of(result: Json) -> Reply:
+    assert isinstance(result, dict)
+    notes = result["notes"]
+    files = result["files"]
+    assert isinstance(notes, list) and isinstance(files, list)
+    found = tuple(Finding.from_json(note) for note in notes if isinstance(note, dict))
+    return Reply(**{**result, "files": tuple(files), "notes": found})  # type: ignore[arg-type]

@@ -1,0 +1,158 @@
+"""An order for one attempt, and the job it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from windlass.agents import contracts
+from windlass.agents.base import Adapter, Job, Limits
+from windlass.agents.roles import Role, contract_for, render
+from windlass.config import Role as RoleConfig
+from windlass.engine.desk import Desk
+from windlass.engine.parts import Parts
+from windlass.engine.prompting import Extra, values
+from windlass.model import Json, Key, Task
+from windlass.phases.base import Call
+from windlass.store.rows import Intent
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in the run a dispatch stands."""
+
+    key: Key
+    phase: str
+    cycle: int
+    task: Task | None
+    desk: Desk
+    completed: tuple[Task, ...] = ()
+
+
+@dataclass(frozen=True)
+class Order:
+    """All that is settled before an attempt begins."""
+
+    parts: Parts
+    place: Place
+    call: Call
+    role: Role
+    adapter: Adapter
+    inputs: dict[str, Json]
+    n: int
+    reminder: str = ""
+    """What was wrong with the answer before, told to the agent."""
+
+    @property
+    def key(self) -> Key:
+        return self.place.key
+
+    @property
+    def task_id(self) -> str:
+        return self.place.task.id if self.place.task else ""
+
+    @cached_property
+    def config(self) -> RoleConfig:
+        return self.parts.config.role(self.call.profile or self.call.role)
+
+    @cached_property
+    def outs(self) -> Mapping[str, str]:
+        """Declared files: name -> path below the working directory."""
+        world = self.parts.world
+        return {name: path for name in self.call.outs if (path := world.path(name))}
+
+    @cached_property
+    def folder(self) -> str:
+        return f"attempts/{self.key}/@{self.n}"
+
+    @cached_property
+    def contract(self) -> str:
+        """The reply's: that of a data output, else the role's, unless that one is met by a file."""
+        artifacts = self.parts.world.flow.artifacts
+        data = [artifacts[name].contract for name in self.call.outs if artifacts[name].kind == "json"]
+        own = contract_for(self.role, self.call.purpose)
+        return data[0] if data else "" if own and own == self.file_contract else own
+
+    @cached_property
+    def file_contract(self) -> str:
+        artifacts = self.parts.world.flow.artifacts
+        return next((artifacts[n].contract for n in self.call.outs if artifacts[n].kind == "file"), "")
+
+    @property
+    def guarded(self) -> bool:
+        """The TDD guard applies: the flow demands it, the role has it, the call did not switch it off."""
+        return self.parts.world.flow.tdd == "required" and self.role.guard == "tdd" and self.call.guard
+
+
+async def make_job(order: Order, cwd: Path, reserved: float) -> Job:
+    call, role, task = order.call, order.role, order.place.task
+    extra = await _extra(order, cwd)
+    return Job(
+        run=order.parts.world.facts.id,
+        key=order.key.text,
+        attempt=order.n,
+        role=call.role,
+        purpose=call.purpose,
+        system=role.system,
+        prompt=render(role, call.purpose, values(order.parts.world, call, extra)),
+        cwd=cwd,
+        folder=order.parts.folder / order.folder,
+        agent=order.adapter.name,
+        model=order.config.model or role.model,
+        effort=order.config.effort or role.effort,
+        tools=role.tools,
+        writes=role.writes,
+        contract=order.contract,
+        schema=contracts.json_schema(order.contract) if order.contract else None,
+        outs=order.outs,
+        limits=Limits(order.config.wall or role.wall_s or 1800.0, order.config.turns or role.turns, reserved),
+        task_id=order.task_id,
+        task_title=task.title if task else "",
+        phase=order.place.phase,
+        cycle=order.place.cycle,
+        options={"state": str(order.parts.folder / "scripted")},
+    )
+
+
+async def _extra(order: Order, cwd: Path) -> Extra:
+    desk, since = order.place.desk, order.call.since
+    return Extra(
+        cwd=str(cwd),
+        contract=order.contract or order.file_contract,
+        outs=order.outs,
+        changed=desk.changed,
+        fix_diff=await desk.diff(since) if since else "",
+        reminder=order.reminder,
+        recovery=_recovery(order),
+        tdd="required" if order.guarded else "",
+        task=order.place.task,
+        completed=order.place.completed,
+    )
+
+
+def _recovery(order: Order) -> str:
+    lost = sum(row.state == "interrupted" for row in order.parts.journal.attempts(order.key))
+    if not lost:
+        return ""
+    return f"{lost} earlier attempt(s) ended when the machine or Windlass was stopped; this directory is clean."
+
+
+def make_intent(order: Order, job: Job, slot: int, reserved: float) -> Intent:
+    machine = order.parts.machine
+    return Intent(
+        key=order.key.text,
+        n=order.n,
+        folder=order.folder,
+        host=machine.host,
+        boot=machine.boot,
+        slot=str(slot),
+        base=order.place.desk.head,
+        role=order.call.role,
+        agent=job.agent,
+        model=job.model,
+        credential=order.adapter.credential,
+        reserved=reserved,
+        wall_s=job.limits.wall_s,
+    )

@@ -1,0 +1,264 @@
+"""Keyed steps: what has a result is not done twice.
+
+A step's name is its key, its identity the fingerprint of its inputs. A replay from the top visits the same keys;
+those with a result return it, the first without one runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from windlass.errors import JournalMismatchError, StoppedError
+from windlass.events import Event, Recorded, encode
+from windlass.model import ErrorClass, Json, Key, Usage, digest
+from windlass.store.rows import AdoptionRow, AttemptRow, Intent, StepRow
+from windlass.store.sqlite import Store
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why an attempt gave no good result."""
+
+    error: ErrorClass
+    reason: str
+
+
+class Journal:
+    def __init__(
+        self,
+        store: Store,
+        run: str,
+        epoch: int,
+        *,
+        publish: Callable[[Recorded], None] = lambda recorded: None,
+        crash: Callable[[str], None] = lambda point: None,
+    ) -> None:
+        self.store = store
+        self.run = run
+        self.epoch = epoch
+        self._publish = publish
+        self._crash = crash
+        self._steps: dict[str, StepRow] = {row.key: row for row in store.steps(run)}
+        self._replaced: dict[str, StepRow] = {}
+        self._visited: set[str] = set()
+        self._marks = store.marks(run)
+        self._waiting: list[tuple[Event, str]] = []
+        self.adoptions: Sequence[AdoptionRow] = store.adoptions(run)
+        self._seen = store.last_event(run)
+        self._own: set[int] = set()
+
+    # -- steps
+
+    def find(self, key: Key, inputs: Json) -> StepRow | None:
+        """The recorded step with these inputs. Other inputs stop the run, unless an adopted change covers the key."""
+        self._visited.add(key.text)
+        row = self._steps.get(key.text)
+        if row is None or row.fingerprint == digest(inputs):
+            return row
+        adoption = self._covering(key.text)
+        if adoption is None:
+            raise JournalMismatchError(
+                f"step '{key}' was recorded with other inputs: {_difference(row.inputs, inputs)}",
+                hint="something it depends on changed without being adopted; see windlass show",
+            )
+        self._supersede(row, adoption)
+        return None
+
+    def previous(self, key: Key) -> Json:
+        """The result that an adopted change replaced, None if there is none."""
+        row = self._replaced.get(key.text)
+        return row.result if row else None
+
+    async def step(
+        self,
+        key: Key,
+        inputs: Json,
+        fn: Callable[[Json], Awaitable[Json]],
+        *,
+        context: Json = None,
+        events: Callable[[Json], Iterable[Event]] = lambda result: (),
+    ) -> Json:
+        """Record fn's result once, in one transaction with its events."""
+        row = self.find(key, inputs)
+        if row is not None:
+            return row.result
+        result = await fn(self.previous(key))
+        with self._recording(key.text):
+            self._add(key, inputs, context, result)
+            self._write(events(result))
+        return result
+
+    def recorded(self, key: Key) -> StepRow | None:
+        return self._steps.get(key.text)
+
+    def recorded_keys(self) -> Sequence[StepRow]:
+        return sorted(self._steps.values(), key=lambda row: row.seq)
+
+    def unknown_under(self, prefix: Key) -> list[str]:
+        """Recorded below this phase, never asked for: this version does not know them."""
+        start = prefix.text + "/"
+        return [k for k in self._steps if k.startswith(start) and k not in self._visited and self._covering(k) is None]
+
+    # -- attempts
+
+    def next_attempt(self, key: Key) -> int:
+        return max((row.intent.n for row in self.store.attempts(self.run, key.text)), default=0) + 1
+
+    def attempts(self, key: Key) -> list[AttemptRow]:
+        return self.store.attempts(self.run, key.text)
+
+    def begin(self, intent: Intent, *events: Event) -> None:
+        """The intent before the effect."""
+        with self._recording(f"{intent.key}@{intent.n}.begin"):
+            self.store.begin_attempt(self.run, self.epoch, intent)
+            self._write(events)
+
+    def finish(
+        self,
+        key: Key,
+        n: int,
+        *,
+        inputs: Json,
+        context: Json = None,
+        result: Json = None,
+        failure: Failure | None = None,
+        usage: Usage | None = None,
+        events: Iterable[Event] = (),
+        blobs: Iterable[tuple[str, str]] = (),
+    ) -> None:
+        """End the attempt, fenced; a result (None: there is none) becomes the step, all in one transaction."""
+        with self._recording(f"{key}@{n}.finish"):
+            for sha, content in blobs:
+                self.store.put_blob(sha, content)
+            self.store.end_attempt(
+                self.run,
+                key.text,
+                n,
+                self.epoch,
+                state="failed" if failure else "done",
+                error=failure.error if failure else "",
+                reason=failure.reason if failure else "",
+                usage=usage.to_json() if usage else None,
+                cost_usd=usage.cost_usd if usage else None,
+            )
+            if result is not None:
+                self._add(key, inputs, context, result)
+            self._write(events)
+
+    # -- events
+
+    def emit(self, at: str, *events: Event) -> None:
+        """Said once per place: a replay says everything again, what has its mark is dropped.
+
+        Written with the next transaction, so a crash in between only means that it is said again.
+        """
+        for event in events:
+            mark = f"{at}|{event.type}|{digest(encode(event))[:12]}"
+            if mark not in self._marks:
+                self._marks.add(mark)
+                self._waiting.append((event, mark))
+
+    def flush(self) -> None:
+        if self._waiting:
+            with self._recording("flush"):
+                pass
+
+    @contextmanager
+    def writing(self, point: str, *events: Event) -> Iterator[None]:
+        """A transaction for other tables of the run, with its events."""
+        with self._recording(point):
+            yield
+            self._write(events)
+
+    def say(self, *events: Event) -> None:
+        """Inside `writing`: an event that depends on what was written."""
+        self._write(events)
+
+    def catch_up(self) -> None:
+        """Publish what another process recorded for this run since we last looked."""
+        for recorded in self.store.events(self.run, self._seen):
+            self._seen = recorded.seq
+            if recorded.seq not in self._own:
+                self._publish(recorded)
+        self._own.clear()
+
+    def show(self, event: Event) -> None:
+        """For the eye only: live activity that is not part of the record."""
+        self._publish(Recorded(0, self.run, self.store.clock(), event))
+
+    # -- inside
+
+    def _add(self, key: Key, inputs: Json, context: Json, result: Json) -> None:
+        fingerprint, given, value = digest(inputs), json.dumps(inputs), json.dumps(result)
+        seq = self.store.add_step(self.run, key.text, fingerprint, given, json.dumps(context), value)
+        # What a step returns now must be what it returns on replay: no tuples, no int keys.
+        self._steps[key.text] = StepRow(seq, key.text, fingerprint, json.loads(given), json.loads(value))
+        self._visited.add(key.text)
+
+    def _recording(self, point: str) -> _Recording:
+        return _Recording(self, point)
+
+    def _write(self, events: Iterable[Event]) -> None:
+        self._waiting.extend((event, "") for event in events)
+
+    def _covering(self, key: str) -> AdoptionRow | None:
+        return next((a for a in reversed(self.adoptions) if _covers(a, key)), None)
+
+    def _supersede(self, row: StepRow, adoption: AdoptionRow) -> None:
+        with self.store.tx():
+            self.store.supersede(self.run, row.key, adoption.id)
+        self._replaced[row.key] = self._steps.pop(row.key)
+
+
+class _Recording:
+    """One transaction of the journal: crash points around it, events shown only after the commit."""
+
+    def __init__(self, journal: Journal, point: str) -> None:
+        self._journal = journal
+        self._point = point
+        self._tx = journal.store.tx()
+        self._written: list[Recorded] = []
+
+    def __enter__(self) -> None:
+        self._journal._crash(f"before {self._point}")
+        self._tx.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        journal = self._journal
+        if error[0] is None:
+            self._written = [journal.store.add_event(journal.run, e, mark or None) for e, mark in journal._waiting]
+            journal._own.update(recorded.seq for recorded in self._written)
+            journal._waiting.clear()
+        self._tx.__exit__(*error)  # type: ignore[arg-type]
+        if error[0] is None:
+            journal._crash(f"after {self._point}")
+            for recorded in self._written:
+                journal._publish(recorded)
+
+
+def _covers(adoption: AdoptionRow, key: str) -> bool:
+    return any(key == covered or key.startswith(covered + "/") for covered in adoption.covers)
+
+
+def _difference(old: Json, new: Json) -> str:
+    if isinstance(old, dict) and isinstance(new, dict):
+        names = [name for name in sorted(set(old) | set(new)) if old.get(name) != new.get(name)]
+        return "; ".join(f"{name}: {_short(old.get(name))} -> {_short(new.get(name))}" for name in names)
+    return f"{_short(old)} -> {_short(new)}"
+
+
+def _short(value: Json) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def refuse_unknown(journal: Journal, prefix: Key) -> None:
+    unknown = journal.unknown_under(prefix)
+    if unknown:
+        raise StoppedError(
+            f"this version does not know these recorded steps: {', '.join(sorted(unknown)[:5])}",
+            hint="resume with the version that recorded them, or fork the run before this phase",
+        )

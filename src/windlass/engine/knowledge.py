@@ -1,0 +1,146 @@
+"""What a kind may look up: settings, artifacts, questions rendered for the place where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from windlass.engine.parts import Parts
+from windlass.flow.schema import QuestionSpec
+from windlass.flow.ways import back_options
+from windlass.model import Choice, Finding, Json, Key, Question, RunFacts, Task
+from windlass.phases.base import Outcome, PhaseSpec, PlanView
+from windlass.phases.routes import Target, To
+
+
+REVIEWED = {
+    "pass": "The reviews passed.",
+    "noted": "The reviews have findings:",
+    "inconclusive": "A review gave no verdict:",
+}
+
+
+class Knowledge:
+    """Contract: the same answer on every replay; nothing here touches the world."""
+
+    def __init__(
+        self, parts: Parts, key: Key, phase: PhaseSpec, outcomes: dict[str, Outcome], task: Task | None
+    ) -> None:
+        self.parts = parts
+        self.key = key
+        self.facts: RunFacts = parts.world.facts
+        self.phase = phase
+        self.task = task
+        self._outcomes = outcomes
+        self._world = parts.world
+
+    def has_role(self, role: str) -> bool:
+        return role in self.parts.roles and bool(self.parts.agent_of(role)) and self.parts.agent_of(role) != "none"
+
+    def setting(self, value: int | str) -> str:
+        return self._world.resolve(value)
+
+    def set_setting(self, name: str, value: str) -> None:
+        self._world.settings[name] = value
+
+    def artifact(self, name: str) -> str | None:
+        return self._world.content(name)
+
+    def problem(self, name: str) -> str:
+        return self._world.problem(name)
+
+    def plan(self, name: str) -> PlanView:
+        return self._world.plan(self._world.content(name) or "")
+
+    def parse_plan(self, content: str) -> PlanView:
+        return self._world.plan(content)
+
+    def fact(self, name: str) -> Json:
+        return self._world.fact(name, self.task)
+
+    def option(self, question: str, key: str) -> Target:
+        return self._world.flow.questions[question].options[key]
+
+    def feedback(self, question: str) -> str | None:
+        answer = self._world.answers.get(question)
+        if answer is None or self.option(question, answer.value) != Target(To.GOTO, self.phase.id):
+            return None
+        return answer.comment
+
+    def setting_question(self, name: str) -> Question | None:
+        setting = self._world.asked(name)
+        if setting is None:
+            return None
+        choices = tuple(
+            Choice(key, key.replace("-", " ").capitalize(), about) for key, about in setting.options.items()
+        )
+        return Question(
+            id=name,
+            text=setting.ask or f"{name}?",
+            options=choices,
+            type="choice" if choices else "input",
+            default=setting.default,
+            yes=setting.default,
+            check="int" if setting.type == "int" else "",
+        )
+
+    def question(self, id: str, reason: str = "", findings: Sequence[Finding] = ()) -> Question:
+        spec = self._world.flow.questions[id]
+        choices = tuple(Choice(key, spec.labels.get(key, key.replace("-", " ").capitalize())) for key in spec.options)
+        return Question(
+            id=spec.id or id,
+            text=self._text(spec.text, reason),
+            options=choices,
+            default=spec.default,
+            detail=self._detail(spec, findings),
+            aliases=spec.aliases,
+            comment=spec.comment,
+            yes=spec.yes,
+            mandatory=spec.mandatory,
+            back=back_options(self._world.flow, id),
+            task=self.task.id if self.task else "",
+        )
+
+    # -- inside
+
+    def _text(self, template: str, reason: str) -> str:
+        known = {
+            "{task.title}": self.task.title if self.task else "",
+            "{task.id}": self.task.id if self.task else "",
+            "{reason}": reason,
+            "{phase}": self.phase.id,
+        }
+        for name, value in known.items():
+            template = template.replace(name, value)
+        return template
+
+    def _detail(self, spec: QuestionSpec, findings: Sequence[Finding]) -> str:
+        return "\n".join(filter(None, (self._shown(item, findings) for item in spec.show)))
+
+    def _shown(self, item: str, findings: Sequence[Finding]) -> str:
+        name, _, what = item.partition(".")
+        if item == "findings":
+            return _list(findings)
+        if what == "titles":
+            tasks = self.plan(name).tasks
+            return "\n".join([f"{len(tasks)} tasks:", *(f"  {i}. {task.title}" for i, task in enumerate(tasks, 1))])
+        if what == "findings":
+            return self._review_result(name)
+        return self._world.content(name) or ""
+
+    def _review_result(self, phase: str) -> str:
+        outcome = self._outcomes.get(phase)
+        if outcome is None:
+            return ""
+        words = {
+            "pass": "The reviews passed.",
+            "noted": "The reviews have findings:",
+            "inconclusive": "A review gave no verdict:",
+        }
+        said = words.get(outcome.name, "The reviews did not pass:")
+        body = _list(outcome.findings) or outcome.detail
+        return f"{said}\n{body}" if body and outcome.name != "pass" else said
+
+
+def _list(findings: Sequence[Finding]) -> str:
+    return "\n".join(f"  - [{f.severity.word}] {f.role + ': ' if f.role else ''}{f.message}" for f in findings)
+

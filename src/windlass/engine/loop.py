@@ -1,0 +1,140 @@
+"""decide -> perform -> record, until the machine says that the run is at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, assert_never
+
+from windlass.engine import adopting, baseline, machine
+from windlass.engine.checking import Checker
+from windlass.engine.context import Here, PhaseHere, Shared
+from windlass.engine.desk import Desk
+from windlass.engine.dispatching import Dispatcher
+from windlass.engine.journal import refuse_unknown
+from windlass.engine.lander import Lander
+from windlass.engine.machine import AskQuestion, End, RunPhase, SkipPhase, State
+from windlass.engine.parts import Parts
+from windlass.events import PhaseEntered, PhaseFinished, PhaseSkipped
+from windlass.model import Json, Key, RunState
+from windlass.phases import KINDS
+from windlass.phases.base import EndRunError, Outcome, PhaseSpec
+
+Kind = Callable[[Any, Any], Awaitable[Outcome]]
+
+
+class Driver:
+    """One pass over the run: replays what is recorded, performs what is not."""
+
+    def __init__(self, parts: Parts, *, retry: bool) -> None:
+        checker = Checker(parts)
+        self._parts = parts
+        self._flow = parts.world.flow
+        self._journal = parts.journal
+        self._shared = Shared(parts, Dispatcher(parts), checker, Lander(parts, checker))
+        self._retry = retry
+        """A person asked to go on after a stop."""
+        self._stops = 0
+        self._retried: set[str] = set()
+        """Phases that a person's retry entered again."""
+
+    async def run(self) -> End:
+        parts = self._parts
+        desk = self._shared.desk(parts.world.facts.base)
+        try:
+            await baseline.establish(self._shared, desk)
+            return await self._loop(desk)
+        finally:
+            await desk.leave("driver")
+            await self._shared.lander.publish()
+
+    async def _loop(self, desk: Desk) -> End:
+        world = self._parts.world
+        state = machine.start(self._flow, world.mode)
+        while True:
+            world.mode = state.mode
+            decision = machine.decide(self._flow, state, world)
+            match decision:
+                case RunPhase():
+                    state = await self._phase(state, decision, desk)
+                case SkipPhase():
+                    self._skip(decision)
+                    state = machine.skipped(self._flow, state, world)
+                case AskQuestion():
+                    state = await self._ask(state, decision, desk)
+                case End():
+                    again = await self._again(state, decision)
+                    if again is None:
+                        return decision
+                    state = again
+                case _:
+                    assert_never(decision)
+
+    # -- performing
+
+    async def _phase(self, state: State, todo: RunPhase, desk: Desk) -> State:
+        phase, world = todo.phase, self._parts.world
+        key = Key().child(phase.id, visit=todo.visit)
+        before = Key().child(phase.id, visit=todo.visit - 1) if phase.id in self._retried else None
+        ctx = PhaseHere(self._shared, key, phase, desk, before=before, fixing=todo.fixing)
+        self._enter(ctx, phase)
+        await adopting.apply(ctx)
+        if phase.kind == "tasks":
+            # Tasks take slots of their own.
+            await desk.leave(key.text)
+        try:
+            outcome = await _kind(phase.kind)(phase, ctx)
+        except EndRunError as end:
+            self._leave(ctx, phase, Outcome(str(end.target), end.reason))
+            return machine.routed(self._flow, state, world, end.target, end.reason)
+        await self._commit(ctx, phase)
+        refuse_unknown(self._journal, key)
+        self._shared.outcomes[phase.id] = outcome
+        self._leave(ctx, phase, outcome)
+        return machine.finished(self._flow, state, world, outcome.name, outcome.detail)
+
+    async def _commit(self, ctx: PhaseHere, phase: PhaseSpec) -> None:
+        """Designs and plans become part of the run's branch when their phase ends."""
+        names = sorted(name for name in phase.artifacts_out() if self._flow.artifacts[name].commit)
+        await ctx.commit_files("commit", [name for name in names if ctx.artifact(name) is not None], phase.id)
+
+    async def _ask(self, state: State, todo: AskQuestion, desk: Desk) -> State:
+        key = Key().child(todo.phase.id, visit=todo.visit).child("asked", cycle=todo.nth)
+        ctx = Here(self._shared, key, todo.phase, desk)
+        answer = await ctx.ask(ctx.question(todo.question, todo.reason))
+        return machine.answered(self._flow, state, self._parts.world, answer.value)
+
+    def _skip(self, todo: SkipPhase) -> None:
+        key = Key().child(todo.phase.id, visit=todo.visit).text
+        self._journal.emit(key, PhaseSkipped(todo.phase.id, key, todo.reason))
+
+    async def _again(self, state: State, end: End) -> State | None:
+        """A stop that a person has retried is passed; the last one is passed once per request."""
+        if end.state not in (RunState.STOPPED, RunState.BLOCKED):
+            return None
+        self._stops += 1
+        key = Key().child("retry", cycle=self._stops)
+        if self._journal.recorded(key) is None and not self._retry:
+            return None
+        self._retry = self._retry and self._journal.recorded(key) is not None
+        await self._journal.step(key, None, _retried)
+        self._retried.add(state.at)
+        return machine.retried(state if state.ended else machine.blocked(state, end.reason))
+
+    # -- telling
+
+    def _enter(self, ctx: PhaseHere, phase: PhaseSpec) -> None:
+        stage = self._flow.stage_of(phase.id)
+        label = phase.label.enter or phase.id
+        ctx.emit(PhaseEntered(phase.id, ctx.key.text, phase.kind, label, stage.id if stage else ""))
+
+    def _leave(self, ctx: PhaseHere, phase: PhaseSpec, outcome: Outcome) -> None:
+        ctx.emit(PhaseFinished(phase.id, ctx.key.text, outcome.name, outcome.detail[:2000], phase.label.done))
+
+
+async def _retried(previous: Json) -> Json:
+    return True
+
+
+def _kind(name: str) -> Kind:
+    run: Kind = KINDS[name].run
+    return run

@@ -1,0 +1,89 @@
+"""What a driver works with, put together once by `app.build`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from windlass.agents.base import Adapter
+from windlass.agents.roles import Role
+from windlass.config import Config
+from windlass.engine.broker import Broker, PausedError
+from windlass.engine.budget import Budget
+from windlass.engine.governor import Governor
+from windlass.engine.journal import Journal
+from windlass.engine.world import World
+from windlass.errors import Exit, WindlassError
+from windlass.store.sqlite import Store
+from windlass.workspace import EngineRepo, Slots
+
+
+class AbortedError(WindlassError):
+    """A person ended the run."""
+
+    exit = Exit.ABORTED
+
+
+class InterruptedDriverError(WindlassError):
+    """Ctrl-C or a signal: state is saved."""
+
+    exit = Exit.INTERRUPTED
+
+
+@dataclass
+class Wanted:
+    """What a person asked of the running driver: pause when the running dispatches are done, or stop now."""
+
+    pause: str = ""
+    abort: bool = False
+    interrupt: bool = False
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set: running agents are ended at once."""
+
+    def check(self) -> None:
+        if self.abort:
+            raise AbortedError("aborted by the user")
+        if self.interrupt:
+            raise InterruptedDriverError("interrupted", hint="windlass resume goes on")
+        if self.pause:
+            raise PausedError(self.pause, hint="windlass resume goes on")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where this driver runs."""
+
+    host: str
+    boot: str
+    environ: Mapping[str, str]
+    clock: Callable[[], float]
+
+
+@dataclass(frozen=True)
+class Parts:
+    store: Store
+    journal: Journal
+    world: World
+    config: Config
+    broker: Broker
+    budget: Budget
+    governor: Governor
+    roles: Mapping[str, Role]
+    adapters: Callable[[str], Adapter]
+    """By the agent's name; raises UserError when there is none."""
+    agent: str
+    """--agent: used for every role; '' leaves each its own."""
+    engine: EngineRepo
+    slots: Slots
+    folder: Path
+    """The run's own: attempts, projections."""
+    machine: Machine
+    wanted: Wanted
+    report: Callable[[str], str]
+    """Renders the run's record by a template."""
+
+    def agent_of(self, role: str, profile: str = "") -> str:
+        own = self.config.role(profile or role).agent or self.roles[profile or role].agent
+        return self.agent or own or self.config.agents.default

@@ -1,0 +1,72 @@
+"""What follows a failed attempt, by its error class alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias, assert_never
+
+from windlass.model import ErrorClass
+
+FORMAT_RETRIES = 2
+PAUSES = (2.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+
+
+@dataclass(frozen=True)
+class Again:
+    """The same key, next attempt, after a pause."""
+
+    pause_s: float = 0.0
+    shared: bool = False
+    """The pause is a timer of the credential, obeyed by every dispatch."""
+
+
+@dataclass(frozen=True)
+class Fail:
+    """The failure is the step's result; the flow routes it."""
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Nothing is stored; the run stops and a resume tries again."""
+
+    hint: str
+
+
+Next: TypeAlias = Again | Fail | Stop
+
+
+@dataclass(frozen=True)
+class Retries:
+    crashed: int = 1
+    timed_out: int = 1
+
+
+def after(error: ErrorClass, failed_before: int, retries: Retries, pauses: tuple[float, ...] = PAUSES) -> Next:
+    """`failed_before`: earlier attempts of this key that ended with this class."""
+    match error:
+        case ErrorClass.RATE_LIMITED | ErrorClass.OVERLOADED:
+            return Again(pauses[min(failed_before, len(pauses) - 1)], shared=True)
+        case ErrorClass.KILLED | ErrorClass.DRIVER_LOST:
+            return Again()
+        case ErrorClass.BAD_OUTPUT:
+            return Again() if failed_before < FORMAT_RETRIES else Fail()
+        case ErrorClass.CRASHED:
+            return Again(pauses[0]) if failed_before < retries.crashed else Fail()
+        case ErrorClass.TIMED_OUT:
+            return Again() if failed_before < retries.timed_out else Fail()
+        case ErrorClass.REFUSED | ErrorClass.CONTEXT_OVERFLOW:
+            return Fail()
+        case ErrorClass.OVER_BUDGET:
+            return Stop("raise the limit: windlass resume --budget USD")
+        case ErrorClass.AUTH:
+            return Stop("log in to the agent, then: windlass resume")
+        case ErrorClass.BILLING:
+            return Stop("the account behind the agent needs credit; then: windlass resume")
+        case ErrorClass.MISSING_BINARY:
+            return Stop("install the agent or choose another with --agent; windlass agents shows what is there")
+        case ErrorClass.DISK_FULL:
+            return Stop("free some disk space, then: windlass resume")
+        case ErrorClass.GIT_FAILURE:
+            return Stop("mend the repository, then: windlass resume")
+        case _:
+            assert_never(error)

@@ -1,0 +1,102 @@
+"""From a call to the words a role's prompt is filled with. No text of a prompt stands here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from windlass.agents import contracts
+from windlass.agents.prompts import VARIABLES
+from windlass.engine.world import World
+from windlass.model import Finding, Json, Task
+from windlass.phases.base import Call
+
+MAX_FILES = 200
+
+
+@dataclass(frozen=True)
+class Extra:
+    """What only the moment of the dispatch knows."""
+
+    cwd: str
+    contract: str
+    outs: Mapping[str, str]
+    changed: Sequence[str] = ()
+    fix_diff: str = ""
+    reminder: str = ""
+    recovery: str = ""
+    tdd: str = ""
+    task: Task | None = None
+    completed: Sequence[Task] = ()
+
+
+def values(world: World, call: Call, extra: Extra) -> dict[str, str]:
+    """Every variable a template may use; '' where there is nothing to say."""
+    found = _findings(call.inputs.get("findings"))
+    given: dict[str, str] = {
+        "request": world.facts.request,
+        "cwd": extra.cwd,
+        "date": world.facts.date,
+        "slug": world.facts.slug,
+        "plan_path": extra.outs.get("plan") or _plan_path(world),
+        "plan_context": _text(call.context.get("plan")) if extra.task else "",
+        "task": _task(extra.task) if extra.task else "",
+        "task_id": extra.task.id if extra.task else "",
+        "task_title": extra.task.title if extra.task else "",
+        "changed_files": "\n".join(_listed(extra.changed)),
+        "findings": found,
+        "open_findings": found,
+        "fix_diff": extra.fix_diff,
+        "completed_tasks": "\n".join(f"- {task.title}" for task in extra.completed),
+        "contract": contracts.describe(extra.contract) if extra.contract else "",
+        "reminder": extra.reminder,
+        "recovery": extra.recovery,
+        "tdd": extra.tdd,
+        "flags": " ".join(call.flags),
+        **{f"out.{name}": path for name, path in extra.outs.items()},
+    }
+    return {**dict.fromkeys(VARIABLES, ""), **_named(call), **given}
+
+
+def _named(call: Call) -> dict[str, str]:
+    """Inputs and context under their own names, where a template may use them; the rest together as `inputs`."""
+    both = {**call.context, **call.inputs}
+    # An artifact's content stands in the context, its fingerprint in the inputs: the content is what is read.
+    both.update({name: value for name, value in call.context.items() if value})
+    known = {name: _text(value) for name, value in both.items() if name in VARIABLES}
+    others = [f"## {name}\n{_text(v)}" for name, v in call.context.items() if name not in VARIABLES and v]
+    return {**known, "inputs": "\n\n".join(others)}
+
+
+def _text(value: Json) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else str(value)
+
+
+def _plan_path(world: World) -> str:
+    return world.path("plan") if "plan" in world.flow.artifacts else ""
+
+
+def _task(task: Task) -> str:
+    files = "\n".join(f"- {path}" for path in task.files)
+    parts = [f"Title: {task.title}", task.description.strip(), f"Files:\n{files}" if files else ""]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _listed(paths: Sequence[str]) -> list[str]:
+    shown = [f"- {path}" for path in paths[:MAX_FILES]]
+    more = len(paths) - MAX_FILES
+    return [*shown, f"- and {more} more"] if more > 0 else shown
+
+
+def _findings(value: Json) -> str:
+    if not isinstance(value, list):
+        return ""
+    return "\n".join(format_finding(Finding.from_json(item)) for item in value if isinstance(item, dict))
+
+
+def format_finding(finding: Finding) -> str:
+    place = f" {finding.file}{f':{finding.line}' if finding.line else ''}" if finding.file else ""
+    hint = f"\n  suggestion: {finding.suggestion}" if finding.suggestion else ""
+    return f"- [{finding.severity.word}]{place} {finding.message}{hint}"

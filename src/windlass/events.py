@@ -1,0 +1,365 @@
+"""Everything that can happen, one line of meaning each. All that a person sees is a fold over these.
+
+A closed union: `decode` refuses unknown names and unknown fields, every `match` over it ends in assert_never.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import ClassVar, TypeAlias
+
+from windlass.errors import StoreError, near
+from windlass.model import Json
+
+
+@dataclass(frozen=True)
+class RunStarted:
+    """A run was recorded, before anything was dispatched."""
+
+    type: ClassVar[str] = "run.started"
+    request: str
+    flow: str
+    base: str
+    branch: str
+    budget_usd: float | None
+    warn_usd: float | None
+    dirty: bool = False
+
+
+@dataclass(frozen=True)
+class RunResumed:
+    """A driver took the run up again."""
+
+    type: ClassVar[str] = "run.resumed"
+    epoch: int
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class RunEnded:
+    """A driver let go of the run: finished, aborted, or resumable with the reason."""
+
+    type: ClassVar[str] = "run.ended"
+    state: str
+    reason: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class PhaseEntered:
+    type: ClassVar[str] = "phase.entered"
+    phase: str
+    key: str
+    kind: str
+    label: str = ""
+    stage: str = ""
+
+
+@dataclass(frozen=True)
+class PhaseFinished:
+    type: ClassVar[str] = "phase.finished"
+    phase: str
+    key: str
+    outcome: str
+    detail: str = ""
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class PhaseSkipped:
+    """Its `when` did not hold, or a person waived it."""
+
+    type: ClassVar[str] = "phase.skipped"
+    phase: str
+    key: str
+    reason: str
+    waived: bool = False
+
+
+@dataclass(frozen=True)
+class StepEntered:
+    """A named checkpoint inside a phase: a task's step, a label a document demands."""
+
+    type: ClassVar[str] = "step.entered"
+    key: str
+    label: str
+    task: str = ""
+
+
+@dataclass(frozen=True)
+class TasksListed:
+    """The tasks of the plan now in force, in order."""
+
+    type: ClassVar[str] = "tasks.listed"
+    key: str
+    tasks: list[Json]
+
+
+@dataclass(frozen=True)
+class TaskChanged:
+    type: ClassVar[str] = "task.changed"
+    task: str
+    state: str
+    reason: str = ""
+    base: str = ""
+    visit: int = 1
+
+
+@dataclass(frozen=True)
+class DispatchStarted:
+    type: ClassVar[str] = "dispatch.started"
+    key: str
+    attempt: int
+    role: str
+    agent: str
+    model: str = ""
+    purpose: str = ""
+    task: str = ""
+    cycle: int = 0
+    cycles: int = 0
+    reserved_usd: float | None = None
+
+
+@dataclass(frozen=True)
+class DispatchFinished:
+    """One attempt ended. `error` is empty when it gave a result; cost None is unknown, never 0."""
+
+    type: ClassVar[str] = "dispatch.finished"
+    key: str
+    attempt: int
+    role: str
+    agent: str
+    error: str = ""
+    reason: str = ""
+    cost_usd: float | None = None
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    seconds: float = 0.0
+    tools: int = 0
+    task: str = ""
+
+
+@dataclass(frozen=True)
+class ReviewFinished:
+    """One reviewer's verdict, or the joined one of a cycle when `role` is empty."""
+
+    type: ClassVar[str] = "review.finished"
+    key: str
+    role: str
+    verdict: str
+    findings: list[Json]
+    summary: str = ""
+    task: str = ""
+    cycle: int = 1
+
+
+@dataclass(frozen=True)
+class ArtifactStored:
+    type: ClassVar[str] = "artifact.stored"
+    name: str
+    key: str
+    sha: str
+    path: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class QuestionAsked:
+    type: ClassVar[str] = "question.asked"
+    key: str
+    id: str
+    text: str
+    options: list[Json]
+    default: str = ""
+    detail: str = ""
+    task: str = ""
+
+
+@dataclass(frozen=True)
+class QuestionAnswered:
+    type: ClassVar[str] = "question.answered"
+    key: str
+    id: str
+    answer: str
+    by: str
+    comment: str = ""
+
+
+@dataclass(frozen=True)
+class QuestionRefused:
+    """An answer that is not valid: nothing else changed, the question stays."""
+
+    type: ClassVar[str] = "question.refused"
+    key: str
+    answer: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class CommandFinished:
+    """A check, set-up or command phase ended."""
+
+    type: ClassVar[str] = "command.finished"
+    key: str
+    command: str
+    ok: bool
+    code: int | None
+    seconds: float
+    cached: bool = False
+    tail: str = ""
+
+
+@dataclass(frozen=True)
+class TaskLanded:
+    """The run's tip contains the task's commits; `checks` says what was proved on that tree."""
+
+    type: ClassVar[str] = "task.landed"
+    task: str
+    commit: str
+    tip: str
+    checks: str
+    files: list[str]
+
+
+@dataclass(frozen=True)
+class LandingRefused:
+    """Conflict or red: the task goes back with the facts."""
+
+    type: ClassVar[str] = "landing.refused"
+    task: str
+    why: str
+    detail: str
+    files: list[str]
+
+
+@dataclass(frozen=True)
+class BranchPublished:
+    type: ClassVar[str] = "branch.published"
+    branch: str
+    commit: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class BudgetChanged:
+    """The limit was raised or set anew, by whom."""
+
+    type: ClassVar[str] = "budget.changed"
+    limit_usd: float | None
+    by: str
+
+
+@dataclass(frozen=True)
+class WaitStarted:
+    """A quota or retry timer runs: everything under that credential waits until then."""
+
+    type: ClassVar[str] = "wait.started"
+    key: str
+    credential: str
+    until: float
+    reason: str
+
+
+@dataclass(frozen=True)
+class PlanAdopted:
+    """A person took over an edited artifact; these recorded steps run again."""
+
+    type: ClassVar[str] = "artifact.adopted"
+    name: str
+    sha: str
+    again: list[str]
+    by: str
+
+
+@dataclass(frozen=True)
+class Warned:
+    """Something a person should know: budget, roles that broke their bounds, a branch that could not be moved."""
+
+    type: ClassVar[str] = "warned"
+    code: str
+    text: str
+    key: str = ""
+    task: str = ""
+
+
+@dataclass(frozen=True)
+class ReportWritten:
+    type: ClassVar[str] = "report.written"
+    template: str
+    path: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Activity:
+    """What an agent does right now. Shown live and kept in the attempt's folder, never in the journal."""
+
+    type: ClassVar[str] = "activity"
+    key: str
+    role: str
+    kind: str
+    """tool.started | tool.finished | text | usage | retry"""
+    text: str
+    ok: bool = True
+    task: str = ""
+    cost_usd: float | None = None
+
+
+Event: TypeAlias = (
+    RunStarted
+    | RunResumed
+    | RunEnded
+    | PhaseEntered
+    | PhaseFinished
+    | PhaseSkipped
+    | StepEntered
+    | TasksListed
+    | TaskChanged
+    | DispatchStarted
+    | DispatchFinished
+    | ReviewFinished
+    | ArtifactStored
+    | QuestionAsked
+    | QuestionAnswered
+    | QuestionRefused
+    | CommandFinished
+    | TaskLanded
+    | LandingRefused
+    | BranchPublished
+    | BudgetChanged
+    | WaitStarted
+    | PlanAdopted
+    | Warned
+    | ReportWritten
+    | Activity
+)
+
+TYPES: dict[str, type[Event]] = {cls.type: cls for cls in Event.__args__}
+_FIELDS = {name: {f.name for f in fields(cls)} for name, cls in TYPES.items()}
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """An event with its place in the log."""
+
+    seq: int
+    run: str
+    at: float
+    event: Event
+
+
+def encode(event: Event) -> str:
+    return json.dumps(asdict(event), separators=(",", ":"))
+
+
+def decode(type: str, data: str) -> Event:
+    cls = TYPES.get(type)
+    if cls is None:
+        raise StoreError(f"unknown event '{type}' in the log", hint=near(type, TYPES))
+    values = json.loads(data)
+    unknown = set(values) - _FIELDS[type]
+    if unknown:
+        raise StoreError(f"event '{type}' has unknown fields: {', '.join(sorted(unknown))}")
+    return cls(**values)

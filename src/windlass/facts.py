@@ -1,0 +1,170 @@
+"""Named functions that flows may refer to: conditions, recommendations and rules of form. Pure, and few."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from windlass.model import Json
+
+
+@dataclass(frozen=True)
+class FactView:
+    """What a condition may look at: recorded results only."""
+
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """As answered, given or defaulted; a question's `sets` stands here too."""
+    mode: str = ""
+    artifacts: Mapping[str, Json] = field(default_factory=dict)
+    """The parsed data of artifacts that have some; a task list is a list of its entries."""
+    task: Mapping[str, Json] | None = None
+    """The current task's entry, with every field that its plan gave it."""
+    roles_ran: frozenset[str] = frozenset()
+
+
+Fact: TypeAlias = Callable[[FactView], Json]
+Recommender: TypeAlias = Callable[[FactView], str]
+Rule: TypeAlias = Callable[[str, FactView], str]
+"""The text of an artifact in, what is missing out; '' when nothing is."""
+
+PER_BATCH, SINGLE_FINAL = "per-batch", "single-final"
+RISKY_WORDS = frozenset({"security", "auth", "input", "network"})
+BEHAVIOUR_WORDS = frozenset({"behaviour", "behavior", "logic", "acceptance"})
+MANY_TASKS = 5
+REPORT_PARTS = {
+    "work done": r"\bdone\b|\bwork\b",
+    "running it": r"\brun",
+    "testing it": r"\btest",
+    "known issues": r"\bissue",
+}
+
+
+def fact(name: str, view: FactView) -> Json:
+    """A named function, the mode, a setting, a task's field or an artifact's field; None when nobody knows it yet."""
+    if name in FACTS:
+        return FACTS[name](view)
+    if name == "mode":
+        return view.mode
+    owner, _, key = name.partition(".")
+    if not key:
+        return view.settings.get(name)
+    source: Json | Mapping[str, Json] = view.task if owner == "task" else view.artifacts.get(owner)
+    return source.get(key) if isinstance(source, Mapping) else None
+
+
+def _due(role: str) -> Fact:
+    def due(view: FactView) -> Json:
+        return view.settings.get("strategy") == SINGLE_FINAL or role not in view.roles_ran
+
+    return due
+
+
+def _needs_qa(view: FactView) -> Json:
+    task = view.task or {}
+    if isinstance(task.get("needs_qa"), bool):
+        return task["needs_qa"]
+    # a plan that does not say what a task concerns gets the careful answer
+    return "concerns" not in task or bool(_words(task.get("concerns")) & BEHAVIOUR_WORDS)
+
+
+def _needs_security(view: FactView) -> Json:
+    task = view.task or {}
+    if isinstance(task.get("needs_security"), bool):
+        return task["needs_security"]
+    named = _words(task.get("risk_flags")) | _words(task.get("touches")) | _words(task.get("concerns"))
+    paths = {word for path in _words(task.get("files")) for word in re.split(r"[^a-z]+", path)}
+    return bool((named | paths) & RISKY_WORDS)
+
+
+FACTS: dict[str, Fact] = {
+    "meta.qa_due": _due("qa"),
+    "meta.security_due": _due("security"),
+    "task.needs_qa": _needs_qa,
+    "task.needs_security": _needs_security,
+}
+
+
+def _review_strategy(view: FactView) -> str:
+    tasks = _entries(view.artifacts.get("tasks"))
+    risky = _flags(view, tasks) or any(_complex(task) for task in tasks)
+    return PER_BATCH if len(tasks) >= MANY_TASKS or _cross_cutting(tasks) or risky else SINGLE_FINAL
+
+
+def _flags(view: FactView, tasks: Sequence[Mapping[str, Json]]) -> set[str]:
+    intake = view.artifacts.get("intake")
+    general = _words(intake.get("risk_flags")) if isinstance(intake, Mapping) else set()
+    return general.union(*(_words(task.get("risk_flags")) for task in tasks))
+
+
+def _complex(task: Mapping[str, Json]) -> bool:
+    return task.get("difficulty") == "hard" or task.get("complexity") == "high"
+
+
+def _cross_cutting(tasks: Sequence[Mapping[str, Json]]) -> bool:
+    """A task that joins several others, or that several others wait for."""
+    wanted = [sorted(_words(task.get("depends_on"))) for task in tasks]
+    needed = [name for names in wanted for name in names]
+    return any(len(names) > 1 for names in wanted) or len(needed) > len(set(needed))
+
+
+RECOMMENDERS: dict[str, Recommender] = {"review-strategy": _review_strategy}
+FALLBACKS = frozenset({"minimal-artifacts"})
+"""What the engine itself writes when a role is not available."""
+
+
+def _has_criteria(text: str, _view: FactView) -> str:
+    section = _section(text, r"acceptance criteria")
+    return "" if re.search(r"^\s*(?:[-*]|\d+\.)\s+\S", section, re.MULTILINE) else "a list under 'Acceptance criteria'"
+
+
+def _names_criteria(text: str, view: FactView) -> str:
+    known = view.artifacts.get("acceptance")
+    listed = known.get("criteria") if isinstance(known, Mapping) else known
+    ids = [str(entry.get("id")) for entry in _entries(listed)]
+    missing = [id for id in ids if not re.search(rf"(?<![\w.-]){re.escape(id)}(?![\w-])", text)]
+    return f"the criteria {', '.join(missing)}" if missing else ""
+
+
+def _has_risks(text: str, _view: FactView) -> str:
+    return "" if re.search(r"^#+\s.*\brisks?\b", text, re.MULTILINE | re.IGNORECASE) else "a heading 'Risks'"
+
+
+def _checks_and_done_when(_text: str, view: FactView) -> str:
+    wanted = ("depends_on", "acceptance_checks", "done_when")
+    lacking = [
+        f"{task.get('id') or task.get('title')}: {key}"
+        for task in _entries(view.artifacts.get("tasks"))
+        for key in wanted
+        if key not in task or (key != "depends_on" and not task[key])
+    ]
+    return ", ".join(lacking)
+
+
+def _four_parts(text: str, _view: FactView) -> str:
+    headings = " | ".join(re.findall(r"^#+\s+(.*)$", text, re.MULTILINE)).lower()
+    return ", ".join(name for name, pattern in REPORT_PARTS.items() if not re.search(pattern, headings))
+
+
+ENSURES: dict[str, Rule] = {
+    "acceptance-criteria": _has_criteria,
+    "names-criteria": _names_criteria,
+    "risks-heading": _has_risks,
+    "checks-and-done-when": _checks_and_done_when,
+    "four-parts": _four_parts,
+}
+
+
+def _section(text: str, title: str) -> str:
+    match = re.search(rf"^#+[^\n]*{title}[^\n]*$(.*?)(?=^#|\Z)", text, re.MULTILINE | re.DOTALL | re.IGNORECASE)
+    return match[1] if match else ""
+
+
+def _words(value: Json) -> set[str]:
+    items = value if isinstance(value, list | tuple) else [value] if isinstance(value, str) else []
+    return {str(item).lower() for item in items}
+
+
+def _entries(value: Json) -> list[Mapping[str, Json]]:
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []

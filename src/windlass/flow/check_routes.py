@@ -1,0 +1,233 @@
+"""Routes: every outcome has one, every target is allowed where it stands, everything is reached, every loop ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from windlass.errors import near
+from windlass.flow.fault import Fault, Place, phases_of, places
+from windlass.flow.outcomes import DEFAULTED, land_possible, optional, possible
+from windlass.flow.schema import Flow
+from windlass.flow.ways import (
+    LAND,
+    Node,
+    Way,
+    all_ways,
+    leads_back,
+    phase_ways,
+    reached,
+    starts,
+    step_spots,
+    step_ways,
+)
+from windlass.flow.yaml import Path
+from windlass.phases import KINDS, ask, review, tasks
+from windlass.phases.routes import PHASE_ONLY, TASK_ONLY, Route, Target, To
+
+RESTART_ENDS = frozenset({To.ASK, To.STOP, To.ABORT, To.BLOCK, To.WAIVE})
+
+
+def wrong_outcomes(flow: Flow) -> Iterator[Fault]:
+    for place in places(flow):
+        phase, path = place.phase, place.path
+        if isinstance(phase, ask.Spec) and phase.question:
+            continue
+        known = (*possible(flow, phase), *optional(phase))
+        yield from _impossible(phase.id, (*path, "on"), phase.on, known, KINDS[phase.kind].OUTCOMES)
+        yield from _unrouted(phase.id, path, phase.on, possible(flow, phase))
+        if isinstance(phase, tasks.Spec):
+            landing, name = land_possible(flow, phase), f"{phase.id}.land"
+            yield from _impossible(name, (*path, LAND, "on"), phase.land.on, landing, tasks.LAND_OUTCOMES)
+            yield from _unrouted(name, (*path, LAND), phase.land.on, landing)
+
+
+def _impossible(
+    id: str, path: Path, on: Mapping[str, Route], known: Sequence[str], of_kind: Sequence[str]
+) -> Iterator[Fault]:
+    for outcome in on:
+        if outcome in known:
+            continue
+        if outcome in of_kind:
+            yield Fault((*path, outcome), f"'{id}' as it is written never ends with '{outcome}'", near("", known))
+        else:
+            yield Fault((*path, outcome), f"'{id}' has no outcome '{outcome}'", near(outcome, known))
+
+
+def _unrouted(id: str, path: Path, on: Mapping[str, Route], needed: Sequence[str]) -> Iterator[Fault]:
+    missing = [outcome for outcome in needed if outcome not in on and outcome not in DEFAULTED]
+    yield from (Fault(path, f"'{id}' does not say where '{outcome}' leads") for outcome in missing)
+
+
+def wrong_targets(flow: Flow) -> Iterator[Fault]:
+    for place in places(flow):
+        yield from _wrong_routes(flow, place, (*place.path, "on"), place.phase.on)
+        if isinstance(place.phase, tasks.Spec):
+            inside = Place((*place.path, LAND), place.phase, place.phase)
+            yield from _wrong_routes(flow, inside, (*place.path, LAND, "on"), place.phase.land.on)
+        if isinstance(place.phase, ask.Spec) and place.phase.question in flow.questions:
+            yield from _wrong_answers(flow, place, place.phase.question)
+    yield from _wrong_restart_end(flow)
+
+
+def _wrong_routes(flow: Flow, place: Place, path: Path, on: Mapping[str, Route]) -> Iterator[Fault]:
+    for outcome, route in on.items():
+        for target in (route.target, route.then):
+            if target:
+                yield from _wrong_target(flow, place, (*path, outcome), target)
+
+
+def _wrong_target(flow: Flow, place: Place, path: Path, target: Target) -> Iterator[Fault]:
+    if target.to is To.ASK:
+        if target.arg not in flow.questions:
+            yield Fault(path, f"there is no question '{target.arg}'", near(target.arg, flow.questions))
+        else:
+            yield from _wrong_answers(flow, place, target.arg)
+        return
+    reason = _refusal(flow, place, target)
+    if reason:
+        yield Fault(path, *reason)
+
+
+def _wrong_answers(flow: Flow, place: Place, question: str) -> Iterator[Fault]:
+    for key, target in flow.questions[question].options.items():
+        reason = None if target.to is To.ASK else _refusal(flow, place, target)
+        if reason:
+            message = f"asked at '{place.phase.id}': {reason[0]}"
+            yield Fault(("questions", question, "options", key), message, reason[1])
+
+
+def _refusal(flow: Flow, place: Place, target: Target) -> tuple[str, str] | None:
+    """Why a target cannot stand here: the message and the hint; None when it can."""
+    in_task = place.inside is not None
+    if in_task and (target.to in PHASE_ONLY or target.to is To.FINISH):
+        return f"'{target}' cannot be inside a task", "leave the list with `escape`, and route that"
+    if not in_task and target.to in TASK_ONLY:
+        return f"'{target}' can only be inside a task", ""
+    if target.to is To.FIX and not _has_fixer(place):
+        return "'fix' needs a review with a fixer", ""
+    if target.to is To.GOTO:
+        return _unknown_goto(flow, place, target.arg)
+    if target.to is To.RESTART:
+        return _wrong_restart(flow, place, target)
+    if target.to is To.MODE and target.arg not in flow.modes:
+        return f"there is no mode '{target.arg}'", near(target.arg, flow.modes)
+    return None
+
+
+def _has_fixer(place: Place) -> bool:
+    if isinstance(place.phase, tasks.Spec):
+        return place.inside is place.phase and place.phase.land.fixer is not None
+    return isinstance(place.phase, review.Spec) and place.phase.fixer is not None
+
+
+def _unknown_goto(flow: Flow, place: Place, id: str) -> tuple[str, str] | None:
+    if place.inside is not None:
+        steps = [step.id for step in place.inside.steps]
+        return None if id in steps else (f"there is no step '{id}'", near(id, [*steps, *_words(in_task=True)]))
+    phases = [other.phase.id for other in phases_of(flow)]
+    if id not in phases:
+        return f"there is no phase '{id}'", near(id, [*phases, *_words(in_task=False)])
+    lacking = [mode for mode, ids in flow.modes.items() if place.phase.id in ids and id not in ids]
+    return (f"mode '{lacking[0]}' has no phase '{id}'", "") if lacking else None
+
+
+def _words(*, in_task: bool) -> list[str]:
+    others = PHASE_ONLY if in_task else TASK_ONLY
+    return [to.value for to in To if to is not To.GOTO and to not in others]
+
+
+def _wrong_restart(flow: Flow, place: Place, target: Target) -> tuple[str, str] | None:
+    stages = [stage.id for stage in flow.stages]
+    if not stages:
+        return "only a flow with stages can restart one", ""
+    unknown = [name for name in (target.arg, target.otherwise) if name and name not in (*stages, "here", "previous")]
+    if unknown:
+        return f"there is no stage '{unknown[0]}'", near(unknown[0], stages)
+    if flow.restarts is None:
+        return "a restart needs a bound", "add `restarts: {max: 3, then: stop}` to the flow"
+    last = target.otherwise or target.arg
+    here = flow.stage_of(place.phase.id)
+    if any(stage.id == last and stage.when and stage is not here for stage in flow.stages):
+        return f"the stage '{last}' can be off", "say `restart STAGE else STAGE` with one that is always there"
+    return None
+
+
+def _wrong_restart_end(flow: Flow) -> Iterator[Fault]:
+    if flow.restarts is None:
+        return
+    then, path = flow.restarts.then, ("restarts", "then")
+    if then.to not in RESTART_ENDS:
+        yield Fault(path, f"'{then}' does not fit 'then'", "stop, abort, block, waive or ask QUESTION")
+    elif then.to is To.ASK and then.arg not in flow.questions:
+        yield Fault(path, f"there is no question '{then.arg}'", near(then.arg, flow.questions))
+    elif then.to is To.ASK:
+        for key, target in flow.questions[then.arg].options.items():
+            if target.to not in RESTART_ENDS | {To.NEXT}:
+                yield Fault(("questions", then.arg, "options", key), f"'{target}' would restart without a bound")
+
+
+def unreachable(flow: Flow) -> Iterator[Fault]:
+    seen = {node.id for node in reached(starts(flow), phase_ways(flow))}
+    for place in phases_of(flow):
+        if place.phase.id not in seen:
+            yield Fault(place.path, f"the phase '{place.phase.id}' cannot be reached")
+        if isinstance(place.phase, tasks.Spec) and place.phase.steps:
+            yield from _unreachable_steps(flow, place.phase, place.path)
+
+
+def _unreachable_steps(flow: Flow, spec: tasks.Spec, path: Path) -> Iterator[Fault]:
+    first = next(step_spots(flow, spec, path))
+    seen = reached(first.enter(0), step_ways(flow, spec, path))
+    for index, step in enumerate(spec.steps):
+        if Node(step.id) not in seen:
+            yield Fault((*path, "steps", index), f"the step '{step.id}' cannot be reached")
+    if Node(LAND) not in seen:
+        yield Fault(path, f"no task of '{spec.id}' can ever land")
+
+
+def unbounded_loops(flow: Flow) -> Iterator[Fault]:
+    for ways in all_ways(flow):
+        yield from _loops([way for way in ways if _unbounded(flow, way, ways)])
+
+
+def _unbounded(flow: Flow, way: Way, ways: list[Way]) -> bool:
+    """An answer that --yes or a timeout can give is no bound, unless it leads back: that is refused on its own."""
+    if way.bound != "person" or way.count is not None:
+        return not way.bound
+    question = flow.questions[way.question]
+    return way.answer in (question.yes, question.default, question.on_timeout) and not leads_back(way, ways)
+
+
+def _loops(free: list[Way]) -> Iterator[Fault]:
+    told: set[frozenset[Node]] = set()
+    for way in sorted(free, key=lambda way: way.target.to in (To.NEXT, To.WAIVE)):
+        for node in way.to:
+            back = _shortest(node, way.source, free)
+            if back and frozenset(back) not in told:
+                told.add(frozenset(back))
+                names = " -> ".join(step.id for step in [way.source, *back])
+                yield Fault(way.path, f"a loop without a bound: {names}", _way_out(way))
+
+
+def _way_out(way: Way) -> str:
+    if way.question:
+        return f"give the phase that asks '{way.question}' `bound: person`"
+    return "write {to: ..., max: N, then: ...}, or lead it through a question"
+
+
+def _shortest(start: Node, goal: Node, found: list[Way]) -> list[Node]:
+    """The nodes from start to goal, both included; [] when there is no way."""
+    came: dict[Node, Node | None] = {start: None}
+    todo = [start]
+    while todo and goal not in came:
+        node = todo.pop(0)
+        for after in (to for way in found if way.source == node for to in way.to):
+            if after not in came:
+                came[after] = node
+                todo.append(after)
+    trail: list[Node] = []
+    at: Node | None = goal if goal in came else None
+    while at is not None:
+        trail.insert(0, at)
+        at = came[at]
+    return trail

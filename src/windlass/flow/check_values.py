@@ -1,0 +1,239 @@
+"""Values: settings that fit, facts and templates that exist, fields that agree with each other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
+
+from windlass.errors import near
+from windlass.facts import FACTS
+from windlass.flow.fault import Fault, Place, calls_of, places
+from windlass.flow.outcomes import values
+from windlass.flow.schema import Flow, Setting
+from windlass.flow.yaml import Located, Path
+from windlass.model import Json, Severity, Task, is_id
+from windlass.phases import ask, command, elicit, produce, review, tasks
+from windlass.phases.base import When
+from windlass.phases.routes import Route
+
+TASK_FIELDS = frozenset(f"task.{field.name}" for field in fields(Task))
+NAME = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*")
+TEMPLATE = re.compile(r"\{([^{}]*)\}")
+RUN_NAMES = frozenset({"slug", "id8", "date"})
+PATH_NAMES = RUN_NAMES | {"session"}
+MODES = ("iterative", "single-pass")
+PAUSES = ("auto", "checkpoint", "batch")
+FAILURES = ("retry", "continue", "stop")
+SEVERITIES = tuple(one.word for one in Severity)
+#: fields that may hold a $setting; anywhere else it would be taken for a text
+SETTING_FIELDS = frozenset({"max", "times", "slots", "pause", "pause_every", "failure", "mode", "threshold", "batch"})
+
+
+def wrong_settings(flow: Flow) -> Iterator[Fault]:
+    for name, setting in flow.settings.items():
+        path: Path = ("settings", name)
+        if setting.type == "choice" and not setting.options:
+            yield Fault(path, f"the setting '{name}' has no options to choose from")
+        elif not _fits(setting):
+            wanted = ", ".join(setting.options) or {"int": "a whole number", "bool": "true or false"}[setting.type]
+            yield Fault((*path, "default"), f"the default '{setting.default}' does not fit '{name}'", wanted)
+
+
+def _fits(setting: Setting) -> bool:
+    match setting.type:
+        case "int":
+            return setting.default.isdecimal()
+        case "bool":
+            return setting.default in ("true", "false")
+        case "choice":
+            return setting.default in setting.options
+        case "str":
+            return True
+
+
+def settings_inside_texts(located: Located) -> Iterator[Fault]:
+    for path, text in _texts(located.value, ()):
+        if NAME.search(text) and not NAME.fullmatch(text):
+            yield Fault(path, f"'{text[:60]}' has a $setting inside a longer text", "a $setting is a whole value")
+        elif NAME.fullmatch(text) and path and path[-1] not in SETTING_FIELDS:
+            yield Fault(
+                path, f"'{text}' cannot stand here", f"a $setting is a value of {', '.join(sorted(SETTING_FIELDS))}"
+            )
+
+
+def _texts(value: Json, path: Path) -> Iterator[tuple[Path, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _texts(inner, (*path, key))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _texts(inner, (*path, index))
+
+
+def wrong_setting_references(flow: Flow) -> Iterator[Fault]:
+    numbers = list(_counts(flow))
+    for path, value in numbers:
+        yield from _wrong_number(flow, path, value)
+    for place in places(flow):
+        for key, allowed in _words(place):
+            yield from _wrong_word(flow, (*place.path, key), str(getattr(place.phase, key)), allowed)
+
+
+def _counts(flow: Flow) -> Iterator[tuple[Path, int | str | None]]:
+    if flow.restarts:
+        yield ("restarts", "max"), flow.restarts.max
+    for place in places(flow):
+        yield from (((*path, "times"), call.times) for path, call in calls_of(place))
+        for key in ("max", "slots", "pause_every", "batch"):
+            yield (*place.path, key), getattr(place.phase, key, None)
+        yield from _route_counts((*place.path, "on"), place.phase.on)
+        if isinstance(place.phase, tasks.Spec):
+            yield (*place.path, "land", "max"), place.phase.land.max
+            yield from _route_counts((*place.path, "land", "on"), place.phase.land.on)
+
+
+def _route_counts(path: Path, on: Mapping[str, Route]) -> Iterator[tuple[Path, int | str | None]]:
+    yield from (((*path, outcome, "max"), route.max) for outcome, route in on.items())
+
+
+def _wrong_number(flow: Flow, path: Path, value: int | str | None) -> Iterator[Fault]:
+    if not isinstance(value, str):
+        return
+    yield from _unknown_setting(flow, path, value)
+    setting = flow.settings.get(value[1:])
+    if setting and setting.type != "int":
+        yield Fault(path, f"'{value}' is not a number", f"the setting '{value[1:]}' needs `type: int`")
+
+
+def _words(place: Place) -> Iterator[tuple[str, tuple[str, ...]]]:
+    if isinstance(place.phase, review.Spec):
+        yield from (("mode", MODES), ("threshold", ("", *SEVERITIES)))
+    if isinstance(place.phase, tasks.Spec):
+        yield from (("failure", FAILURES), ("pause", ("", *PAUSES)))
+
+
+def _wrong_word(flow: Flow, path: Path, word: str, allowed: tuple[str, ...]) -> Iterator[Fault]:
+    if word.startswith("$"):
+        yield from _unknown_setting(flow, path, word)
+    for value in values(flow, word):
+        if value not in allowed:
+            yield Fault(path, f"'{value}' does not fit '{path[-1]}'", near(value, (one for one in allowed if one)))
+
+
+def _unknown_setting(flow: Flow, path: Path, word: str) -> Iterator[Fault]:
+    if word[1:] not in flow.settings:
+        yield Fault(path, f"there is no setting '{word[1:]}'", near(word[1:], flow.settings))
+
+
+def unknown_facts(flow: Flow) -> Iterator[Fault]:
+    for path, when, in_task in _conditions(flow):
+        for name, wanted in when.items():
+            yield from _wrong_fact(flow, (*path, name), name, wanted, in_task)
+
+
+def _conditions(flow: Flow) -> Iterator[tuple[Path, When, bool]]:
+    yield from ((("settings", name, "when"), setting.when, False) for name, setting in flow.settings.items())
+    yield from ((("stages", at, "when"), stage.when, False) for at, stage in enumerate(flow.stages))
+    for place in places(flow):
+        yield (*place.path, "when"), place.phase.when, place.inside is not None
+        for path, call in calls_of(place):
+            yield (*path, "when"), call.when, place.inside is not None
+
+
+def _wrong_fact(flow: Flow, path: Path, name: str, wanted: object, in_task: bool) -> Iterator[Fault]:
+    known = _fact_values(flow, in_task)
+    owner, _, key = name.partition(".")
+    if name not in known and not (owner in flow.artifacts and key):
+        yield Fault(path, f"there is no fact '{name}'", near(name, known))
+        return
+    allowed = known.get(name, ())
+    for value in wanted if isinstance(wanted, tuple) else (wanted,):
+        word = str(value).lower() if isinstance(value, bool) else str(value)
+        if allowed and word not in allowed:
+            yield Fault(path, f"'{name}' is never '{word}'", near(word, allowed))
+
+
+def _fact_values(flow: Flow, in_task: bool) -> dict[str, tuple[str, ...]]:
+    """Every fact's name with the values it can have; () is any."""
+    known: dict[str, tuple[str, ...]] = {name: () for name in FACTS if in_task or not name.startswith("task.")}
+    known |= dict.fromkeys(TASK_FIELDS, ()) if in_task else {}
+    known |= {"mode": tuple(flow.modes)} if flow.modes else {}
+    known |= {q.sets: (*q.options, "none") for q in flow.questions.values() if q.sets}
+    return known | {name: _setting_values(setting) for name, setting in flow.settings.items()}
+
+
+def _setting_values(setting: Setting) -> tuple[str, ...]:
+    return ("true", "false") if setting.type == "bool" else tuple(setting.options)
+
+
+def unknown_templates(flow: Flow) -> Iterator[Fault]:
+    yield from _wrong_templates(("branch",), flow.branch, RUN_NAMES)
+    yield from _wrong_templates(("agent_branch",), flow.agent_branch, RUN_NAMES | {"n"})
+    for name, artifact in flow.artifacts.items():
+        yield from _wrong_templates(("artifacts", name, "path"), artifact.path, PATH_NAMES)
+        yield from _wrong_path(("artifacts", name), artifact.kind, artifact.path)
+    for path, branch in ((("branch",), flow.branch), (("agent_branch",), flow.agent_branch)):
+        if branch and not _is_branch(branch):
+            yield Fault(path, f"'{branch}' cannot be a branch's name", "like windlass/{slug}-{id8}")
+
+
+def _is_branch(text: str) -> bool:
+    plain = TEMPLATE.sub("x", text)
+    return all(is_id(piece) for piece in plain.split("/"))
+
+
+def _wrong_templates(path: Path, text: str, known: Iterable[str]) -> Iterator[Fault]:
+    for name in TEMPLATE.findall(text):
+        if name not in known:
+            yield Fault(path, f"there is nothing to put in for '{{{name}}}'", near(name, known))
+
+
+def _wrong_path(path: Path, kind: str, text: str) -> Iterator[Fault]:
+    if kind in ("file", "dir") and not text:
+        yield Fault(path, f"an artifact of kind '{kind}' needs a path")
+    parts = text.split("/")
+    if text.startswith("/") or "\\" in text or ".." in parts or ".git" in parts or ":" in text:
+        yield Fault((*path, "path"), f"'{text}' is not a path inside the repository")
+
+
+def wrong_fields(flow: Flow) -> Iterator[Fault]:
+    for place in places(flow):
+        yield from (Fault(place.path, f"'{place.phase.id}': {message}") for message in _disagreements(flow, place))
+
+
+def _disagreements(flow: Flow, place: Place) -> Iterator[str]:
+    match place.phase:
+        case produce.Spec(calls=()):
+            yield "there are no calls"
+        case review.Spec() as spec:
+            yield from _review(flow, spec)
+        case command.Spec() as spec if spec.fixer:
+            yield from ["`fixer` and `classify` exclude each other"] if spec.classify else []
+            yield from [] if spec.max else ["a fixer needs `max`, at least 1"]
+        case tasks.Spec(steps=()):
+            yield "there are no steps"
+        case ask.Spec() as spec:
+            yield from _ask(flow, spec)
+        case elicit.Spec() as spec if not 1 <= spec.min <= spec.max:
+            yield f"`min` {spec.min} and `max` {spec.max} leave nothing to ask"
+        case _:
+            pass
+
+
+def _review(flow: Flow, spec: review.Spec) -> Iterator[str]:
+    if not spec.reviewers:
+        yield "there are no reviewers"
+    if spec.fixer is None and "iterative" in values(flow, spec.mode):
+        yield "an iterative review needs a fixer; without one say `mode: single-pass`"
+
+
+def _ask(flow: Flow, spec: ask.Spec) -> Iterator[str]:
+    if bool(spec.question) == bool(spec.settings):
+        yield "an ask phase has either a question or settings"
+    if spec.question and spec.on:
+        yield "a question's options are its routes; take `on` away"
+    silent = [name for name in spec.settings if name in flow.settings and not flow.settings[name].ask]
+    yield from (f"the setting '{name}' has no `ask` text" for name in silent)

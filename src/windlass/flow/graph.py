@@ -1,0 +1,155 @@
+"""A flow drawn for people: as text that fits a terminal, and as Mermaid for a page."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping
+
+from windlass.flow.fault import Place, role_names
+from windlass.flow.outcomes import AnyPhase, routes
+from windlass.flow.problem import printable
+from windlass.flow.schema import Flow, QuestionSpec
+from windlass.flow.ways import FINISH, Node, Way, modes, phase_ways
+from windlass.phases import ask, command, produce, report, review, tasks
+from windlass.phases.base import When
+from windlass.phases.routes import Route
+
+WIDTH = 80
+
+
+def graph(flow: Flow) -> str:
+    """Phases in order, their routes as arrows, then the questions; at most 80 columns wide."""
+    lines = [*_wrapped(f"{flow.flow}: {flow.about}", "", "  "), ""]
+    for stage in flow.stages:
+        lines += [f"[{stage.id}]{_condition(stage.when)}"]
+        for phase in stage.phases:
+            lines += _phase(flow, phase, "  ")
+        lines += [""]
+    for phase in flow.phases:
+        lines += [*_phase(flow, phase, ""), ""]
+    for mode, ids in flow.modes.items():
+        lines += _wrapped(f"mode {mode}: {' -> '.join(ids)}", "", "    ")
+    lines += [""] if flow.modes else []
+    for name, question in flow.questions.items():
+        lines += _question(name, question)
+    return printable_lines(lines)
+
+
+def printable_lines(lines: list[str]) -> str:
+    return "\n".join(printable(line).rstrip() for line in lines).rstrip("\n") + "\n"
+
+
+def _phase(flow: Flow, phase: AnyPhase, indent: str) -> Iterator[str]:
+    via = "  (by route only)" if phase.via else ""
+    head = f"{indent}{phase.id}  {phase.kind}{_who(phase)}{_condition(phase.when)}{via}"
+    yield from _wrapped(head, "", f"{indent}    ")
+    for need in phase.needs:
+        yield from _wrapped(f"needs {need}", f"{indent}    ", f"{indent}      ")
+    if isinstance(phase, tasks.Spec):
+        for step in phase.steps:
+            yield from _phase(flow, step, f"{indent}  | ")
+        yield from _wrapped(f"land{_fixed_by(phase.land)}", f"{indent}  | ", f"{indent}  |     ")
+        yield from _arrows(phase.land.on, f"{indent}  |     ")
+    yield from _arrows(routes(flow, phase), f"{indent}    ")
+
+
+def _who(phase: AnyPhase) -> str:
+    match phase:
+        case ask.Spec():
+            return f"  {phase.question or ', '.join(phase.settings)}"
+        case tasks.Spec():
+            return f"  each task of {phase.source}"
+        case report.Spec():
+            return f"  to {', '.join(phase.to)}"
+        case review.Spec():
+            return f"  {phase.of} by{_names(r.role for r in phase.reviewers)[1:]}" + _fixed_by(phase)
+        case produce.Spec():
+            return _names(call.role for call in phase.calls)
+        case command.Spec():
+            return f"  {phase.run}{_fixed_by(phase)}"
+        case _:
+            return _names(name for _, name in role_names(Place((), phase)))
+
+
+def _fixed_by(phase: review.Spec | command.Spec | tasks.Land) -> str:
+    return f", fixed by {phase.fixer.role}, at most {phase.max} times" if phase.fixer else ""
+
+
+def _names(names: Iterator[str]) -> str:
+    found = ", ".join(dict.fromkeys(names))
+    return f"  {found}" if found else ""
+
+
+def _condition(when: When) -> str:
+    parts = [f"{name} = {_either(wanted)}" for name, wanted in when.items()]
+    return f"  when {' and '.join(parts)}" if parts else ""
+
+
+def _either(wanted: bool | str | tuple[str, ...]) -> str:
+    if isinstance(wanted, tuple):
+        return " or ".join(wanted)
+    return str(wanted).lower() if isinstance(wanted, bool) else wanted
+
+
+def _arrows(on: Mapping[str, Route], indent: str) -> Iterator[str]:
+    """Outcomes that lead to the same place share an arrow."""
+    shared: dict[str, list[str]] = {}
+    for outcome, route in on.items():
+        shared.setdefault(str(route), []).append(outcome)
+    for target, outcomes in shared.items():
+        yield from _wrapped(f"{', '.join(outcomes)} -> {target}", indent, f"{indent}    ")
+
+
+def _question(name: str, question: QuestionSpec) -> Iterator[str]:
+    marks = "".join(f"  [{mark}]" for mark in _marks(question))
+    yield from _wrapped(f"? {name}: {question.text}{marks}", "", "    ")
+    yield from _arrows({key: Route(target) for key, target in question.options.items()}, "    ")
+
+
+def _marks(question: QuestionSpec) -> Iterator[str]:
+    yield from ["mandatory"] if question.mandatory else []
+    yield from [f"--yes answers {question.yes}"] if question.yes else []
+
+
+def _wrapped(text: str, first: str, rest: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest, replace_whitespace=True)
+
+
+def mermaid(flow: Flow) -> str:
+    ways = phase_ways(flow)
+    names = {node: f"n{index}" for index, node in enumerate(_nodes(flow, ways))}
+    lines = ["flowchart TD"]
+    lines += [f"  {name}{_shape(flow, node)}" for node, name in names.items()]
+    for (source, to), outcomes in _edges(ways).items():
+        lines.append(f"  {names[source]} -->|{_quoted(', '.join(outcomes))}| {names[to]}")
+    return printable_lines(lines)
+
+
+def _nodes(flow: Flow, ways: list[Way]) -> Iterator[Node]:
+    known = [Node(id, mode) for mode in modes(flow) for id in (flow.modes.get(mode) or _ids(flow))]
+    yield from dict.fromkeys([*known, *(to for way in ways for to in way.to)])
+
+
+def _ids(flow: Flow) -> tuple[str, ...]:
+    return tuple(phase.id for phase in flow.all_phases())
+
+
+def _shape(flow: Flow, node: Node) -> str:
+    mode = f" ({node.mode})" if node.mode else ""
+    if node.id not in _ids(flow):
+        return f"([{_quoted('finish' if node.id == FINISH else 'end')}])"
+    text = _quoted(f"{node.id}{mode}")
+    return f"{{{text}}}" if flow.phase(node.id).kind == "ask" else f"[{text}]"
+
+
+def _edges(ways: list[Way]) -> dict[tuple[Node, Node], list[str]]:
+    found: dict[tuple[Node, Node], list[str]] = {}
+    for way in ways:
+        for to in way.to:
+            found.setdefault((way.source, to), []).append(way.answer or way.outcome)
+    return {edge: list(dict.fromkeys(outcomes)) for edge, outcomes in found.items()}
+
+
+def _quoted(text: str) -> str:
+    safe = text.replace("&", "#amp;").replace('"', "#quot;").replace("<", "#lt;").replace(">", "#gt;")
+    return f'"{safe}"'

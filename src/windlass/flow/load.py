@@ -1,0 +1,89 @@
+"""A flow file in, a checked Flow out; and where flow files are found."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from windlass.errors import UserError, near
+from windlass.flow.check import check
+from windlass.flow.problem import FlowError, Problem
+from windlass.flow.schema import Flow
+from windlass.flow.shape import read_shape
+from windlass.flow.yaml import load_strict
+from windlass.model import is_id
+
+SUFFIXES = (".yaml", ".yml")
+
+
+@dataclass(frozen=True)
+class FlowSource:
+    name: str
+    path: Path
+    text: str
+    origin: str
+    """built-in, or the folder or file it was read from."""
+
+
+def parse_flow(text: str, where: str, *, roles: Collection[str], contracts: Collection[str]) -> Flow:
+    located = load_strict(text, where)
+    flow = read_shape(located)
+    problems = check(flow, located, roles=roles, contracts=contracts)
+    if problems:
+        raise FlowError(where, problems)
+    return flow
+
+
+def find_flow(name_or_path: str, folders: Sequence[Path]) -> FlowSource:
+    """A path to a file, else a name: the first folder that has it wins, built-ins come last."""
+    if name_or_path.endswith(SUFFIXES):
+        path = Path(name_or_path)
+        return FlowSource(path.stem, path, _read(path), str(path))
+    found = {source.name: source for source in list_flows(folders)}
+    if name_or_path not in found:
+        raise UserError(f"there is no flow '{name_or_path}'", hint=near(name_or_path, found))
+    return found[name_or_path]
+
+
+def list_flows(folders: Sequence[Path]) -> list[FlowSource]:
+    found: dict[str, FlowSource] = {}
+    for path, origin in _candidates(folders):
+        if path.stem not in found:
+            found[path.stem] = FlowSource(path.stem, path, _read(path), origin)
+    return list(found.values())
+
+
+def roles_beside(path: Path) -> set[str]:
+    """A flow at X/flows/f.yaml may use the roles X/roles/*.md."""
+    return {file.stem for file in (path.parent.parent / "roles").glob("*.md") if path.parent.name == "flows"}
+
+
+def template(name: str) -> str:
+    """A small flow to start from; it passes the check."""
+    if not is_id(name):
+        raise UserError(f"'{name}' cannot be a flow's name", hint="letters, digits, '.', '_' and '-', at most 64")
+    starter = resources.files("windlass.flow").joinpath("starter.yaml").read_text(encoding="utf-8")
+    return starter.replace("FLOW_NAME", name)
+
+
+def _candidates(folders: Sequence[Path]) -> Iterator[tuple[Path, str]]:
+    for folder in folders:
+        for path in _flow_files(folder):
+            yield path, str(folder)
+    for path in _flow_files(Path(str(resources.files("windlass.flows")))):
+        yield path, "built-in"
+
+
+def _flow_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob("*") if path.suffix in SUFFIXES and path.is_file())
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise FlowError(str(path), [Problem(1, f"not UTF-8 at byte {error.start}")]) from None
+    except OSError as error:
+        raise UserError(f"cannot read the flow '{path}': {error.strerror}", hint="give a flow's name or file") from None

@@ -1,0 +1,36 @@
+"""What is wrong with a flow file, and where: all of it at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from windlass.errors import UserError
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    line: int
+    message: str
+    hint: str = ""
+
+    def at(self, where: str) -> str:
+        hint = f" ({self.hint})" if self.hint else ""
+        # a quoted text of the file may hold terminal escapes
+        return printable(f"{where}:{self.line}: {self.message}{hint}")
+
+
+def printable(text: str) -> str:
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+class FlowError(UserError):
+    """The flow file cannot be used as it is; every problem is named with its line."""
+
+    def __init__(self, where: str, problems: Iterable[Problem]) -> None:
+        self.where = where
+        self.problems = tuple(sorted(set(problems)))
+        super().__init__(
+            "\n".join(problem.at(where) for problem in self.problems),
+            hint=f"mend these lines, then try `windlass flow check {where}`",
+        )

@@ -1,0 +1,151 @@
+"""A flow as data. *YAML coordinates, code computes, agents judge.*"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Field
+
+from windlass.phases import ask, command, dialogue, elicit, produce, publish, report, review, tasks
+from windlass.phases.base import Count, Names, Strict, When
+from windlass.phases.routes import Route, Target
+
+Phase: TypeAlias = Annotated[
+    ask.Spec
+    | command.Spec
+    | dialogue.Spec
+    | elicit.Spec
+    | produce.Spec
+    | publish.Spec
+    | report.Spec
+    | review.Spec
+    | tasks.Spec,
+    Field(discriminator="kind"),
+]
+
+
+class Setting(Strict):
+    """A value the flow is run with: from --set, from config, from the person, else its default; in that order."""
+
+    ask: str = ""
+    """The question that asks for it, where an ask phase names it."""
+    type: Literal["str", "int", "bool", "choice"] = "str"
+    options: dict[str, str] = {}
+    default: str = ""
+    when: When = {}
+
+
+def _setting(value: Any) -> Any:
+    if isinstance(value, dict):
+        value = dict(value)
+        if value.get("options") and "type" not in value:
+            value["type"] = "choice"
+        if isinstance(value.get("default"), bool):
+            value["default"] = str(value["default"]).lower()
+    return value
+
+
+class Artifact(Strict):
+    """A declared output, stored by content."""
+
+    kind: Literal["text", "json", "file", "dir", "diff"]
+    path: str = ""
+    contract: str = ""
+    ensure: tuple[str, ...] = ()
+    commit: bool = False
+    given: bool = False
+    """Supplied when the run starts; no phase has to produce it."""
+    optional: bool = False
+    """The agent decides whether there is a need for it; not having made it is no failure."""
+    per: Literal["", "task"] = ""
+
+
+def _target(value: Any) -> Any:
+    return Target.parse(value) if isinstance(value, str) else value
+
+
+class QuestionSpec(Strict):
+    """A question of the flow: each option is a route."""
+
+    text: str
+    options: dict[str, Annotated[Target, BeforeValidator(_target)]]
+    id: str = ""
+    labels: dict[str, str] = {}
+    show: Names = ()
+    comment: str = ""
+    """optional | required | required-unless-OPTION | editor"""
+    record: dict[str, str] = {}
+    sets: str = ""
+    recommend: str = ""
+    mandatory: bool = False
+    reask: int = 0
+    cancel: Annotated[Target | None, BeforeValidator(_target)] = None
+    yes: str = ""
+    aliases: dict[str, str] = {}
+    per: Literal["", "task"] = ""
+    default: str = ""
+    type: Literal["choice", "multi"] = "choice"
+    source: Annotated[str, Field(alias="from")] = ""
+    timeout: str = ""
+    on_timeout: str = ""
+
+
+class Restarts(Strict):
+    max: Count = 3
+    then: Annotated[Target, BeforeValidator(_target)]
+    code: Literal["keep", "reset"] = "keep"
+
+
+class Source(Strict):
+    sync: Literal["fetch", "none"] = "none"
+    labels: tuple[str, ...] = ()
+
+
+class Compact(Strict):
+    between: Literal["stages", "phases"]
+
+
+class Stage(Strict):
+    id: str
+    when: When = {}
+    phases: tuple[Phase, ...]
+
+
+class Flow(Strict):
+    flow: str
+    about: str
+    branch: str = "windlass/{slug}-{id8}"
+    agent_branch: str = ""
+    tdd: Literal["required", "preserve", "off"] = "off"
+    commit: Literal["agent", "harvest", "none"] = "harvest"
+    over_budget: Literal["stop", "ask"] = "stop"
+    projection: Literal["none", "superteam-workflow", "agents-tmp-state", "agents-work-status"] = "none"
+    context: str = ""
+    source: Source = Source()
+    settings: dict[str, Annotated[Setting, BeforeValidator(_setting)]] = {}
+    artifacts: dict[str, Artifact] = {}
+    questions: dict[str, QuestionSpec] = {}
+    modes: dict[str, tuple[str, ...]] = {}
+    must_run: dict[str, tuple[str, ...]] = {}
+    restarts: Restarts | None = None
+    compact: Compact | None = None
+    phases: tuple[Phase, ...] = ()
+    stages: tuple[Stage, ...] = ()
+
+    def all_phases(self) -> tuple[Phase, ...]:
+        return self.phases or tuple(phase for stage in self.stages for phase in stage.phases)
+
+    def phase(self, id: str) -> Phase:
+        return next(phase for phase in self.all_phases() if phase.id == id)
+
+    def stage_of(self, phase_id: str) -> Stage | None:
+        return next((stage for stage in self.stages if any(p.id == phase_id for p in stage.phases)), None)
+
+    def sequence(self, mode: str = "") -> tuple[Phase, ...]:
+        """The phases in the order they are gone through; a mode names its own list."""
+        if mode and mode in self.modes:
+            return tuple(self.phase(id) for id in self.modes[mode])
+        return self.all_phases()
+
+
+__all__ = ["Artifact", "Flow", "Phase", "QuestionSpec", "Route", "Setting", "Stage", "Target"]

@@ -1,0 +1,223 @@
+"""The fewest and the most dispatches and questions a flow can cause, found by walking its routes.
+
+Fewest: along a way that finishes. Most: along any way, every counted loop and restart used up. Loops that only a
+person can take are not walked but named. A dispatch is one call of an agent; its repeated attempts are not counted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, reduce
+from typing import TypeAlias
+
+from windlass.errors import UserError, near
+from windlass.flow.fault import places
+from windlass.flow.loads import Load, Sizes, landing_load, load_of
+from windlass.flow.outcomes import targets_of, task_routes
+from windlass.flow.schema import Flow
+from windlass.flow.ways import (
+    END,
+    FINISH,
+    LAND,
+    Node,
+    Spot,
+    Way,
+    all_ways,
+    forward,
+    leads_back,
+    phase_spots,
+    phase_ways,
+    sequence,
+    step_spots,
+    step_ways,
+    ways_from,
+)
+from windlass.phases import elicit, review, tasks
+from windlass.phases.routes import Route, Target, To
+
+MAX_STATES = 50_000
+Counters: TypeAlias = tuple[int, ...]
+State: TypeAlias = tuple[Node, Counters]
+Ends: TypeAlias = Mapping[str, Load]
+
+NO_WAY_ON = Load(math.inf, 0, math.inf, 0)
+ENDS: Ends = {FINISH: Load(), END: NO_WAY_ON}
+
+
+@dataclass(frozen=True)
+class Simulation:
+    min_dispatches: int
+    max_dispatches: int
+    min_questions: int
+    max_questions: int
+    unbounded_by_person: tuple[str, ...] = ()
+    """Questions and phases with which a person can go round as often as they like."""
+    per_finding: tuple[str, ...] = ()
+    """Reviews whose fixer is called once per finding; counted here as one finding per cycle."""
+
+
+def simulate(flow: Flow, tasks: int, settings: Mapping[str, str]) -> Simulation:
+    unknown = [name for name in settings if name not in flow.settings]
+    if unknown:
+        raise UserError(f"there is no setting '{unknown[0]}'", hint=near(unknown[0], flow.settings))
+    sizes = Sizes(flow, max(tasks, 0), settings)
+    total = _through_phases(sizes)
+    return Simulation(
+        min_dispatches=_whole(total.min_dispatches),
+        max_dispatches=_whole(total.max_dispatches),
+        min_questions=_whole(total.min_questions),
+        max_questions=_whole(total.max_questions),
+        unbounded_by_person=tuple(_person_loops(sizes)),
+        per_finding=tuple(_per_finding(flow)),
+    )
+
+
+def _whole(number: float) -> int:
+    return 0 if math.isinf(number) else int(number)
+
+
+def _through_phases(sizes: Sizes) -> Load:
+    flow, known, mode = sizes.flow, sizes.known, sizes.mode()
+    ways = phase_ways(flow, known)
+    ways += _restarts_used_up(flow, {spot.node: spot for spot in phase_spots(flow, known)}, ways)
+    begin = Spot(flow, sequence(flow, mode), 0, Node("", mode), (), known=known).enter(0)
+
+    def load(node: Node) -> Load:
+        phase = flow.phase(node.id)
+        return _through_tasks(sizes, phase) if isinstance(phase, tasks.Spec) else load_of(sizes, phase)
+
+    return _Walk(sizes, ways, load).from_any(begin)
+
+
+def _restarts_used_up(flow: Flow, spots: Mapping[Node, Spot], ways: Sequence[Way]) -> list[Way]:
+    """Where a restart leads once the stage's count is used up."""
+    if flow.restarts is None:
+        return []
+    then = Route(flow.restarts.then)
+    restarts = [way for way in ways if way.bound == "restarts"]
+    return [after for way in restarts for after in ways_from(spots[way.source], {way.outcome: then})]
+
+
+def _through_tasks(sizes: Sizes, spec: tasks.Spec) -> Load:
+    flow, known = sizes.flow, sizes.known
+    steps = {step.id: step for step in spec.steps}
+    landed = Way(Node(LAND), "landed", Target(To.NEXT), (Node(FINISH),))
+    begin = next(step_spots(flow, spec, (), known)).enter(0)
+
+    def load(node: Node) -> Load:
+        return landing_load(sizes, spec) if node.id == LAND else load_of(sizes, steps[node.id])
+
+    one = _Walk(sizes, [*step_ways(flow, spec, (), known), landed], load).from_any(begin)
+    return one.times(sizes.tasks, sizes.tasks * (2 if _retries(sizes, spec) else 1))
+
+
+def _retries(sizes: Sizes, spec: tasks.Spec) -> bool:
+    ends = {target.to for route in task_routes(sizes.flow, spec) for target in targets_of(sizes.flow, route)}
+    return To.FAIL in ends and "retry" in sizes.words(spec.failure)
+
+
+@dataclass(frozen=True)
+class _Door:
+    """A way out of a node: which counter it uses up, and which must be used up before it opens."""
+
+    way: Way
+    uses: int | None
+    waits: tuple[int, ...]
+
+    def take(self, counters: Counters) -> Counters | None:
+        """The counters after it; None while it is shut."""
+        if self.uses is None:
+            return None if any(counters[slot] for slot in self.waits) else counters
+        left = counters[self.uses] - 1
+        return None if left < 0 else (*counters[: self.uses], left, *counters[self.uses + 1 :])
+
+
+class _Walk:
+    """Every way through a graph whose loops are all counted, each state looked at once."""
+
+    def __init__(self, sizes: Sizes, ways: Sequence[Way], load: Callable[[Node], Load]) -> None:
+        kept = forward(ways)
+        slots = {name: slot for slot, name in enumerate(dict.fromkeys(_counter(way) for way in kept if _counter(way)))}
+        self._limits = [0] * len(slots)
+        self._doors: dict[Node, list[_Door]] = {}
+        self._load = cache(load)
+        self._known: dict[State, Load] = {}
+        for way in kept:
+            uses = slots.get(_counter(way))
+            rivals = {slots[_counter(other)] for other in kept if _same_outcome(other, way) and _counter(other)}
+            self._doors.setdefault(way.source, []).append(_Door(way, uses, tuple(rivals)))
+            if uses is not None:
+                self._limits[uses] = _limit(sizes, way)
+
+    def from_any(self, begin: Sequence[Node]) -> Load:
+        start = [(node, tuple(self._limits)) for node in begin]
+        for state in start:
+            self._visit(state)
+        return _best([self._known[state] for state in start])
+
+    def _visit(self, start: State) -> None:
+        """Depth first without recursion: counts may be large."""
+        todo = [start]
+        while todo:
+            after = self._after(todo[-1]) if todo[-1] not in self._known else []
+            ahead = [state for _, state in after if state not in self._known]
+            if ahead:
+                todo += ahead
+                continue
+            state = todo.pop()
+            if state not in self._known:
+                self._known[state] = self._value(state, after)
+            if len(self._known) > MAX_STATES:
+                raise UserError("the flow's counts allow too many ways to walk", hint="simulate it with smaller counts")
+
+    def _value(self, state: State, after: Sequence[tuple[Way, State]]) -> Load:
+        if state[0].id in ENDS:
+            return ENDS[state[0].id]
+        return self._load(state[0]).plus(_best([self._known[to].plus(_asking(way)) for way, to in after]))
+
+    def _after(self, state: State) -> list[tuple[Way, State]]:
+        node, counters = state
+        found: list[tuple[Way, State]] = []
+        for door in self._doors.get(node, []):
+            left = door.take(counters)
+            if left is not None:
+                found += [(door.way, (to, left)) for to in door.way.to]
+        return found
+
+
+def _limit(sizes: Sizes, way: Way) -> int:
+    restarts = sizes.flow.restarts
+    return sizes.number(restarts.max if way.bound == "restarts" and restarts else way.count)
+
+
+def _same_outcome(one: Way, other: Way) -> bool:
+    return one.source == other.source and one.outcome == other.outcome
+
+
+def _counter(way: Way) -> tuple[str, ...]:
+    """Which count a way uses up: its own, or its stage's; () for none."""
+    if way.bound == "restarts":
+        return ("restart", *(node.id for node in way.to))
+    return (way.source.id, way.outcome) if way.count is not None else ()
+
+
+def _asking(way: Way) -> Load:
+    return Load(0, 0, 1, 1) if way.question else Load()
+
+
+def _best(loads: Sequence[Load]) -> Load:
+    return reduce(Load.either, loads) if loads else NO_WAY_ON
+
+
+def _person_loops(sizes: Sizes) -> Iterator[str]:
+    names = {way.question for ways in all_ways(sizes.flow) for way in ways if way.question and leads_back(way, ways)}
+    yield from (name for name in sizes.flow.questions if name in names)
+    yield from (p.phase.id for p in places(sizes.flow) if isinstance(p.phase, elicit.Spec) and p.phase.revise)
+
+
+def _per_finding(flow: Flow) -> Iterator[str]:
+    for place in places(flow):
+        if isinstance(place.phase, review.Spec) and place.phase.fixer and place.phase.fixer.per:
+            yield place.phase.id

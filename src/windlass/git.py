@@ -1,0 +1,290 @@
+"""Plain git: one way to call it, and what can be read from a repository without changing it.
+
+Every call is an argument list (no shell), free of the caller's GIT_* variables, of hooks and of signing, so that a
+repository's or a person's own set-up can neither run code in our name nor change what a command means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from windlass.errors import GitError, UserError, WindlassError
+
+OLDEST = (2, 38)
+READ_SECONDS = 5.0
+ISOLATED = (
+    *("-c", "core.hooksPath=/dev/null"),
+    *("-c", "core.fsmonitor=false"),
+    *("-c", "core.quotePath=false"),
+    *("-c", "core.pager=cat"),
+    *("-c", "commit.gpgSign=false"),
+    *("-c", "tag.gpgSign=false"),
+    *("-c", "gc.auto=0"),
+    *("-c", "maintenance.auto=false"),
+    *("-c", "merge.autoStash=false"),
+    *("-c", "submodule.recurse=false"),
+    *("-c", "advice.detachedHead=false"),
+)
+# Where a person keeps their own settings is theirs to say; every other GIT_* would redirect our commands.
+KEPT_VARIABLES = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH")
+NO_PERSONAL_CONFIG = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+FIXED_VARIABLES = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C", "GIT_EDITOR": ":"}
+ESCAPES = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def plain(text: str) -> str:
+    """Text that cannot move a terminal's cursor, colour it or ring it."""
+    return ESCAPES.sub("", text.replace("\r\n", "\n"))
+
+
+@dataclass(frozen=True)
+class Done:
+    code: int
+    out: str
+    """Bytes that are not UTF-8 are kept as surrogate escapes, so that a path can be given back to git unchanged."""
+    err: str
+
+    @property
+    def line(self) -> str:
+        return self.out.strip()
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The parts of NUL-separated output."""
+        return tuple(part for part in self.out.split("\0") if part)
+
+
+def environment(environ: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:
+    kept = {name: value for name, value in environ.items() if not name.startswith("GIT_") or name in KEPT_VARIABLES}
+    return {**kept, **FIXED_VARIABLES, **extra}
+
+
+def run(
+    args: Sequence[str],
+    cwd: Path,
+    *,
+    env: Mapping[str, str] | None = None,
+    input: str | bytes | None = None,
+    check: bool = True,
+    timeout: float = 600.0,
+) -> Done:
+    raw = run_raw(args, cwd, env=env, input=input, check=check, timeout=timeout)
+    return Done(raw.returncode, _text(raw.stdout), _text(raw.stderr))
+
+
+def run_raw(
+    args: Sequence[str],
+    cwd: Path,
+    *,
+    env: Mapping[str, str] | None = None,
+    input: str | bytes | None = None,
+    check: bool = True,
+    timeout: float = 600.0,
+) -> subprocess.CompletedProcess[bytes]:
+    sent = input.encode("utf-8", "surrogateescape") if isinstance(input, str) else input or b""
+    try:
+        done = subprocess.run(
+            ["git", *ISOLATED, *args],
+            cwd=cwd,
+            env=environment(os.environ, env or {}),
+            input=sent,
+            capture_output=True,
+            timeout=timeout,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise GitError(f"'{_command(args)}' took more than {timeout:g} s", hint=f"try it in {cwd}") from None
+    except FileNotFoundError:
+        raise _not_started(cwd) from None
+    if check and done.returncode != 0:
+        raise _failed(args, cwd, _text(done.stderr))
+    return done
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def _command(args: Sequence[str]) -> str:
+    words = [word for word in args if not word.startswith(("--git-dir", "--work-tree"))]
+    return plain("git " + " ".join(words)[:200])
+
+
+def _not_started(cwd: Path) -> WindlassError:
+    if not cwd.is_dir():
+        return GitError(f"folder '{cwd}' does not exist", hint="it was removed; run `windlass doctor`")
+    return UserError("git is not installed", hint="install git 2.38 or newer")
+
+
+def _failed(args: Sequence[str], cwd: Path, err: str) -> WindlassError:
+    tail = plain(err).strip()[-600:] or "it said nothing"
+    if "dubious ownership" in err:
+        return UserError(f"git does not trust '{cwd}': another user owns it", hint=tail.rsplit("\n", 1)[-1].strip())
+    if "No space left" in err:
+        return GitError(f"no space left on the disk of '{cwd}'", hint="free some space, or run `windlass gc`")
+    return GitError(f"'{_command(args)}' failed in {cwd}: {tail}", hint="mend it, then `windlass resume`")
+
+
+def capped(args: Sequence[str], cwd: Path, limit: int) -> tuple[str, bool]:
+    """The first `limit` bytes of what git says, and whether there was more."""
+    command = ["git", *ISOLATED, *args]
+    env = environment(os.environ, {})
+    with subprocess.Popen(command, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
+        assert child.stdout is not None
+        head = child.stdout.read(limit + 1)
+        if len(head) > limit:
+            child.kill()
+        code = child.wait()
+    if code != 0 and len(head) <= limit:
+        raise _failed(args, cwd, "")
+    return head[:limit].decode("utf-8", "replace"), len(head) > limit
+
+
+def dated(date: float) -> dict[str, str]:
+    """Commits made with these variables have the same SHA whenever they are made."""
+    stamp = f"@{int(date)} +0000"
+    return {"GIT_AUTHOR_DATE": stamp, "GIT_COMMITTER_DATE": stamp}
+
+
+def read_head(cwd: Path, *, timeout: float = READ_SECONDS) -> str:
+    return run(["rev-parse", "--verify", "HEAD^{commit}"], cwd, timeout=timeout).line
+
+
+def read_changed(cwd: Path, base: str = "", *, timeout: float = READ_SECONDS) -> tuple[str, ...]:
+    """From `base` (HEAD when empty) to the working tree: committed, uncommitted and untracked, never ignored files."""
+    diff = ["diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", "--end-of-options", base or "HEAD", "--"]
+    tracked = run(diff, cwd, timeout=timeout).fields
+    others = ["ls-files", "-z", "--others", "--exclude-standard", "--full-name", "--", ":/"]
+    return tuple(sorted({*tracked, *run(others, cwd, timeout=timeout).fields}))
+
+
+def read_tracked(cwd: Path, *, timeout: float = READ_SECONDS) -> tuple[str, ...]:
+    return run(["ls-files", "-z", "--full-name", "--", ":/"], cwd, timeout=timeout).fields
+
+
+async def head_sha(cwd: Path) -> str:
+    """Contract: never raises; '' on any error or after 5 seconds. Where an empty answer misleads, use `read_head`."""
+    return await _forgiving("", read_head, cwd)
+
+
+async def changed_files(cwd: Path, base: str = "") -> tuple[str, ...]:
+    """Contract: never raises; () on any error or after 5 seconds. For reviews use `read_changed`."""
+    return await _forgiving((), read_changed, cwd, base)
+
+
+async def tracked_files(cwd: Path) -> tuple[str, ...]:
+    """Contract: never raises; () on any error or after 5 seconds."""
+    return await _forgiving((), read_tracked, cwd)
+
+
+async def _forgiving(empty: T, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    try:
+        return await asyncio.wait_for(asyncio.to_thread(read, *args, **kwargs), READ_SECONDS)
+    except (WindlassError, OSError, TimeoutError):
+        return empty
+
+
+@dataclass(frozen=True)
+class UserRepo:
+    root: Path
+    common_dir: Path
+    """Shared by all worktrees of the repository: what Windlass stores there is seen from each of them."""
+    git_dir: Path
+    head: str
+    branch: str
+    """'' when HEAD is detached."""
+    shallow: bool = False
+    object_format: str = "sha1"
+
+    @property
+    def state(self) -> Path:
+        return self.common_dir / "windlass"
+
+
+def discover(path: Path) -> UserRepo:
+    questions = ["--is-bare-repository", "--is-inside-work-tree", "--is-shallow-repository", "--show-object-format"]
+    places = ["--path-format=absolute", "--git-dir", "--git-common-dir"]
+    done = run(["rev-parse", *questions, *places], path, check=False)
+    if done.code != 0:
+        raise _no_repository(path, done.err)
+    bare, inside, shallow, object_format, git_dir, common_dir = done.out.splitlines()
+    if bare == "true" or inside != "true":
+        raise UserError(f"'{path}' is a bare repository or a .git folder", hint="go to a checkout of it")
+    root, head, branch = _checkout(path)
+    return UserRepo(root, Path(common_dir), Path(git_dir), head, branch, shallow == "true", object_format)
+
+
+def _no_repository(path: Path, err: str) -> WindlassError:
+    if "not a git repository" not in err:
+        return _failed(["rev-parse"], path, err)
+    return UserError(f"'{path}' is not in a git repository", hint="go to your project, or run `git init` there")
+
+
+def _checkout(path: Path) -> tuple[Path, str, str]:
+    root = Path(run(["rev-parse", "--show-toplevel"], path).out.removesuffix("\n"))
+    done = run(["rev-parse", "HEAD^{commit}", "--symbolic-full-name", "HEAD"], path, check=False)
+    if done.code != 0:
+        raise UserError("the repository has no commit yet", hint='git add -A && git commit -m "Start"')
+    head, name = done.out.splitlines()
+    return root, head, name.removeprefix("refs/heads/") if name.startswith("refs/heads/") else ""
+
+
+def is_dirty(repo: UserRepo, *, untracked: bool = True) -> bool:
+    files = "normal" if untracked else "no"
+    return bool(run(["status", "--porcelain", "-z", f"--untracked-files={files}"], repo.root).out)
+
+
+def oddities(repo: UserRepo) -> list[str]:
+    """What works less well in this repository, in words for `doctor`."""
+    attributes = run(["grep", "-lE", "filter=lfs", "HEAD", "--", ":(glob)**/.gitattributes"], repo.root, check=False)
+    partial = run(["config", "--get-regexp", r"^remote\..*\.promisor$"], repo.root, check=False)
+    found = {
+        "submodules: they stay empty in the folders agents work in": (repo.root / ".gitmodules").exists(),
+        "Git LFS: files that were never downloaded cannot be checked out": attributes.code == 0,
+        "shallow clone: history before it cannot be compared": repo.shallow,
+        "partial clone: objects that are missing here cannot be read": partial.code == 0,
+    }
+    return [text for text, present in found.items() if present]
+
+
+def git_version() -> tuple[int, ...]:
+    words = run(["version"], Path(os.sep)).out
+    match = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", words)
+    if not match:
+        raise UserError(f"git gave no version: '{plain(words).strip()}'", hint="install git 2.38 or newer")
+    return tuple(int(part) for part in match.groups(default="0"))
+
+
+def require_git() -> None:
+    version = git_version()
+    if version[:2] < OLDEST:
+        raise UserError(f"git {'.'.join(map(str, version))} is too old", hint="install git 2.38 or newer")
+
+
+def read_refs(cwd: Path, *patterns: str) -> dict[str, str]:
+    """Name -> object, of the refs that exist and match, as a whole, as a folder or as a glob (all without patterns)."""
+    lines = run(["for-each-ref", "--format=%(objectname) %(refname)", *patterns], cwd).out.splitlines()
+    return {name: sha for sha, _, name in (line.partition(" ") for line in lines)}
+
+
+@cache
+def is_branch_name(name: str) -> bool:
+    return run(["check-ref-format", "--branch", name], Path(os.sep), check=False).code == 0 and not name.startswith("@")
+
+
+def is_ancestor(cwd: Path, older: str, newer: str) -> bool:
+    """Also False when one of them does not exist here."""
+    return run(["merge-base", "--is-ancestor", older, newer], cwd, check=False).code == 0

@@ -1,0 +1,74 @@
+"""The command line: thin over the waist. A command's module is loaded when it is called."""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+from windlass import __version__
+
+COMMANDS = {
+    "run": "drive",
+    "resume": "drive",
+    "retry": "drive",
+    "task": "drive",
+    "drive": "drive",
+    "demo": "demo",
+    "status": "read",
+    "runs": "read",
+    "show": "read",
+    "log": "read",
+    "answer": "answer",
+    "pause": "control",
+    "abort": "control",
+    "fork": "control",
+    "land": "repo",
+    "gc": "repo",
+    "check": "repo",
+    "doctor": "setup",
+    "init": "setup",
+    "agents": "setup",
+    "flow": "flows",
+}
+HIDDEN = {"drive"}
+"""`drive` is what a detached run starts."""
+
+
+class Lazy(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for name in COMMANDS if name not in HIDDEN]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"windlass.interfaces.cli.{COMMANDS[name]}")
+        command: click.Command = module.COMMANDS[name]
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        from windlass.errors import near
+
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            raise click.UsageError(f"there is no command '{args[0]}'; {near(args[0], self.list_commands(ctx))}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=Lazy, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="windlass", message="%(prog)s %(version)s")
+@click.pass_context
+def cli(ctx: click.Context) -> int | None:
+    """Drive coding agents from a request to reviewed, tested, landed code.
+
+    \b
+      windlass run "Add rate limiting"     start
+      windlass                             go on with the active run
+      windlass status                      where it stands and what it waits for
+      windlass answer approve              answer its question
+      windlass land                        take the result
+    """
+    if ctx.invoked_subcommand is not None:
+        return None
+    from windlass.interfaces.cli.drive import resume_active
+
+    return resume_active()

@@ -1,0 +1,41 @@
+"""What commands share: the app, the shape of the screen, JSON."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from typing import Any
+
+import click
+
+from windlass.app import App, build, environment
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Machine-readable output on stdout.")
+run_argument = click.argument("run", default="", metavar="[RUN]")
+
+
+def app() -> App:
+    return build()
+
+
+def width() -> int:
+    return max(40, min(shutil.get_terminal_size((80, 24)).columns, 120))
+
+
+def unicode_fits() -> bool:
+    encoding = (sys.stdout.encoding or "").lower()
+    return "utf" in encoding and environment().get("TERM") != "dumb"
+
+
+def colour_fits() -> bool:
+    env = environment()
+    return sys.stdout.isatty() and "NO_COLOR" not in env and env.get("TERM") != "dumb"
+
+
+def is_interactive() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def echo_json(value: Any) -> None:
+    click.echo(json.dumps(value, indent=2))

@@ -1,0 +1,267 @@
+"""Commands that drive: run, resume, retry, task."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from windlass.app import App
+from windlass.driving import Ended
+from windlass.engine.broker import Asker, Policy
+from windlass.errors import UserError
+from windlass.events import Recorded, encode
+from windlass.interfaces.cli.common import (
+    app,
+    colour_fits,
+    echo_json,
+    is_interactive,
+    json_option,
+    run_argument,
+    unicode_fits,
+    width,
+)
+from windlass.interfaces.terminal.plain import PlainFace
+from windlass.model import RunState
+from windlass.starting import Start
+
+
+def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    options = [
+        click.option("--set", "settings", multiple=True, metavar="K=V", help="A setting of the flow; it is not asked."),
+        click.option("--answer", "answers", multiple=True, metavar="KEY=VALUE", help="Answer KEY once; KEY*=V always."),
+        click.option("--yes", "yes", multiple=True, metavar="[KEY]", is_flag=False, flag_value="*", help="Take the safe answer; name mandatory ones."),
+        click.option("--agent", default="", metavar="A", help="This agent for every role."),
+        click.option("--script", default="", metavar="FILE", help="What the scripted agent says."),
+        click.option("--budget", type=click.FloatRange(min=0), metavar="USD", help="Stop before spending more."),
+        click.option("--slots", type=click.IntRange(min=1), metavar="N", help="Tasks at work at the same time."),
+        click.option("--lean", is_flag=True, help="The flow's short mode."),
+        click.option("--in-place", is_flag=True, help="Your checkout follows the run's branch."),
+        click.option("--detach", is_flag=True, help="Drive in the background."),
+        click.option("--wait", is_flag=True, help="Without a terminal: wait for an answer from elsewhere."),
+        click.option("--new", "beside", is_flag=True, help="Start although another run is active."),
+        json_option,
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@click.command(short_help="Start a run.", context_settings={"ignore_unknown_options": False})
+@click.argument("request", nargs=-1, required=True)
+@click.option("--flow", default="", metavar="F", help="A flow's name or file; windlass flow list.")
+@run_options
+def run(request: tuple[str, ...], flow: str, **options: Any) -> int:
+    """Start a run: from REQUEST to reviewed, tested, landed code on a branch of its own.
+
+    \b
+      windlass run "Add rate limiting"
+      windlass run "Add rate limiting" --set review_mode=iterative --yes --budget 5
+      windlass run --flow task "Rename Config.load to Config.read"
+      windlass run -- "--verbose should be the default"
+    """
+    return _begin(_start(" ".join(request), flow, "", options), options)
+
+
+@click.command(short_help="One task, without the ceremony.")
+@click.argument("request", nargs=-1)
+@click.option("--plan", type=click.Path(exists=True, dir_okay=False), help="A plan you wrote, with a superteam-tasks block.")
+@run_options
+def task(request: tuple[str, ...], plan: str | None, **options: Any) -> int:
+    """Implement, review and land one task: no plan, no configuration, no final review.
+
+    \b
+      windlass task "Rename Config.load to Config.read"
+      windlass task --plan docs/plans/mine.md
+    """
+    text = Path(plan).read_text(encoding="utf-8", errors="replace") if plan else ""
+    words = " ".join(request) or (Path(plan).stem if plan else "")
+    if not words:
+        raise UserError("a request or --plan is needed", hint='windlass task "Rename Config.load"')
+    return _begin(_start(words, "task", text, options), options)
+
+
+@click.command(short_help="Go on with a run.")
+@run_argument
+@click.option("--budget", type=click.FloatRange(min=0), metavar="USD", help="A new limit.")
+@click.option("--answer", "answers", multiple=True, metavar="KEY=VALUE")
+@click.option("--yes", "yes", multiple=True, metavar="[KEY]", is_flag=False, flag_value="*")
+@click.option("--agent", default="", metavar="A")
+@click.option("--script", default="", metavar="FILE")
+@click.option("--detach", is_flag=True)
+@click.option("--wait", is_flag=True)
+@json_option
+def resume(run: str, budget: float | None, agent: str, script: str, detach: bool, as_json: bool, **said: Any) -> int:
+    """Go on where a run stopped; what has a result is not done again.
+
+    \b
+      windlass resume
+      windlass resume 3f2a --budget 40
+    """
+    here = app()
+    policy = _policy(said) if any(said.values()) else None
+    return go_on(
+        here, here.service.run(run).id, as_json, policy, budget=budget, agent=agent, script=_path(script), detach=detach
+    )
+
+
+@click.command(short_help="Try again what a run stopped at.")
+@run_argument
+@json_option
+def retry(run: str, as_json: bool) -> int:
+    """Try again what a run stopped at, as a new visit; everything else stays as it is.
+
+    \b
+      windlass retry
+    """
+    here = app()
+    row = here.service.run(run)
+    if row.state not in (RunState.STOPPED, RunState.BLOCKED):
+        raise UserError(f"run {row.id} is {row.state}, not stopped", hint="windlass resume goes on with it")
+    return go_on(here, row.id, as_json)
+
+
+@click.command(hidden=True)
+@click.argument("run")
+def drive(run: str) -> int:
+    """What a detached run starts."""
+    return _drive(app(), run, as_json=False, asker=None)
+
+
+def resume_active() -> int:
+    """A bare `windlass`."""
+    here = app()
+    row = here.service.active()
+    if row is None:
+        click.echo('No run is active here. Start one: windlass run "what to build"')
+        return 0
+    return go_on(here, row.id)
+
+
+def go_on(here: App, run: str, as_json: bool = False, policy: Policy | None = None, *, detach: bool = False, **more: Any) -> int:
+    """As the run was started: a detached one gets a driver of its own again."""
+    row = here.service.run(run)
+    if (detach or row.options.get("detached")) and not policy and not any(more.values()):
+        return _detached(here, row.id, as_json)
+    return _drive(here, row.id, as_json=as_json, asker=_asker(as_json), policy=policy, **more)
+
+
+# -- inside
+
+
+def _start(request: str, flow: str, plan: str, options: dict[str, Any]) -> Start:
+    return Start(
+        request=request.encode("utf-8", "replace").decode(),
+        flow=flow,
+        settings=_pairs(options["settings"], "--set"),
+        agent=options["agent"] or ("scripted" if options["script"] else ""),
+        script=_path(options["script"]),
+        budget=options["budget"],
+        slots=options["slots"],
+        mode="lean" if options["lean"] else "",
+        in_place=options["in_place"],
+        detached=options["detach"],
+        plan=plan,
+        policy=_policy(options),
+    )
+
+
+def _begin(start: Start, options: dict[str, Any]) -> int:
+    here = app()
+    if not start.request.strip():
+        raise UserError("the request is empty", hint='windlass run "what to build"')
+    if not options["beside"]:
+        _refuse_second(here)
+    run = here.start(start)
+    if start.detached:
+        return _detached(here, run, options["as_json"])
+    return _drive(here, run, as_json=options["as_json"], asker=_asker(options["as_json"]))
+
+
+def _refuse_second(here: App) -> None:
+    """One active run per repository is what a bare `windlass` means; a second one is a choice."""
+    row = here.service.active()
+    if row is None:
+        return
+    if is_interactive() and click.confirm(f"Run {row.id} ({row.request[:60]}) is {row.state}. Start a new one beside it?"):
+        return
+    raise UserError(
+        f"run {row.id} is {row.state}: {row.request[:60]}",
+        hint="windlass resume goes on with it, windlass abort ends it, run --new starts another beside it",
+    )
+
+
+def _detached(here: App, run: str, as_json: bool) -> int:
+    pid = here.detach(run)
+    if as_json:
+        echo_json({"run": run, "pid": pid})
+    else:
+        click.echo(f"run {run} goes on in the background (process {pid}); watch it: windlass log {run} --follow")
+    return 0
+
+
+def _drive(here: App, run: str, *, as_json: bool, asker: Asker | None, **more: Any) -> int:
+    face = _json_face if as_json else _plain_face(here, run)
+    ended = here.drive(run, on_event=face, asker=asker, **more)
+    if as_json:
+        print(json.dumps({"run": run, "state": ended.state, "exit": int(ended.exit), "reason": ended.reason, "hint": ended.hint}))
+    else:
+        _last_words(ended)
+    return int(ended.exit)
+
+
+def _last_words(ended: Ended) -> None:
+    """What stopped it was said by the event; on stderr it also reaches those who log only errors."""
+    if ended.exit not in (0, 10, 11) and ended.reason:
+        print(f"{ended.state}: {ended.reason}", file=sys.stderr)
+        if ended.hint:
+            print(f"hint: {ended.hint}", file=sys.stderr)
+
+
+def _plain_face(here: App, run: str) -> Callable[[Recorded], None]:
+    face = PlainFace(sys.stdout, width=width(), color=colour_fits(), unicode=unicode_fits(), clock=here.world.clock)
+    if here.service.has_runs:
+        records = here.service.events(run)
+        face.catch_up(records[1:] if len(records) == 1 else records)
+        if len(records) == 1:
+            face.on_event(records[0])
+    return face.on_event
+
+
+def _json_face(recorded: Recorded) -> None:
+    event = {"seq": recorded.seq, "at": recorded.at, "type": recorded.event.type, **json.loads(encode(recorded.event))}
+    print(json.dumps(event), flush=True)
+
+
+def _asker(as_json: bool) -> Asker | None:
+    if as_json or not is_interactive():
+        return None
+    from windlass.interfaces.terminal.prompt import TerminalAsker
+
+    return TerminalAsker()
+
+
+def _policy(options: dict[str, Any]) -> Policy:
+    yes = set(options["yes"])
+    return Policy(_pairs(options["answers"], "--answer"), "*" in yes, frozenset(yes - {"*"}), options["wait"])
+
+
+def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
+    pairs = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UserError(f"{option} {text}: it has the form NAME=VALUE", hint=f"{option} review_mode=iterative")
+        pairs[name] = value
+    return pairs
+
+
+def _path(script: str) -> str:
+    return str(Path(script).resolve()) if script else ""
+
+
+COMMANDS = {"run": run, "task": task, "resume": resume, "retry": retry, "drive": drive}

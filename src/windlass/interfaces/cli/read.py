@@ -1,0 +1,103 @@
+"""Commands that only read: status, runs, show, log."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import click
+
+from windlass.events import Recorded, encode
+from windlass.interfaces.cli.common import app, echo_json, json_option, run_argument, unicode_fits, width
+from windlass.projections.status import RunRow, log_line, render_runs, render_show, render_status, status_json
+
+
+@click.command(short_help="Where a run stands and what it waits for.")
+@run_argument
+@json_option
+def status(run: str, as_json: bool) -> None:
+    """Where a run stands, since when, what it waits for, and the next command.
+
+    Without RUN: the active run, else the newest one.
+
+    \b
+      windlass status
+      windlass status 3f2a --json
+    """
+    service = app().service
+    if not service.has_runs:
+        return echo_json({"runs": 0}) if as_json else click.echo('No runs here yet. Start one: windlass run "what to build"')
+    row = service.run(run)
+    view, driven = service.view(row.id), service.driven(row.id)
+    if as_json:
+        return echo_json(status_json(view, service.world.clock(), driver_alive=driven))
+    click.echo(
+        render_status(view, service.world.clock(), width=width(), driver_alive=driven, unicode=unicode_fits())
+    )
+    return None
+
+
+@click.command(short_help="All runs of this repository.")
+@json_option
+def runs(as_json: bool) -> None:
+    """All runs of this repository, newest first.
+
+    \b
+      windlass runs
+      windlass runs --json
+    """
+    service = app().service
+    views = [service.view(row.id) for row in service.runs()]
+    if as_json:
+        return echo_json([status_json(view, service.world.clock()) for view in views])
+    if not views:
+        return click.echo('No runs here yet. Start one: windlass run "what to build"')
+    click.echo(render_runs([RunRow.of(view) for view in views], width=width(), unicode=unicode_fits()))
+    return None
+
+
+@click.command(short_help="Everything about one run.")
+@run_argument
+@json_option
+def show(run: str, as_json: bool) -> None:
+    """Tasks, reviews, findings, cost, branch, and how to take the result.
+
+    \b
+      windlass show
+      windlass show 3f2a
+    """
+    service = app().service
+    row = service.run(run)
+    view, driven = service.view(row.id), service.driven(row.id)
+    if as_json:
+        return echo_json(status_json(view, service.world.clock(), driver_alive=driven))
+    click.echo(render_show(view, service.world.clock(), width=width(), driver_alive=driven, unicode=unicode_fits()))
+    click.echo(f"\nFiles: {service.world.place.run_folder(row.id)}")
+    return None
+
+
+@click.command(short_help="What happened, line by line.")
+@run_argument
+@click.option("--follow", "-f", is_flag=True, help="Go on while a driver is at work.")
+@json_option
+def log(run: str, follow: bool, as_json: bool) -> None:
+    """What happened, one line per event.
+
+    \b
+      windlass log
+      windlass log --follow
+      windlass log --json | jq .type
+    """
+    service = app().service
+    row = service.run(run)
+    records = service.watch(row.id, 0, time.sleep) if follow else service.events(row.id)
+    for recorded in records:
+        click.echo(_json_line(recorded) if as_json else log_line(recorded, unicode=unicode_fits()))
+
+
+def _json_line(recorded: Recorded) -> str:
+    event = {"seq": recorded.seq, "at": recorded.at, "type": recorded.event.type, **json.loads(encode(recorded.event))}
+    return json.dumps(event)
+
+
+COMMANDS = {"status": status, "runs": runs, "show": show, "log": log}

@@ -1,0 +1,70 @@
+"""What the shell is told, whatever happened."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from windlass.app import environment
+from windlass.errors import Exit, WindlassError
+from windlass.place import state_dir
+
+
+def run(argv: Sequence[str]) -> int:
+    from windlass.interfaces.cli import cli
+
+    try:
+        code = cli.main(args=list(argv), prog_name="windlass", standalone_mode=False)
+        return int(code) if isinstance(code, int) else Exit.OK
+    except click.UsageError as error:
+        return _usage(error)
+    except click.Abort:
+        return Exit.INTERRUPTED
+    except click.ClickException as error:
+        return _say(error.format_message(), "", Exit.USER, argv)
+    except WindlassError as error:
+        return _say(error.message, error.hint, error.exit, argv)
+    except KeyboardInterrupt:
+        return _say("interrupted", "windlass resume goes on", Exit.INTERRUPTED, argv)
+    except BrokenPipeError:
+        # The reader went away; Python would complain once more when it flushes at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.OK
+    except Exception:
+        return _bug(argv)
+
+
+def _usage(error: click.UsageError) -> int:
+    error.show()
+    return Exit.USAGE
+
+
+def _say(message: str, hint: str, code: Exit, argv: Sequence[str]) -> int:
+    if "--json" in argv:
+        print(json.dumps({"error": message, "hint": hint, "exit": int(code)}))
+    else:
+        print(f"error: {message}", file=sys.stderr)
+        if hint:
+            print(f"hint: {hint}", file=sys.stderr)
+    return code
+
+
+def _bug(argv: Sequence[str]) -> int:
+    """Ours: the details go to a file that can be sent in, one line to the screen."""
+    text = traceback.format_exc()
+    try:
+        folder = state_dir(environment()) / "windlass" / "logs"
+        folder.mkdir(parents=True, exist_ok=True)
+        path: Path | str = folder / f"bug-{int(time.time())}-{os.getpid()}.log"
+        Path(path).write_text(f"windlass {' '.join(argv[:1])}\n\n{text}", encoding="utf-8", errors="replace")
+    except (OSError, WindlassError):
+        path = "(no log could be written)"
+        print(text, file=sys.stderr)
+    return _say(f"this is a bug in Windlass: {text.strip().splitlines()[-1]}", f"the details are in {path}", Exit.BUG, argv)

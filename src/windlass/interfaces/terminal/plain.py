@@ -1,0 +1,310 @@
+"""The run as it happens, line by line: fit for a pipe, a log of a build server, a narrow terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TextIO, assert_never
+
+from windlass import events as e
+from windlass.events import Recorded
+from windlass.interfaces.terminal import said
+from windlass.interfaces.terminal.question import render_question
+from windlass.interfaces.terminal.text import Paint, Printer
+from windlass.model import RunState
+from windlass.projections.outlook import diff_command, land_command, resume_command
+from windlass.projections.parts import COMPLETE, ENDED, Running, TaskView, View
+from windlass.projections.text import clean, elapsed, hhmm, money, plural, short_sha, spoken
+from windlass.projections.view import Folder
+
+__all__ = ["PlainFace", "render_question"]
+
+#: their end is told by the verdict that follows
+REVIEWING = frozenset({"review", "rereview"})
+#: phases of these kinds speak through their questions and their report
+SILENT = frozenset({"ask", "report"})
+
+
+class PlainFace:
+    """Contract: `on_event` never raises for what an event holds, and asks for nothing."""
+
+    def __init__(
+        self, out: TextIO, *, width: int = 80, color: bool = False, unicode: bool = True, clock: Callable[[], float]
+    ) -> None:
+        self._out = Printer(out, max(width, 40), color, unicode)
+        self._clock = clock
+        self._folder = Folder("")
+        self._headed: set[tuple[str, int]] = set()
+        self._unlisted = False
+        """A list of tasks came that the person has not been shown."""
+
+    def catch_up(self, records: Iterable[Recorded]) -> None:
+        """Take in what happened before this face was there, silently."""
+        for recorded in records:
+            self._feed(recorded)
+        self._headed |= {(task.id, task.visit) for task in self._view.tasks if task.state != "pending"}
+
+    def on_event(self, recorded: Recorded) -> None:
+        event = recorded.event
+        before = self._view.running.get(event.key) if isinstance(event, e.DispatchFinished) else None
+        self._feed(recorded)
+        match event:
+            case e.RunStarted() | e.RunResumed() | e.RunEnded():
+                self._run(event)
+            case e.PhaseEntered() | e.PhaseFinished() | e.PhaseSkipped():
+                self._phase(event)
+            case e.StepEntered() | e.TasksListed() | e.TaskChanged() | e.TaskLanded() | e.LandingRefused():
+                self._task(event)
+            case e.DispatchStarted():
+                self._dispatch_started(event)
+            case e.DispatchFinished():
+                self._dispatch_finished(event, before)
+            case e.ReviewFinished():
+                self._review(event)
+            case e.Activity():
+                self._activity(event)
+            case e.QuestionAsked() | e.QuestionAnswered() | e.QuestionRefused():
+                self._question(event)
+            case e.ArtifactStored() | e.PlanAdopted() | e.ReportWritten() | e.BranchPublished():
+                self._output(event)
+            case e.BudgetChanged() | e.WaitStarted() | e.Warned() | e.CommandFinished():
+                self._notice(event)
+            case _:
+                assert_never(event)
+
+    @property
+    def _view(self) -> View:
+        return self._folder.live
+
+    def _feed(self, recorded: Recorded) -> None:
+        if not self._view.run:
+            self._view.run = recorded.run
+        self._folder.feed(recorded)
+        self._unlisted = self._unlisted or isinstance(recorded.event, e.TasksListed)
+
+    def _good(self, text: str, task: str = "") -> None:
+        self._out.line(f"{self._whose(task)}✓ {text}", indent=2, paint=Paint.GREEN)
+
+    def _bad(self, text: str, task: str = "") -> None:
+        self._out.line(f"{self._whose(task)}✗ {text}", indent=2, paint=Paint.RED)
+
+    def _whose(self, task: str) -> str:
+        """With several tasks at work their lines mix, so each says whose it is."""
+        view = self._view.task(task)
+        busy = sum(one.active for one in self._view.tasks) if view else 0
+        return f"[{view.index}] " if view and busy > 1 else ""
+
+    def _run(self, event: e.RunStarted | e.RunResumed | e.RunEnded) -> None:
+        match event:
+            case e.RunStarted():
+                limit = "no limit" if event.budget_usd is None else f"limit {money(event.budget_usd)}"
+                self._out.line(f"Run {self._view.run}: {event.request}", paint=Paint.BOLD)
+                self._out.line(f"flow {event.flow}, from {short_sha(event.base)}, {limit}", indent=2)
+                self._out.line(f"branch {event.branch}", indent=2)
+                if event.dirty:
+                    self._out.line("your uncommitted changes are not part of this run", indent=2, paint=Paint.YELLOW)
+            case e.RunResumed():
+                reason = f": {event.reason}" if event.reason else ""
+                self._out.line(f"Run {self._view.run} resumed{reason}", paint=Paint.BOLD)
+            case e.RunEnded():
+                self._ended(event)
+            case _:
+                assert_never(event)
+
+    def _ended(self, event: e.RunEnded) -> None:
+        view = self._view
+        self._out.line()
+        reason = f": {event.reason}" if event.reason else ""
+        match view.state:
+            case RunState.FINISHED:
+                self._out.line(f"Complete. {self._sum()}", paint=Paint.GREEN)
+                self._where()
+            case RunState.ABORTED:
+                self._out.line(f"Aborted{reason}. {self._sum()}", paint=Paint.RED)
+                self._where()
+            case RunState.PAUSED | RunState.WAITING | RunState.RUNNING:
+                self._out.line(f"‖ {said.PAUSE_WORDS.get(event.state, 'Paused')}{reason}. {self._sum()}")
+                self._go_on(event.hint)
+            case RunState.STOPPED | RunState.BLOCKED:
+                self._out.line(f"✗ {spoken(event.state)}{reason}. {self._sum()}", paint=Paint.RED)
+                self._go_on(event.hint)
+            case _:
+                assert_never(view.state)
+
+    def _sum(self) -> str:
+        view = self._view
+        tasks = f"{len(view.tasks_in(COMPLETE))}/{len(view.tasks)} tasks, " if view.tasks else ""
+        spent = money(view.spent.usd, view.spent.unknown)
+        return f"{tasks}{spent} in {elapsed(view.updated_at - view.started_at)}."
+
+    def _go_on(self, hint: str) -> None:
+        if hint:
+            self._out.line(f"hint: {hint}", indent=2)
+        self._out.line("Continue with:", indent=2)
+        self._out.verbatim(resume_command(self._view), indent=4)
+
+    def _where(self) -> None:
+        view = self._view
+        if not view.tip:
+            return
+        self._out.line(f"The code is on branch {view.published or view.branch} at {short_sha(view.tip)}.", indent=2)
+        self._out.verbatim(diff_command(view), indent=4)
+        self._out.verbatim(land_command(view), indent=4)
+
+    def _phase(self, event: e.PhaseEntered | e.PhaseFinished | e.PhaseSkipped) -> None:
+        match event:
+            case e.PhaseEntered():
+                if event.kind == "tasks":
+                    self._list_tasks()
+                elif event.kind not in SILENT:
+                    self._out.line()
+                    self._out.line(f"▸ {self._name(event.phase, event.label)}", paint=Paint.BOLD)
+            case e.PhaseFinished():
+                self._phase_finished(event)
+            case e.PhaseSkipped():
+                how = "waived" if event.waived else "skipped"
+                self._out.line(f"– {spoken(event.phase)} {how}: {event.reason}", paint=Paint.DIM)
+            case _:
+                assert_never(event)
+
+    def _name(self, phase: str, label: str = "") -> str:
+        return "Final review" if phase == self._view.final_phase else spoken(label or phase)
+
+    def _phase_finished(self, event: e.PhaseFinished) -> None:
+        verdicts = self._view.reviews.get(event.phase)
+        if verdicts:
+            self._out.line(f"{self._name(event.phase)}: {said.verdicts(verdicts)} ({event.outcome})", indent=2)
+            self._list_tasks()
+        elif event.outcome in said.BAD_OUTCOMES:
+            self._bad(f"{spoken(event.phase)}: {event.outcome}" + (f": {event.detail}" if event.detail else ""))
+
+    def _list_tasks(self) -> None:
+        if not self._unlisted:
+            return
+        self._unlisted = False
+        self._out.line(f"{plural(len(self._view.tasks), 'task')} found:", indent=2)
+        for task in self._view.tasks:
+            self._out.line(f"{task.index}. {task.title}", indent=2, limit=300)
+
+    def _head(self, id: str) -> None:
+        task = self._view.task(id)
+        if task is None or (id, task.visit) in self._headed:
+            return
+        self._headed.add((id, task.visit))
+        again = f" (visit {task.visit})" if task.visit > 1 else ""
+        self._out.line()
+        self._out.line(f"▸ Task {task.index}/{len(self._view.tasks)}: {task.title}{again}", paint=Paint.BOLD, limit=300)
+
+    def _task(self, event: e.StepEntered | e.TasksListed | e.TaskChanged | e.TaskLanded | e.LandingRefused) -> None:
+        match event:
+            case e.StepEntered():
+                self._head(event.task)
+            case e.TasksListed():
+                pass
+            case e.TaskChanged():
+                self._task_changed(event)
+            case e.TaskLanded():
+                self._good(f"Landed as {short_sha(event.commit)}, checks: {event.checks or 'unchecked'}", event.task)
+            case e.LandingRefused():
+                self._bad(f"Not landed, {event.why}: {event.detail}", event.task)
+                for name in event.files[:10]:
+                    self._out.line(f"- {name}", indent=6, limit=200)
+            case _:
+                assert_never(event)
+
+    def _task_changed(self, event: e.TaskChanged) -> None:
+        task = self._view.task(event.task)
+        if task is None or event.state == "pending":
+            return
+        if event.state not in ENDED:
+            self._head(event.task)
+            return
+        reason = f": {event.reason}" if event.reason else ""
+        line = f"Task {task.index} {event.state}{reason} ({self._price(task)})"
+        self._good(line) if event.state == COMPLETE else self._bad(line)
+
+    def _price(self, task: TaskView) -> str:
+        took = f", {elapsed(task.ended_at - task.started_at)}" if task.started_at and task.ended_at else ""
+        total = money(self._view.spent.usd, self._view.spent.unknown)
+        return f"{money(task.cost.usd, task.cost.unknown)}{took}; run so far {total}"
+
+    def _dispatch_started(self, event: e.DispatchStarted) -> None:
+        self._head(event.task)
+        self._out.line(self._whose(event.task) + said.beginning(event), indent=2)
+
+    def _dispatch_finished(self, event: e.DispatchFinished, before: Running | None) -> None:
+        purpose = before.purpose if before else ""
+        if event.error:
+            self._bad(said.failure(event), event.task)
+        elif purpose not in REVIEWING:
+            self._good(said.ending(event, purpose), event.task)
+
+    def _review(self, event: e.ReviewFinished) -> None:
+        if not event.role:
+            return
+        passed, line = said.verdict(event)
+        self._good(line, event.task) if passed else self._bad(line, event.task)
+        if passed and event.summary:
+            self._out.line(event.summary, indent=6)
+        for text in said.finding_lines(event):
+            self._out.line(f"- {text}", indent=6, limit=300)
+
+    def _activity(self, event: e.Activity) -> None:
+        text = said.activity(event)
+        if text:
+            self._out.cut(self._whose(event.task) + text, indent=4, paint=Paint.DIM if event.ok else Paint.RED)
+
+    def _question(self, event: e.QuestionAsked | e.QuestionAnswered | e.QuestionRefused) -> None:
+        match event:
+            case e.QuestionAsked():
+                self._list_tasks()
+                self._out.line()
+                asked = render_question(event, run=self._view.run, width=self._out.width, unicode=self._out.unicode)
+                self._out.block(asked)
+            case e.QuestionAnswered():
+                comment = f": {event.comment}" if event.comment else ""
+                self._good(f"{event.id or event.key}: {clean(event.answer, 200)} (by {event.by}){comment}")
+            case e.QuestionRefused():
+                self._bad(f"'{clean(event.answer, 100)}' is not an answer: {event.reason}")
+            case _:
+                assert_never(event)
+
+    def _output(self, event: e.ArtifactStored | e.PlanAdopted | e.ReportWritten | e.BranchPublished) -> None:
+        match event:
+            case e.ArtifactStored():
+                note = f" ({event.note})" if event.note else ""
+                if event.path or note:
+                    self._out.line(f"{event.name} → {event.path or 'stored'}{note}", indent=2)
+            case e.PlanAdopted():
+                again = plural(len(event.again), "step")
+                self._out.line(f"edited {event.name} adopted by {event.by}; {again} will run again", indent=2)
+            case e.ReportWritten():
+                self._out.line()
+                self._out.block(event.text or f"Report: {event.path}")
+            case e.BranchPublished():
+                note = f" ({event.note})" if event.note else ""
+                self._out.line(f"branch {event.branch} is at {short_sha(event.commit)}{note}", indent=2)
+            case _:
+                assert_never(event)
+
+    def _notice(self, event: e.BudgetChanged | e.WaitStarted | e.Warned | e.CommandFinished) -> None:
+        match event:
+            case e.BudgetChanged():
+                limit = "none" if event.limit_usd is None else money(event.limit_usd)
+                self._out.line(f"budget limit: {limit} (set by {event.by})", indent=2)
+            case e.WaitStarted():
+                end = f"{hhmm(event.until)} UTC (in {elapsed(event.until - self._clock())})"
+                self._out.line(f"‖ waiting for {event.credential} until {end}: {event.reason}", indent=2)
+            case e.Warned():
+                self._out.line(f"{self._whose(event.task)}! {event.text}", indent=2, paint=Paint.YELLOW)
+            case e.CommandFinished():
+                self._command(event)
+            case _:
+                assert_never(event)
+
+    def _command(self, event: e.CommandFinished) -> None:
+        took = "cached" if event.cached else elapsed(event.seconds)
+        if event.ok:
+            self._good(f"{clean(event.command, 120)} ({took})")
+            return
+        self._bad(f"{clean(event.command, 120)} failed, exit {event.code} ({took})")
+        self._out.block("\n".join(event.tail.splitlines()[-10:]), indent=6, limit=2000)

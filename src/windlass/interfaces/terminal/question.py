@@ -1,0 +1,39 @@
+"""A question as text: what is asked, what can be answered, and how to answer it from elsewhere."""
+
+from __future__ import annotations
+
+from windlass.events import QuestionAsked
+from windlass.model import Question
+from windlass.projections.outlook import answer_command
+from windlass.projections.parts import Option, QuestionView, question_from
+from windlass.projections.text import Page
+
+
+def render_question(
+    question: QuestionAsked | QuestionView, *, run: str = "", width: int = 80, unicode: bool = True
+) -> str:
+    asked = question if isinstance(question, QuestionView) else question_from(question, 0.0)
+    page = Page(width, unicode=unicode)
+    if asked.detail:
+        page.block(asked.detail, indent=2)
+    page.line(f"? {asked.text}")
+    for number, option in enumerate(asked.options, 1):
+        page.line(_option_line(number, option, asked.default), indent=2, hang=3)
+    if asked.default and not any(option.key == asked.default for option in asked.options):
+        page.line(f"default: {asked.default}", indent=2)
+    page.line("From another shell:", indent=2)
+    page.command(answer_command(asked, run), indent=4)
+    return page.text()
+
+
+def _option_line(number: int, option: Option, default: str) -> str:
+    label = f" — {option.label}" if option.label != option.key else ""
+    about = f": {option.about}" if option.about else ""
+    usual = " (default)" if option.key == default and default else ""
+    return f"{number}) {option.key}{label}{about}{usual}"
+
+
+def comment_wanted(question: Question, value: str) -> bool:
+    """Ask for a comment only where it can matter: not for the answer that needs none."""
+    exempt = question.comment.removeprefix("required-unless-") if "-unless-" in question.comment else question.yes
+    return bool(question.comment) and value.strip() not in ("", exempt)

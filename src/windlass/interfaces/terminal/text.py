@@ -1,0 +1,69 @@
+"""What a stream can take: colours only where asked, characters only where its encoding has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TextIO
+
+from windlass.projections.text import clean, clean_block, to_ascii, wrapped
+
+__all__ = ["Paint", "Printer", "clean", "clean_block"]
+
+
+class Paint(StrEnum):
+    NONE = ""
+    BOLD = "1"
+    DIM = "2"
+    RED = "31"
+    GREEN = "32"
+    YELLOW = "33"
+
+
+@dataclass
+class Printer:
+    """Writes whole lines, each cleaned and fitted. Contract: never raises for what it is given to print."""
+
+    out: TextIO
+    width: int = 80
+    color: bool = False
+    unicode: bool = True
+    gone: bool = False
+    """The reader closed the pipe: the run goes on, its output does not."""
+
+    def line(self, text: str = "", *, indent: int = 0, paint: Paint = Paint.NONE, limit: int = 1000) -> None:
+        """One cleaned text, wrapped with a hanging indent."""
+        fitted = self._fit(clean(text, limit))
+        pad = " " * indent
+        self._write([self._painted(line, paint) for line in wrapped(fitted, self.width, pad, pad + "  ") or [""]])
+
+    def cut(self, text: str, *, indent: int = 0, paint: Paint = Paint.NONE) -> None:
+        """One line, however long the text is."""
+        room = max(self.width - indent, 10)
+        self._write([self._painted(" " * indent + self._fit(clean(text, room))[:room], paint)])
+
+    def verbatim(self, text: str, *, indent: int = 0) -> None:
+        """A command or a path to copy: cleaned, never wrapped."""
+        self._write([" " * indent + self._fit(clean(text, 2000))])
+
+    def block(self, text: str, *, indent: int = 0, limit: int = 20_000) -> None:
+        pad = " " * indent
+        for line in clean_block(text, limit).splitlines():
+            self._write([(pad + self._fit(line)).rstrip()])
+
+    def _fit(self, text: str) -> str:
+        return text if self.unicode else to_ascii(text)
+
+    def _painted(self, line: str, paint: Paint) -> str:
+        return f"\x1b[{paint}m{line}\x1b[0m" if self.color and paint and line else line
+
+    def _write(self, lines: list[str]) -> None:
+        if self.gone:
+            return
+        encoding = getattr(self.out, "encoding", None) or "utf-8"
+        text = "".join(f"{line}\n" for line in lines).encode(encoding, "replace").decode(encoding)
+        try:
+            self.out.write(text)
+            self.out.flush()
+        except (BrokenPipeError, ValueError):
+            self.gone = True

@@ -1,0 +1,52 @@
+"""What starting and driving both need: config, roles, flows and agents as this repository has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from windlass.agents import contracts, registry
+from windlass.agents.base import Adapter
+from windlass.agents.roles import Role, load_roles
+from windlass.config import Config, load_config
+from windlass.flow.load import FlowSource, find_flow, parse_flow
+from windlass.flow.schema import Flow
+from windlass.place import config_dir
+from windlass.service import World
+
+
+@dataclass(frozen=True)
+class Kit:
+    world: World
+
+    def config(self, budget: float | None = None) -> Config:
+        overrides: dict[str, Any] = {} if budget is None else {"budget": {"stop_usd": budget}}
+        return load_config(self.world.place.root, config_dir(self.world.environ), overrides)
+
+    def folders(self) -> list[Path]:
+        return [self.world.place.root / ".windlass", config_dir(self.world.environ)]
+
+    def roles(self, beside: Path | None = None) -> dict[str, Role]:
+        extra = [beside.parent.parent / "roles"] if beside else []
+        return load_roles([*extra, *(folder / "roles" for folder in self.folders())])
+
+    def find_flow(self, name: str) -> FlowSource:
+        return find_flow(name, [folder / "flows" for folder in self.folders()])
+
+    def parse(self, source: FlowSource, roles: Mapping[str, Role]) -> Flow:
+        return parse_flow(source.text, str(source.path), roles=set(roles), contracts=set(contracts.CONTRACTS))
+
+    def adapters(self, config: Config, script: str) -> Callable[[str], Adapter]:
+        made: dict[str, Adapter] = {}
+
+        def make(name: str) -> Adapter:
+            if name not in made:
+                options: dict[str, Any] = dict(config.agents.options(name))
+                if script:
+                    options["script"] = script
+                made[name] = registry.make(name, options)
+            return made[name]
+
+        return make

@@ -1,0 +1,146 @@
+"""From a task's head to the run's tip, in steps that can be stopped and started again anywhere.
+
+candidate -> checks (by the caller) -> swap. The candidate's SHA depends on its arguments alone, and a head that the tip
+contains already is `already`: so a task lands exactly once, whatever was killed in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from windlass import git
+from windlass.errors import GitError
+from windlass.workspace import EngineRepo, changes, commit_tree
+
+EMPTY_TREE = {
+    "sha1": "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+    "sha256": "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
+}
+
+
+class Landing(StrEnum):
+    #: a new commit that joins tip and head, not yet the tip
+    MERGED = "merged"
+    #: the tip contains the head
+    ALREADY = "already"
+    CONFLICT = "conflict"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    kind: Landing
+    commit: str
+    """To become the tip; for `already` the commit that brought the head in; '' for a conflict."""
+    tree: str
+    tip: str
+    """The tip it was made for."""
+    files: tuple[str, ...]
+    """What it changes on the tip; for a conflict, the files that conflict."""
+    reason: str = ""
+    """For a conflict that is not about files."""
+
+
+async def candidate(engine: EngineRepo, run: str, task_id: str, title: str, head: str, date: float) -> Candidate:
+    return await asyncio.to_thread(make_candidate, engine, run, task_id, title, head, date)
+
+
+async def swap(engine: EngineRepo, run: str, chosen: Candidate) -> bool:
+    """False: the tip moved since the candidate was made; make it anew."""
+    return await asyncio.to_thread(swap_now, engine, run, chosen)
+
+
+def swap_now(engine: EngineRepo, run: str, chosen: Candidate) -> bool:
+    match chosen.kind:
+        case Landing.MERGED:
+            return engine.set_tip(run, chosen.commit, chosen.tip)
+        case Landing.ALREADY:
+            return True
+        case Landing.CONFLICT:
+            raise GitError("a candidate with conflicts cannot become the tip", hint="this is a bug: please report it")
+
+
+def make_candidate(
+    engine: EngineRepo, run: str, task_id: str, title: str, head: str, date: float, onto: str = ""
+) -> Candidate:
+    """`onto`: a candidate not yet swapped in, to build a chain that is checked once at its top."""
+    tip = onto or engine.tip(run)
+    if not tip:
+        raise GitError(f"run '{run}' has no tip", hint="`windlass doctor`")
+    base = _merge_base(engine, tip, head)
+    if not base:
+        return Candidate(Landing.CONFLICT, "", "", tip, (), "the commit has no history in common with the run")
+    if base == head:
+        return Candidate(Landing.ALREADY, _brought_in_by(engine, tip, head), engine.tree_of(tip), tip, ())
+    merge = _Merge(engine.tree_of(head)) if base == tip else _merge(engine, tip, head)
+    if merge.conflicts:
+        return Candidate(Landing.CONFLICT, "", "", tip, merge.conflicts)
+    commit = commit_tree(engine, merge.tree, [tip, head], _message(task_id, title), date)
+    files = tuple(change.path for change in changes(engine, tip, merge.tree))
+    return Candidate(Landing.MERGED, commit, merge.tree, tip, files)
+
+
+def _merge_base(engine: EngineRepo, tip: str, head: str) -> str:
+    """'' for unrelated histories. A missing commit is an error here already: merge-tree would call it a conflict."""
+    done = engine.git("merge-base", tip, head, check=False)
+    if done.code > 1:
+        raise GitError(
+            f"cannot compare {head[:12]} with the tip: {git.plain(done.err).strip()}", hint="`windlass doctor`"
+        )
+    return done.line
+
+
+def _message(task_id: str, title: str) -> str:
+    words = " ".join(git.plain(title).split()) or task_id
+    return f"{words}\n\nWindlass-Task: {task_id}\n"
+
+
+def _brought_in_by(engine: EngineRepo, tip: str, head: str) -> str:
+    """The merge on the first-parent line whose second parent is the head; the head itself when it is on the line."""
+    lines = engine.git("rev-list", "--first-parent", "--merges", "--parents", f"{head}..{tip}").out.splitlines()
+    found = [words[0] for words in (line.split() for line in lines) if head in words[2:]]
+    return found[-1] if found else head
+
+
+@dataclass(frozen=True)
+class _Merge:
+    tree: str
+    conflicts: tuple[str, ...] = ()
+
+
+def _merge(engine: EngineRepo, tip: str, head: str) -> _Merge:
+    command = ["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", tip, head]
+    with tempfile.TemporaryDirectory(prefix="windlass-merge-") as folder:
+        _write_attributes(engine, tip, Path(folder))
+        places = [f"--git-dir={engine.path}", f"--work-tree={folder}", "-c", "core.bare=false"]
+        # Without a person's own config no merge driver of theirs can run.
+        done = git.run([*places, *command], Path(folder), env=git.NO_PERSONAL_CONFIG, check=False)
+    match done.code:
+        case 0:
+            return _Merge(done.fields[0])
+        case 1:
+            return _Merge("", tuple(dict.fromkeys(done.fields[1:])) or ("?",))
+        case _:
+            why = git.plain(done.err).strip()
+            raise GitError(f"merging {head[:12]} into {tip[:12]} failed: {why}", hint="`windlass doctor`")
+
+
+def _write_attributes(engine: EngineRepo, tip: str, folder: Path) -> None:
+    """merge-tree reads `.gitattributes` from a working tree only; these few files stand for a checkout of the tip."""
+    for path, blob in _attribute_files(engine, tip).items():
+        place = folder / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(git.run_raw([f"--git-dir={engine.path}", "cat-file", "blob", blob], engine.home).stdout)
+
+
+def _attribute_files(engine: EngineRepo, tip: str) -> Mapping[str, str]:
+    # The walk compares with the empty tree, so that git filters by name and prints these few only.
+    empty = EMPTY_TREE[engine.user.object_format]
+    where = ["--", ":(glob)**/.gitattributes"]
+    fields = engine.git("diff-tree", "-r", "-z", "--no-renames", empty, tip, *where).fields
+    pairs = zip(fields[0::2], fields[1::2], strict=True)
+    return {path: entry.split(" ")[3] for entry, path in pairs if entry.split(" ")[1].startswith("100")}

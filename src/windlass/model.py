@@ -1,0 +1,336 @@
+"""The nouns every other module speaks in. Frozen, and free of behaviour that touches the world."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum, StrEnum
+from functools import cached_property
+from typing import TypeAlias
+
+from windlass.errors import UserError
+
+Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+
+ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+PART = re.compile(rf"(?P<id>{ID.pattern})(?:\+(?P<visit>[1-9][0-9]*))?(?:#(?P<cycle>[1-9][0-9]*))?")
+
+
+def is_id(text: str) -> bool:
+    """An id is valid in keys, refs and file names; git forbids '..', a final '.' and '.lock'."""
+    return bool(ID.fullmatch(text)) and ".." not in text and not text.endswith((".", ".lock"))
+
+
+@dataclass(frozen=True)
+class Part:
+    id: str
+    visit: int = 1
+    """nth time the machine entered this phase or task; 1 is not written."""
+    cycle: int | None = None
+    """nth round of a bounded loop inside a kind; written in loops, nowhere else."""
+
+    def __str__(self) -> str:
+        visit = f"+{self.visit}" if self.visit > 1 else ""
+        cycle = f"#{self.cycle}" if self.cycle is not None else ""
+        return f"{self.id}{visit}{cycle}"
+
+
+@dataclass(frozen=True)
+class Key:
+    """A step's name: reads like a path, valid in refs and file names."""
+
+    parts: tuple[Part, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Key:
+        return cls(tuple(_parse_part(piece, text) for piece in text.split("/")))
+
+    def child(self, id: str, *, visit: int = 1, cycle: int | None = None) -> Key:
+        if not is_id(id):
+            raise UserError(f"'{id}' is not a valid id", hint="letters, digits, '.', '_' and '-', at most 64")
+        return Key((*self.parts, Part(id, visit, cycle)))
+
+    def contains(self, other: Key) -> bool:
+        return other.parts[: len(self.parts)] == self.parts
+
+    @cached_property
+    def text(self) -> str:
+        return "/".join(str(part) for part in self.parts)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _parse_part(piece: str, whole: str) -> Part:
+    match = PART.fullmatch(piece)
+    if not match or not is_id(match["id"]) or match["visit"] == "1":
+        raise UserError(f"'{whole}' is not a step key", hint="like execute/t3+2/spec#1")
+    return Part(match["id"], int(match["visit"] or 1), int(match["cycle"]) if match["cycle"] else None)
+
+
+class RunState(StrEnum):
+    RUNNING = "running"
+    #: a question is pending
+    WAITING = "waiting"
+    #: checkpoint, batch, `pause`, quota wait when detached
+    PAUSED = "paused"
+    #: something a person must mend; resumable
+    STOPPED = "stopped"
+    #: a gate or a mandatory decision is missing; resumable
+    BLOCKED = "blocked"
+    ABORTED = "aborted"
+    FINISHED = "finished"
+
+    @property
+    def final(self) -> bool:
+        return self in (RunState.ABORTED, RunState.FINISHED)
+
+
+class Severity(IntEnum):
+    LOW = 1
+    MEDIUM = 2
+    HIGH = 3
+    CRITICAL = 4
+
+    @classmethod
+    def of(cls, word: str) -> Severity:
+        return cls[word.upper()]
+
+    @property
+    def word(self) -> str:
+        return self.name.lower()
+
+
+class Verdict(StrEnum):
+    """Six canonical verdicts; each contract maps its own words to them."""
+
+    PASS = "pass"
+    PASS_WITH_NOTES = "pass_with_notes"
+    FAIL = "fail"
+    NEEDS_DECISION = "needs_decision"
+    HARD_STOP = "hard_stop"
+    INCONCLUSIVE = "inconclusive"
+
+
+class ErrorClass(StrEnum):
+    """Why an attempt has no good result. What follows is decided by `engine.policy`, by class alone."""
+
+    #: again, not charged, after a persisted timer
+    RATE_LIMITED = "rate_limited"
+    OVERLOADED = "overloaded"
+    KILLED = "killed"
+    DRIVER_LOST = "driver_lost"
+    #: the run stops; resume tries again
+    AUTH = "auth"
+    BILLING = "billing"
+    MISSING_BINARY = "missing_binary"
+    DISK_FULL = "disk_full"
+    GIT_FAILURE = "git_failure"
+    OVER_BUDGET = "over_budget"
+    #: after 2 reminders: Failed
+    BAD_OUTPUT = "bad_output"
+    #: after the policy's count: Failed
+    CRASHED = "crashed"
+    TIMED_OUT = "timed_out"
+    REFUSED = "refused"
+    CONTEXT_OVERFLOW = "context_overflow"
+
+
+@dataclass(frozen=True)
+class Finding:
+    message: str
+    severity: Severity = Severity.MEDIUM
+    file: str = ""
+    line: int | None = None
+    suggestion: str = ""
+    role: str = ""
+
+    @property
+    def identity(self) -> str:
+        """Role, file and normalised message: the same complaint is the same finding whatever its line or severity."""
+        words = re.sub(r"[^a-z0-9]+", " ", self.message.lower()).strip()
+        return digest([self.role, self.file, words])[:16]
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "message": self.message,
+            "severity": self.severity.word,
+            "file": self.file,
+            "line": self.line,
+            "suggestion": self.suggestion,
+            "role": self.role,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, object]) -> Finding:
+        line = data.get("line")
+        return cls(
+            message=str(data["message"]),
+            severity=Severity.of(str(data.get("severity") or "medium")),
+            file=str(data.get("file") or ""),
+            line=line if isinstance(line, int) else None,
+            suggestion=str(data.get("suggestion") or ""),
+            role=str(data.get("role") or ""),
+        )
+
+    def by(self, role: str) -> Finding:
+        return replace(self, role=role)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One item of a plan, as the engine holds it: the id is given once and never re-used."""
+
+    id: str
+    title: str
+    description: str = ""
+    files: tuple[str, ...] = ()
+    depends_on: tuple[str, ...] = ()
+    difficulty: str = "medium"
+    visit: int = 1
+    """2 and more: a landed task that a later plan changed, run again as a follow-up on the tip."""
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "id": self.id,
+            "title": self.title,
+            "description": self.description,
+            "files": list(self.files),
+            "depends_on": list(self.depends_on),
+            "difficulty": self.difficulty,
+            "visit": self.visit,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, object]) -> Task:
+        return cls(
+            id=str(data["id"]),
+            title=str(data["title"]),
+            description=str(data.get("description") or ""),
+            files=_strings(data.get("files")),
+            depends_on=_strings(data.get("depends_on")),
+            difficulty=str(data.get("difficulty") or "medium"),
+            visit=int(str(data.get("visit") or 1)),
+        )
+
+
+def _strings(value: object) -> tuple[str, ...]:
+    return tuple(str(item) for item in value) if isinstance(value, list | tuple) else ()
+
+
+@dataclass(frozen=True)
+class Usage:
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    cost_usd: float | None = None
+    """None: the agent did not say. Unknown is never 0."""
+
+    def to_json(self) -> dict[str, Json]:
+        return {"input": self.input, "output": self.output, "cached": self.cached, "cost_usd": self.cost_usd}
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What is frozen when a run starts. Every step may use it as an input."""
+
+    id: str
+    request: str
+    flow: str
+    slug: str
+    date: str
+    """YYYY-MM-DD in UTC, the day the run started."""
+    base: str
+    branch: str
+    started_at: float
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Given up front by config or --set; these are not asked."""
+
+
+def canonical(value: Json) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def digest(value: Json) -> str:
+    """One hash for fingerprints: equal values, equal digest, whatever the order of keys."""
+    return hashlib.sha256(canonical(value).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def content_id(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def slugify(text: str) -> str:
+    """ASCII lower case, hyphens, at most 40 characters, never empty."""
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    words = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
+    if len(words) > 40:
+        words = words[:41].rsplit("-", 1)[0][:40].strip("-") or words[:40].strip("-")
+    return words or "run"
+
+
+@dataclass(frozen=True)
+class Choice:
+    key: str
+    label: str
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question as it is stored and shown. `text` and `detail` are already rendered."""
+
+    id: str
+    text: str
+    options: tuple[Choice, ...] = ()
+    type: str = "choice"
+    """choice | input | confirm | multi | editor"""
+    default: str = ""
+    detail: str = ""
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    comment: str = ""
+    """'' | optional | required | required-unless-KEY | editor"""
+    yes: str = ""
+    mandatory: bool = False
+    back: tuple[str, ...] = ()
+    """Option keys that lead back: never answered automatically."""
+    check: str = ""
+    """For input: '' | int."""
+    task: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    value: str
+    comment: str = ""
+    by: str = ""
+
+def question_json(question: Question) -> dict[str, Json]:
+    return {
+        "id": question.id,
+        "text": question.text,
+        "options": [{"key": o.key, "label": o.label, "about": o.about} for o in question.options],
+        "type": question.type,
+        "default": question.default,
+        "detail": question.detail,
+        "aliases": dict(question.aliases),
+        "comment": question.comment,
+        "yes": question.yes,
+        "mandatory": question.mandatory,
+        "back": list(question.back),
+        "check": question.check,
+        "task": question.task,
+    }
+
+
+def question_of(data: Mapping[str, object]) -> Question:
+    values = dict(data)
+    options = values.pop("options")
+    assert isinstance(options, list)
+    values["options"] = tuple(Choice(**option) for option in options)
+    values["back"] = _strings(values["back"])
+    return Question(**values)  # type: ignore[arg-type]

@@ -1,0 +1,30 @@
+"""ask: fixed questions; an answer is a route or a setting."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from windlass.phases.base import Context, Outcome, PhaseSpec
+
+OUTCOMES = ("ok",)
+"""With `question`, the outcomes are that question's option keys."""
+
+
+class Spec(PhaseSpec):
+    kind: Literal["ask"]
+    question: str = ""
+    settings: tuple[str, ...] = ()
+    bound: Literal["", "person"] = ""
+    """`person`: a loop through this question is bounded by the person who answers it."""
+
+
+async def run(spec: Spec, ctx: Context) -> Outcome:
+    for name in spec.settings:
+        question = ctx.setting_question(name)
+        if question is not None:
+            answer = await ctx.ask(question)
+            ctx.set_setting(name, answer.value)
+    if not spec.question:
+        return Outcome("ok")
+    answer = await ctx.ask(ctx.question(spec.question))
+    return Outcome(answer.value, answer.comment)

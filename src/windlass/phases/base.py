@@ -1,0 +1,359 @@
+"""What a kind is, and the few recorded verbs it may use.
+
+A kind is a module with `Spec` (its fields in the flow language), `OUTCOMES` (what it can end with) and
+`async run(spec, ctx) -> Outcome`. It decides nothing about what comes next, and it touches the world only through
+the verbs of `Context`, so that a replay from the top gives the same calls in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, Protocol, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from windlass.events import Event
+from windlass.model import Answer, Finding, Json, Key, Question, RunFacts, Task
+from windlass.phases.routes import Route, Target
+
+
+class Strict(BaseModel):
+    """Base of everything read from a flow file: frozen, unknown keys refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, arbitrary_types_allowed=True)
+
+
+def _one_or_many(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _route(value: Any) -> Any:
+    if isinstance(value, Route):
+        return value
+    if isinstance(value, str):
+        return Route(Target.parse(value))
+    if isinstance(value, dict):
+        unknown = set(value) - {"to", "max", "then"}
+        if unknown or not {"to", "max", "then"} <= set(value):
+            raise ValueError("a counted route has exactly the keys to, max and then")
+        limit = str(value["max"])
+        if not limit.startswith("$") and not limit.isdigit():
+            raise ValueError(f"max is a number or a $setting, not '{limit}'")
+        return Route(
+            Target.parse(str(value["to"])),
+            limit if limit.startswith("$") else int(limit),
+            Target.parse(str(value["then"])),
+        )
+    raise ValueError("a route is a target, or {to, max, then}")
+
+
+def _setting_or_int(value: Any) -> Any:
+    if isinstance(value, str) and value.startswith("$"):
+        return value
+    if isinstance(value, bool) or not str(value).isdecimal():
+        raise ValueError(f"'{value}' is neither a whole number nor a $setting")
+    return int(value)
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_one_or_many)]
+Routes = Annotated[dict[str, Annotated[Route, BeforeValidator(_route)]], Field(default_factory=dict)]
+Count = Annotated[int | str, BeforeValidator(_setting_or_int)]
+"""A whole number, or a $setting that holds one."""
+When: TypeAlias = dict[str, bool | str | tuple[str, ...]]
+"""{fact: value | [any of]}; all must hold."""
+
+
+class Label(Strict):
+    """Names that a document demands for entering, leaving and repairing."""
+
+    enter: str = ""
+    done: str = ""
+    fix: str = ""
+
+
+def _label(value: Any) -> Any:
+    return {"enter": value} if isinstance(value, str) else value
+
+
+class PhaseSpec(Strict):
+    """What every phase, and every step of a task, has."""
+
+    id: str
+    kind: str
+    label: Annotated[Label, BeforeValidator(_label)] = Label()
+    when: When = {}
+    needs: tuple[str, ...] = ()
+    """The gate: `file A` | `answered Q [value]` | `criteria met` | `roles ran` | `no pending question`."""
+    on: Routes
+    via: Literal["", "route"] = ""
+    """Entered only by a route, never by falling through."""
+
+    def artifacts_in(self) -> set[str]:
+        return set()
+
+    def artifacts_out(self) -> set[str]:
+        return set()
+
+    def roles(self) -> set[str]:
+        return set()
+
+
+class CallSpec(Strict):
+    """One agent call: who, with what, for what."""
+
+    role: str
+    profile: str = ""
+    """Use that role's settings (agent, model, tools) with this role's prompt."""
+    guard: bool | str = ""
+    """`off`: without the TDD guard, although the profile has one."""
+    flags: tuple[str, ...] = ()
+    by: str = ""
+    """A task field that picks the variant of the role, as `task.difficulty`."""
+    times: Count = 1
+    when: When = {}
+    ins: Annotated[Names, Field(alias="in")] = ()
+    out: Names = ()
+    per: str = ""
+    otherwise: Annotated[str, Field(alias="or")] = ""
+    """The role that stands in when the first is not available."""
+    optional: bool = False
+    criteria: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    name: str
+    detail: str = ""
+    """The reason, for people and for the text of a question."""
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a kind asks of an agent. `inputs` are compared on replay, `context` is only stored."""
+
+    role: str
+    purpose: str
+    """Which prompt of the role's file: draft, revise, review, rereview, implement, fix ..."""
+    inputs: Mapping[str, Json] = field(default_factory=dict)
+    context: Mapping[str, Json] = field(default_factory=dict)
+    outs: tuple[str, ...] = ()
+    profile: str = ""
+    guard: bool = True
+    variant: str = ""
+    flags: tuple[str, ...] = ()
+    cycles: int = 0
+    """The cap of the loop this call belongs to, so that it can be shown as attempt k of max."""
+    since: str = ""
+    """A commit: the prompt shows what changed since then."""
+    label: str = ""
+    """The checkpoint name to show while it runs, as `fixing`."""
+    accept: Callable[[Mapping[str, str]], str] = field(default=lambda outs: "", compare=False)
+    """Looks at the declared outputs; a problem in words is told to the agent and it tries again."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a dispatch gave. A failed one says why; its text is what the agent said last."""
+
+    ok: bool
+    text: str = ""
+    data: Json = None
+    """The contract's block, parsed and checked; None when the role has no contract."""
+    error: str = ""
+    reason: str = ""
+    head: str = ""
+    tree: str = ""
+    files: tuple[str, ...] = ()
+    """Changed since the scope's base, uncommitted and untracked included."""
+    outs: Mapping[str, str] = field(default_factory=dict)
+    """Declared artifacts that were produced: name -> content id."""
+    outcome: str = ""
+    """An outcome of its own that the contract's data demand, as `too_complex`."""
+    notes: tuple[Finding, ...] = ()
+    """What the engine saw: a role beyond its bounds, a guard that was not met."""
+
+
+@dataclass(frozen=True)
+class PlanView:
+    """A plan artifact, parsed: tasks with their ids, or what is wrong with it."""
+
+    tasks: tuple[Task, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Landed:
+    """What became of a landing: landed | conflict | red, with the facts for whoever mends it."""
+
+    kind: str
+    detail: str = ""
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command gave."""
+
+    ok: bool
+    output: str = ""
+    failing: tuple[str, ...] = ()
+
+
+class EndRunError(Exception):
+    """A route out of a task that ends the whole run."""
+
+    def __init__(self, target: Target, reason: str) -> None:
+        super().__init__(reason)
+        self.target = target
+        self.reason = reason
+
+
+class Context(Protocol):
+    """The recorded verbs. Contract: a verb that has a result returns it without touching the world."""
+
+    key: Key
+    facts: RunFacts
+    fixing: bool
+    """The phase was entered to let its fixer work on what was found before."""
+
+    @property
+    def task(self) -> Task | None: ...
+
+    @property
+    def tree(self) -> str:
+        """The code this scope stands at, as git's tree id: an input of whoever judges it."""
+        ...
+
+    @property
+    def head(self) -> str: ...
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """Files changed since the scope's base."""
+        ...
+
+    def id(self, name: str = "") -> str:
+        """A step's own name below `key`: inside a task it is led by the step's id."""
+        ...
+
+    async def dispatch(self, id: str, call: Call, *, cycle: int | None = None) -> Reply:
+        """Run an agent once, or return what it returned. Raises when the run has to stop."""
+        ...
+
+    def earlier(self, id: str, call: Call, *, cycle: int | None = None) -> Reply | None:
+        """The same step's reply in the visit that a person's retry repeats; None when this is no such visit."""
+        ...
+
+    async def ask(self, question: Question) -> Answer:
+        """Store the question, wait for the first valid answer. Raises when the driver shall not wait."""
+        ...
+
+    async def step(self, id: str, inputs: Json, fn: Callable[[Json], Awaitable[Json]]) -> Json:
+        """Record fn's result once. fn is given the superseded result of an adopted change, else None."""
+        ...
+
+    async def observe(self, id: str, fn: Callable[[], Awaitable[Json]]) -> Json:
+        """A fact of the world, read once and remembered."""
+        ...
+
+    async def command(self, id: str, name: str, *, cycle: int | None = None) -> Ran:
+        """Run the configured commands of that name on this scope's code."""
+        ...
+
+    def emit(self, *events: Event, at: str = "") -> None:
+        """Say what happened, once per place; a replay does not say it again."""
+        ...
+
+    def has_role(self, role: str) -> bool: ...
+
+    def setting(self, value: int | str) -> str:
+        """`$name` becomes the setting's value, anything else itself."""
+        ...
+
+    def set_setting(self, name: str, value: str) -> None: ...
+
+    def artifact(self, name: str) -> str | None:
+        """The content now in force, None while nobody produced it."""
+        ...
+
+    def problem(self, name: str) -> str:
+        """What the artifact's contract or `ensure` finds wrong with it; empty when nothing."""
+        ...
+
+    def plan(self, name: str) -> PlanView: ...
+
+    def parse_plan(self, content: str) -> PlanView: ...
+
+    def question(self, id: str, reason: str = "", findings: Sequence[Finding] = ()) -> Question:
+        """A question of the flow, rendered for this place."""
+        ...
+
+    def setting_question(self, name: str) -> Question | None:
+        """None: it is given, or its `when` does not hold."""
+        ...
+
+    def option(self, question: str, key: str) -> Target: ...
+
+    def feedback(self, question: str) -> str | None:
+        """The comment of the answer that led here; None when no answer to that question did."""
+        ...
+
+    def fact(self, name: str) -> Json: ...
+
+    async def run_scope(self) -> Context:
+        """The same place, looking at everything the run has changed."""
+        ...
+
+    async def report(self, template: str, to: Sequence[str]) -> None: ...
+
+
+class TasksContext(Context, Protocol):
+    """What the `tasks` kind may do besides."""
+
+    async def task_list(self, source: str) -> tuple[Task, ...]:
+        """The plan's tasks as recorded for this phase, with the changes a person adopted."""
+        ...
+
+    def enter_task(self, task: Task, visit: int) -> TaskContext: ...
+
+    async def halt(self, id: str, reason: str, *, stop: bool = False) -> None:
+        """Rest here once, paused or stopped: the first time the driver ends, a resume passes."""
+        ...
+
+    def lived(self, id: str) -> bool:
+        """True: it happened under this driver, not in a replay."""
+        ...
+
+
+class TaskContext(Context, Protocol):
+    """One visit to one task."""
+
+    def step_scope(self, id: str) -> Context: ...
+
+    async def begin(self) -> None:
+        """Take the run's tip as the base, once."""
+        ...
+
+    async def land(self, cycle: int, *, checked: bool) -> Landed: ...
+
+    async def leave(self) -> None:
+        """Give the slot back."""
+        ...
+
+
+def holds(when: When, fact: Callable[[str], Json]) -> bool:
+    return all(_equal(fact(name), wanted) for name, wanted in when.items())
+
+
+def _equal(value: Json, wanted: bool | str | Sequence[str]) -> bool:
+    if isinstance(wanted, tuple | list):
+        return any(_equal(value, one) for one in wanted)
+    return _word(value) == _word(wanted)
+
+
+def _word(value: Any) -> str:
+    if value is None:
+        return "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,53 @@
+"""From a call in a flow file to a call of an agent: which inputs are compared, which are only context."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from windlass.model import Finding, Json, content_id
+from windlass.phases.base import Call, CallSpec, Context
+
+
+def make_call(
+    ctx: Context,
+    spec: CallSpec,
+    purpose: str,
+    *,
+    inputs: dict[str, Json] | None = None,
+    context: dict[str, Json] | None = None,
+    findings: Sequence[Finding] = (),
+) -> Call:
+    """A task's own fields, the request and findings are inputs. An artifact is an input outside tasks and context
+    inside them: with the whole plan as an input, a typo in its header would buy every task again."""
+    compared: dict[str, Json] = {"request": ctx.facts.request, **(inputs or {})}
+    stored: dict[str, Json] = dict(context or {})
+    if ctx.task is not None:
+        compared["task"] = {**ctx.task.to_json(), "visit": 1, "depends_on": []}
+    if findings:
+        compared["findings"] = [finding.to_json() for finding in findings]
+    for name in spec.ins:
+        _take(ctx, name, compared, stored)
+    return Call(
+        role=spec.role,
+        purpose=purpose,
+        inputs=compared,
+        context=stored,
+        outs=spec.out,
+        profile=spec.profile,
+        guard=spec.guard not in (False, "off", "false"),
+        variant=_variant(ctx, spec),
+        flags=spec.flags,
+    )
+
+
+def _take(ctx: Context, name: str, compared: dict[str, Json], stored: dict[str, Json]) -> None:
+    content = ctx.artifact(name)
+    if name in ("request", "task") or content is None:
+        return
+    stored[name] = content
+    if ctx.task is None and ctx.fact(f"artifact.{name}.kind") != "text":
+        compared[name] = content_id(content)
+
+
+def _variant(ctx: Context, spec: CallSpec) -> str:
+    return str(ctx.fact(spec.by)) if spec.by else ""

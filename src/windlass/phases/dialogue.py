@@ -1,0 +1,29 @@
+"""dialogue: agent and person alternate in free text until the agent is ready and the person confirms."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from windlass.phases.base import Count, Names, PhaseSpec
+
+OUTCOMES = ("ok", "limit", "failed")
+
+
+class Spec(PhaseSpec):
+    kind: Literal["dialogue"]
+    role: str
+    max: Count = 10
+    ins: Annotated[Names, Field(alias="in")] = ()
+    out: Names = ()
+    replaces: Literal["", "request"] = ""
+
+    def artifacts_in(self) -> set[str]:
+        return set(self.ins)
+
+    def artifacts_out(self) -> set[str]:
+        return set(self.out)
+
+    def roles(self) -> set[str]:
+        return {self.role}

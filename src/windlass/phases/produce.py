@@ -1,0 +1,98 @@
+"""produce: agents make content: text, a contract's data, or declared files that the engine reads back."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from windlass.phases.base import CallSpec, Context, Outcome, PhaseSpec, Strict, holds
+from windlass.phases.calls import make_call
+
+OUTCOMES = ("ok", "failed", "empty", "invalid")
+#: a contract may add outcomes of its own, named by its block's status; one that the flow does not route counts as failed
+EXTRA_OUTCOMES = ("rejected", "too_complex", "needs_decision")
+
+
+class Merge(Strict):
+    role: str
+
+
+class Empty(Strict):
+    retry: int = 0
+    """How often the calls are made once more, with what was missing as feedback, before the outcome is `empty`."""
+
+
+class Spec(PhaseSpec):
+    kind: Literal["produce"]
+    calls: tuple[CallSpec, ...]
+    merge: Literal["", "headings"] | Merge = ""
+    empty: Empty = Empty()
+    fallback: str = ""
+    harvest: str = ""
+    """The label of the engine's commit of what the agent left uncommitted."""
+    done: str = ""
+    only: str = ""
+    """On a second visit only the calls that this question's answer names."""
+
+    def artifacts_in(self) -> set[str]:
+        return {name for call in self.calls for name in call.ins}
+
+    def artifacts_out(self) -> set[str]:
+        return {name for call in self.calls for name in call.out}
+
+    def roles(self) -> set[str]:
+        merge = {self.merge.role} if isinstance(self.merge, Merge) else set()
+        return {call.role for call in self.calls} | {call.profile for call in self.calls if call.profile} | merge
+
+
+async def run(spec: Spec, ctx: Context) -> Outcome:
+    for index, call in enumerate(spec.calls):
+        if not holds(call.when, ctx.fact):
+            continue
+        outcome = await _call(spec, call, ctx, _name(spec, index, ctx))
+        if outcome is not None:
+            return outcome
+    return Outcome("ok")
+
+
+async def _call(spec: Spec, call: CallSpec, ctx: Context, id: str) -> Outcome | None:
+    """None: go on with the next call."""
+    feedback, tries = "", spec.empty.retry + 1
+    first = make_call(ctx, call, _purpose(ctx))
+    earlier = ctx.earlier(id, first, cycle=1 if tries > 1 and call.out else None)
+    if earlier and earlier.ok and not earlier.outcome and not _problem(call, ctx):
+        return None
+    for cycle in range(1, tries + 1):
+        job = make_call(ctx, call, _purpose(ctx), inputs={"feedback": feedback} if feedback else None)
+        reply = await ctx.dispatch(id, job, cycle=cycle if tries > 1 and call.out else None)
+        if not reply.ok:
+            return Outcome("failed", f"{call.role}: {reply.reason}")
+        if reply.outcome:
+            return Outcome(reply.outcome if reply.outcome in spec.on else "failed", reply.text)
+        feedback = _problem(call, ctx)
+        if not feedback:
+            return None
+    return _spoilt(spec, call, ctx, feedback)
+
+
+def _spoilt(spec: Spec, call: CallSpec, ctx: Context, problem: str) -> Outcome:
+    """A plan without tasks is `empty`, anything else that breaks its form `invalid`; what is not routed has failed."""
+    plan = any(ctx.fact(f"artifact.{name}.contract") == "tasks" for name in call.out)
+    name = "empty" if plan else "invalid"
+    return Outcome(name if name in spec.on else "failed", f"{call.role}: {problem}")
+
+
+def _purpose(ctx: Context) -> str:
+    return "implement" if ctx.task else "draft"
+
+
+def _problem(call: CallSpec, ctx: Context) -> str:
+    problems = (ctx.problem(name) for name in call.out)
+    return next((problem for problem in problems if problem), "")
+
+
+def _name(spec: Spec, index: int, ctx: Context) -> str:
+    roles = [call.role for call in spec.calls]
+    if len(roles) == 1 and ctx.task:
+        return ctx.id()
+    role = roles[index]
+    return ctx.id(role if roles.count(role) == 1 else f"{role}.{index + 1}")

@@ -1,0 +1,24 @@
+"""report: the run's record, rendered by a template and put where people look."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from windlass.phases.base import Context, Outcome, PhaseSpec
+
+OUTCOMES = ("ok",)
+
+
+class Spec(PhaseSpec):
+    kind: Literal["report"]
+    template: str
+    to: tuple[str, ...] = ("terminal", "store")
+    """terminal | store | the name of an artifact"""
+
+    def artifacts_out(self) -> set[str]:
+        return set(self.to) - {"terminal", "store"}
+
+
+async def run(spec: Spec, ctx: Context) -> Outcome:
+    await ctx.report(spec.template, spec.to)
+    return Outcome("ok")

@@ -1,0 +1,273 @@
+"""review: reviewers judge, a fixer mends, the loop converges or ends at its cap.
+
+A finding is the same finding by role, file and message. A re-review gets the fix and the open findings, not everything
+again. The loop ends on a pass, at the cap, or when a cycle closes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from windlass.events import ReviewFinished, StepEntered, TaskChanged
+from windlass.model import Finding, Json, Severity, Verdict, content_id
+from windlass.phases.base import Call, CallSpec, Context, Count, Outcome, PhaseSpec, Reply, holds
+from windlass.phases.calls import make_call
+
+OUTCOMES = ("pass", "noted", "blocking", "exhausted", "inconclusive", "hard_stop", "needs_decision")
+NEVER = Severity.CRITICAL + 1
+
+
+class Spec(PhaseSpec):
+    kind: Literal["review"]
+    of: str
+    scope: Literal["task", "run"] = "task"
+    reviewers: tuple[CallSpec, ...]
+    order: Literal["sequence", "parallel"] = "sequence"
+    fixer: CallSpec | None = None
+    mode: str = "iterative"
+    """iterative | single-pass | $setting"""
+    max: Count = 3
+    threshold: str = ""
+    """Findings below it are noted: low | medium | high | critical | $setting. Not given: everything blocks in an
+    iterative review, nothing in a single pass."""
+    out: str = ""
+    feedback: str = ""
+    """The question whose comment is a finding of the next visit."""
+    completes: str = ""
+
+    def artifacts_in(self) -> set[str]:
+        calls = [*self.reviewers, *([self.fixer] if self.fixer else [])]
+        return {self.of} | {name for call in calls for name in call.ins}
+
+    def artifacts_out(self) -> set[str]:
+        fixed = set(self.fixer.out) if self.fixer else set()
+        return fixed | ({self.out} if self.out else set())
+
+    def roles(self) -> set[str]:
+        calls = [*self.reviewers, *([self.fixer] if self.fixer else [])]
+        return {name for call in calls for name in (call.role, call.profile, call.otherwise) if name}
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one cycle of reviews said, joined."""
+
+    verdict: Verdict
+    blocking: tuple[Finding, ...] = ()
+    noted: tuple[Finding, ...] = ()
+    summary: str = ""
+
+
+async def run(spec: Spec, ctx: Context) -> Outcome:
+    here = await ctx.run_scope() if spec.scope == "run" else ctx
+    reviewers = [r for r in spec.reviewers if holds(r.when, here.fact) and _there(r, here)]
+    wished = _wish(spec, here)
+    if wished:
+        failed = await _fix(spec, here, wished, 0, int(here.setting(spec.max)))
+        if failed:
+            return failed
+    if not reviewers:
+        return Outcome("pass", "no reviewer is available")
+    return await _cycles(spec, here, reviewers)
+
+
+async def _cycles(spec: Spec, ctx: Context, reviewers: Sequence[CallSpec]) -> Outcome:
+    iterative = ctx.setting(spec.mode) == "iterative" and spec.fixer is not None
+    cap = int(ctx.setting(spec.max)) if iterative else 0
+    open_findings: tuple[Finding, ...] = ()
+    since = ctx.head
+    for cycle in range(1, cap + 2):
+        round = await _review(spec, ctx, reviewers, cycle, cap, open_findings, since)
+        if not (iterative and round.blocking) or round.verdict is Verdict.HARD_STOP:
+            return _outcome(round, iterative)
+        stuck = cycle > 1 and _closed_nothing(open_findings, round.blocking)
+        if cycle > cap or stuck:
+            why = "the last fix closed no finding" if stuck else f"still failing after {cap} fix attempts"
+            return Outcome("exhausted", f"{_words(round.blocking)} ({why})", round.blocking)
+        open_findings, since = round.blocking, ctx.head
+        failed = await _fix(spec, ctx, open_findings, cycle, cap)
+        if failed:
+            return failed
+    raise AssertionError("the last cycle returns")
+
+
+# -- one cycle
+
+
+async def _review(
+    spec: Spec,
+    ctx: Context,
+    reviewers: Sequence[CallSpec],
+    cycle: int,
+    cap: int,
+    open_findings: tuple[Finding, ...],
+    since: str,
+) -> Round:
+    _enter(spec.label.enter, ctx, f"{ctx.id()}#{cycle}")
+    jobs = [_call(spec, ctx, r, cap, open_findings, since if cycle > 1 else "") for r in reviewers]
+    ids = [_id(ctx, r.role, len(reviewers)) for r in reviewers]
+    if spec.order == "parallel":
+        replies = await asyncio.gather(*(ctx.dispatch(id, job, cycle=cycle) for id, job in zip(ids, jobs, strict=True)))
+    else:
+        replies = [await ctx.dispatch(id, job, cycle=cycle) for id, job in zip(ids, jobs, strict=True)]
+    rounds = [_judge(spec, ctx, r.role, reply) for r, reply in zip(reviewers, replies, strict=True)]
+    for reviewer, round in zip(reviewers, rounds, strict=True):
+        _tell(ctx, reviewer.role, round, cycle)
+    return _joined(rounds)
+
+
+def _call(
+    spec: Spec, ctx: Context, reviewer: CallSpec, cap: int, open_findings: tuple[Finding, ...], since: str
+) -> Call:
+    again = "re" if open_findings else ""
+    kind = "-run" if spec.scope == "run" else "" if spec.of == "changes" else f"-{spec.of}"
+    call = make_call(ctx, reviewer, f"{again}review{kind}", inputs=_subject(spec, ctx), findings=open_findings)
+    content = ctx.artifact(spec.of)
+    context = {**call.context, "criteria": reviewer.criteria, **({spec.of: content} if content else {})}
+    return replace(call, cycles=cap, since=since if spec.of == "changes" else "", context=context)
+
+
+def _subject(spec: Spec, ctx: Context) -> dict[str, Json]:
+    """What is judged is what is compared."""
+    if spec.of == "changes":
+        return {"tree": ctx.tree}
+    return {spec.of: content_id(ctx.artifact(spec.of) or "")}
+
+
+def _judge(spec: Spec, ctx: Context, role: str, reply: Reply) -> Round:
+    if not reply.ok or not isinstance(reply.data, dict):
+        return Round(Verdict.INCONCLUSIVE, summary=f"{role}: {reply.reason or 'gave no verdict'}")
+    verdict = Verdict(str(reply.data["verdict"]))
+    listed = reply.data.get("findings")
+    findings = (
+        [Finding.from_json(f).by(role) for f in listed if isinstance(f, dict)] if isinstance(listed, list) else []
+    )
+    summary = str(reply.data.get("summary") or "")
+    if verdict is not Verdict.PASS and not findings and verdict is not Verdict.INCONCLUSIVE:
+        findings = [Finding(summary or f"{role} did not pass it and did not say why", Severity.MEDIUM, role=role)]
+    if verdict not in (Verdict.FAIL, Verdict.HARD_STOP):
+        return Round(verdict, noted=tuple(findings), summary=summary)
+    least = _threshold(spec, ctx)
+    blocking = tuple(f for f in findings if f.severity >= least)
+    return Round(verdict, blocking, tuple(f for f in findings if f.severity < least), summary)
+
+
+def _threshold(spec: Spec, ctx: Context) -> int:
+    if spec.threshold:
+        return Severity.of(ctx.setting(spec.threshold))
+    return Severity.LOW if ctx.setting(spec.mode) == "iterative" else NEVER
+
+
+def _joined(rounds: Sequence[Round]) -> Round:
+    verdicts = {round.verdict for round in rounds}
+    order = (Verdict.HARD_STOP, Verdict.NEEDS_DECISION, Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS_WITH_NOTES)
+    worst = next((verdict for verdict in order if verdict in verdicts), Verdict.PASS)
+    return Round(
+        worst,
+        tuple(f for round in rounds for f in round.blocking),
+        tuple(f for round in rounds for f in round.noted),
+        " ".join(round.summary for round in rounds if round.summary),
+    )
+
+
+def _outcome(round: Round, iterative: bool) -> Outcome:
+    findings = round.blocking + round.noted
+    words = _words(findings) or round.summary
+    if round.verdict is Verdict.HARD_STOP:
+        return Outcome("hard_stop", words, findings)
+    if round.verdict is Verdict.NEEDS_DECISION:
+        return Outcome("needs_decision", words, findings)
+    if round.blocking:
+        return Outcome("blocking", words, findings)
+    if round.verdict is Verdict.INCONCLUSIVE:
+        return Outcome("inconclusive", round.summary)
+    if round.verdict is Verdict.PASS:
+        return Outcome("pass", round.summary, findings)
+    return Outcome("noted", words, findings)
+
+
+# -- mending
+
+
+async def _fix(spec: Spec, ctx: Context, findings: tuple[Finding, ...], cycle: int, cap: int) -> Outcome | None:
+    """None: mended, judge it again."""
+    assert spec.fixer is not None
+    _enter(spec.label.fix, ctx, f"{ctx.id('fix')}#{cycle}")
+    purpose = "fix" if spec.of == "changes" else "revise"
+    # In the prompt, not compared: the findings and the task are what a fix is for.
+    context: dict[str, Json] = {"review_type": spec.id, **_content(spec, ctx)}
+    call = make_call(ctx, spec.fixer, purpose, findings=findings, context=context)
+    call = replace(call, cycles=cap, label=spec.label.fix, accept=_keeps_tasks(spec, ctx, findings))
+    name, number = (ctx.id("fix"), cycle) if cycle else (ctx.id("wish"), None)
+    reply = await ctx.dispatch(name, call, cycle=number)
+    if reply.ok:
+        return None
+    return Outcome("inconclusive", f"{spec.fixer.role} could not mend it: {reply.reason}")
+
+
+def _content(spec: Spec, ctx: Context) -> dict[str, Json]:
+    content = ctx.artifact(spec.of)
+    return {spec.of: content} if content else {}
+
+
+def _keeps_tasks(spec: Spec, ctx: Context, findings: Sequence[Finding]) -> Callable[[Mapping[str, str]], str]:
+    """A revision may not silently drop a task; one that a finding names may go."""
+    if spec.fixer is None or spec.of not in spec.fixer.out:
+        return lambda outs: ""
+    before = ctx.plan(spec.of).tasks
+    complaints = " ".join(f"{f.message} {f.suggestion}" for f in findings).casefold()
+
+    def accept(outs: Mapping[str, str]) -> str:
+        titles = {task.title.casefold() for task in ctx.parse_plan(outs.get(spec.of, "")).tasks}
+        lost = [task.title for task in before if task.title.casefold() not in titles]
+        lost = [title for title in lost if title.casefold() not in complaints]
+        return f"the revision drops tasks that nobody objected to: {', '.join(lost)}" if lost else ""
+
+    return accept
+
+
+def _wish(spec: Spec, ctx: Context) -> tuple[Finding, ...]:
+    """What the person who sent it back asked for comes before the reviewers."""
+    text = ctx.feedback(spec.feedback) if spec.fixer and spec.feedback else None
+    if text is None:
+        return ()
+    return (Finding(text or "The user wants it revised: mend its weakest points.", Severity.HIGH, role="user"),)
+
+
+# -- small things
+
+
+def _there(reviewer: CallSpec, ctx: Context) -> bool:
+    return not reviewer.optional or ctx.has_role(reviewer.role)
+
+
+def _id(ctx: Context, role: str, count: int) -> str:
+    return ctx.id() if count == 1 and ctx.task else ctx.id(role)
+
+
+def _enter(label: str, ctx: Context, at: str) -> None:
+    if not label:
+        return
+    ctx.emit(StepEntered(ctx.key.text, label, ctx.task.id if ctx.task else ""), at=at)
+    if ctx.task:
+        ctx.emit(TaskChanged(ctx.task.id, label, visit=ctx.task.visit), at=at)
+
+
+def _tell(ctx: Context, role: str, round: Round, cycle: int) -> None:
+    findings: list[Json] = [f.to_json() for f in round.blocking + round.noted]
+    task = ctx.task.id if ctx.task else ""
+    ctx.emit(
+        ReviewFinished(f"{ctx.key}/{ctx.id(role)}", role, round.verdict.value, findings, round.summary, task, cycle),
+        at=f"{ctx.id(role)}#{cycle}",
+    )
+
+
+def _closed_nothing(before: Sequence[Finding], after: Sequence[Finding]) -> bool:
+    return {f.identity for f in before} <= {f.identity for f in after}
+
+
+def _words(findings: Sequence[Finding]) -> str:
+    return "; ".join(f.message for f in findings)

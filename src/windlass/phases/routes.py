@@ -1,0 +1,92 @@
+"""Where an outcome leads: the target words of the flow language, parsed once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class To(StrEnum):
+    #: the phase or step after this one
+    NEXT = "next"
+    #: a phase or, inside tasks, a step by its id
+    GOTO = "goto"
+    #: end resumable, with the reason
+    STOP = "stop"
+    #: end for good, with an error
+    ABORT = "abort"
+    FINISH = "finish"
+    #: end resumable because a gate or decision is missing
+    BLOCK = "block"
+    ASK = "ask"
+    #: a stage from its first phase; 'here' and 'previous' are resolved by the machine
+    RESTART = "restart"
+    #: switch the flow's mode and begin its list
+    MODE = "mode"
+    #: the same phase once more, as a new visit
+    AGAIN = "again"
+    #: go on, with a recorded waiver
+    WAIVE = "waive"
+    #: one more round of the review's fixer, as a new visit
+    FIX = "fix"
+    #: inside tasks: the whole task once more, as a new visit
+    REDO = "redo"
+    SKIP = "skip"
+    #: inside tasks: what the failure policy says
+    FAIL = "fail"
+    #: inside tasks: leave the task list with outcome `escape`
+    ESCAPE = "escape"
+
+
+BARE = {to.value: to for to in To if to not in (To.GOTO, To.ASK, To.RESTART, To.MODE)}
+TASK_ONLY = frozenset({To.REDO, To.SKIP, To.FAIL, To.ESCAPE})
+PHASE_ONLY = frozenset({To.RESTART, To.MODE})
+#: targets that make the machine enter something it has already been in
+BACK = frozenset({To.AGAIN, To.REDO, To.RESTART, To.FIX})
+
+
+@dataclass(frozen=True)
+class Target:
+    to: To
+    arg: str = ""
+    otherwise: str = ""
+    """`restart TEST else IMPLEMENT`: taken when the first stage is disabled."""
+
+    @classmethod
+    def parse(cls, text: str) -> Target:
+        words = text.split()
+        match words:
+            case ["ask", question]:
+                return cls(To.ASK, question)
+            case ["mode", name]:
+                return cls(To.MODE, name)
+            case ["restart", stage]:
+                return cls(To.RESTART, stage)
+            case ["restart", stage, "else", other]:
+                return cls(To.RESTART, stage, other)
+            case ["block", *reason]:
+                return cls(To.BLOCK, " ".join(reason))
+            case [word] if word in BARE:
+                return cls(BARE[word])
+            case [word]:
+                return cls(To.GOTO, word)
+            case _:
+                raise ValueError(f"'{text}' is not a target")
+
+    def __str__(self) -> str:
+        if self.to is To.GOTO:
+            return self.arg
+        other = f" else {self.otherwise}" if self.otherwise else ""
+        return f"{self.to.value} {self.arg}".strip() + other
+
+
+@dataclass(frozen=True)
+class Route:
+    """A target, or a counted one: at most `max` times, `then` where it goes after that."""
+
+    target: Target
+    max: int | str | None = None
+    then: Target | None = None
+
+    def __str__(self) -> str:
+        return f"{self.target} (at most {self.max}, then {self.then})" if self.then else str(self.target)

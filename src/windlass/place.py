@@ -1,0 +1,69 @@
+"""Where things lie. Found without starting a process, because `status` must answer at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from windlass.errors import UserError
+
+
+@dataclass(frozen=True)
+class Place:
+    """A repository as seen from a folder inside it."""
+
+    root: Path
+    """The checkout."""
+    common: Path
+    """Its git folder, shared by all its worktrees."""
+
+    @property
+    def home(self) -> Path:
+        """`git clean -fdx` must not reach it."""
+        return self.common / "windlass"
+
+    @property
+    def database(self) -> Path:
+        return self.home / "windlass.db"
+
+    def run_folder(self, run: str) -> Path:
+        return self.home / "runs" / run
+
+    def lock(self, run: str) -> Path:
+        return self.home / "locks" / f"{run}.lock"
+
+
+def find(start: Path) -> Place:
+    for folder in (start, *start.parents):
+        git = folder / ".git"
+        if git.is_dir():
+            return Place(folder, git)
+        if git.is_file():
+            return Place(folder, _common(folder, git.read_text(encoding="utf-8", errors="surrogateescape")))
+    raise UserError(f"'{start}' is not in a git repository", hint="cd into one, or begin with: git init")
+
+
+def _common(folder: Path, text: str) -> Path:
+    """A linked worktree's `.git` is a file that names its own git folder, which names the common one."""
+    own = (folder / text.removeprefix("gitdir:").strip()).resolve()
+    named = own / "commondir"
+    return (own / named.read_text().strip()).resolve() if named.is_file() else own
+
+
+def state_dir(environ: Mapping[str, str]) -> Path:
+    return _xdg(environ, "XDG_STATE_HOME", ".local/state")
+
+
+def config_dir(environ: Mapping[str, str]) -> Path:
+    return _xdg(environ, "XDG_CONFIG_HOME", ".config") / "windlass"
+
+
+def _xdg(environ: Mapping[str, str], name: str, default: str) -> Path:
+    given = environ.get(name, "")
+    if given.startswith("/"):
+        return Path(given)
+    home = environ.get("HOME", "")
+    if not home:
+        raise UserError(f"neither {name} nor HOME is set", hint=f"set {name} to a folder that may be written")
+    return Path(home) / default

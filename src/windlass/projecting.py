@@ -1,0 +1,125 @@
+"""Files for people and other programs, made from the events alone and written after each commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from windlass.engine.adopting import Edit
+from windlass.events import (
+    ArtifactStored,
+    PhaseEntered,
+    PlanAdopted,
+    QuestionAnswered,
+    QuestionAsked,
+    Recorded,
+    ReportWritten,
+    RunEnded,
+)
+from windlass.flow.schema import Flow
+from windlass.model import content_id
+from windlass.projections import superteam
+from windlass.projections.files import Projector
+from windlass.projections.parts import View
+from windlass.projections.superteam import SuperteamFacts
+from windlass.projections.view import Folder
+from windlass.store.rows import RunRow
+from windlass.store.sqlite import Store
+from windlass.workspace import read_file
+
+#: a burst of events is written once
+PAUSE_S = 0.1
+AT_ONCE = (RunEnded, QuestionAsked, QuestionAnswered, PhaseEntered, ReportWritten)
+FILES = "files"
+
+
+class Projecting:
+    def __init__(
+        self, store: Store, row: RunRow, flow: Flow, folder: Path, clock: Callable[[], float], in_place: Path | None
+    ) -> None:
+        self._store = store
+        self._row = row
+        self._flow = flow
+        self._clock = clock
+        self._folds = Folder(row.id)
+        self._written_at = 0.0
+        self._projectors = [Projector(folder), *([Projector(in_place)] if in_place else [])]
+        self._files = Projector(folder / FILES)
+        for recorded in store.events(row.id):
+            self._folds.feed(recorded)
+        self._rebuild(folder)
+
+    @property
+    def view(self) -> View:
+        return self._folds.live
+
+    def feed(self, recorded: Recorded) -> None:
+        self._folds.feed(recorded)
+        if isinstance(recorded.event, ArtifactStored):
+            self._artifact(recorded.event)
+        if isinstance(recorded.event, ReportWritten):
+            self._projectors[0].write(recorded.event.path, recorded.event.text)
+        if isinstance(recorded.event, AT_ONCE) or self._clock() - self._written_at > PAUSE_S:
+            self.flush()
+
+    def flush(self, *, final: bool = False) -> None:
+        self._written_at = self._clock()
+        if self._flow.projection != "superteam-workflow":
+            return
+        for projector in self._projectors:
+            if final or self.view.state in ("finished", "aborted"):
+                # The active-workflow file goes when the run is at its end; its record stays in the journal.
+                projector.remove(superteam.FILE)
+            else:
+                projector.write(superteam.FILE, superteam.render(self.view, self._facts()))
+
+    def _facts(self) -> SuperteamFacts:
+        plan = self.view.artifacts.get("plan")
+        settings = {name: setting.default for name, setting in self._flow.settings.items()} | dict(self._row.settings)
+        answered = {name: value for name in self._flow.settings if (value := self.view.setting(name))}
+        return SuperteamFacts(
+            {**settings, **answered}, plan.path if plan else "", self._store.blob(plan.sha) if plan else ""
+        )
+
+    def _artifact(self, event: ArtifactStored) -> None:
+        if event.path:
+            self._files.write(event.path, self._store.blob(event.sha))
+
+    def _rebuild(self, folder: Path) -> None:
+        """What is missing is written again; what somebody edited is left for the question about it."""
+        for artifact in self.view.artifacts.values():
+            if artifact.path and not (folder / FILES / artifact.path).exists():
+                self._files.write(artifact.path, self._store.blob(artifact.sha))
+
+
+def edits(store: Store, run: str, folder: Path) -> list[Edit]:
+    """Artifacts whose file no longer says what is in force."""
+    made: dict[str, ArtifactStored] = {}
+    in_force: dict[str, str] = {}
+    for recorded in store.events(run):
+        match recorded.event:
+            case ArtifactStored(name=name, sha=sha, path=path) as event if path:
+                made[name], in_force[name] = event, sha
+            case PlanAdopted(name=name, sha=sha):
+                in_force[name] = sha
+            case _:
+                pass
+    contents = {name: read_file(folder / FILES, event.path) for name, event in made.items()}
+    return [
+        Edit(name, event.path, event.key, in_force[name], content)
+        for name, event in made.items()
+        if (content := contents[name]) is not None and content_id(content) != in_force[name]
+    ]
+
+
+def set_aside(folder: Path, edit: Edit) -> str:
+    """The edit's own copy; the name is given by its content, so the same edit is kept once."""
+    name = f"{edit.path}.mine-{content_id(edit.content)[:8]}"
+    path = folder / FILES / name
+    path.write_text(edit.content, encoding="utf-8", errors="surrogatepass")
+    return name
+
+
+def restore(store: Store, folder: Path, edit: Edit) -> None:
+    path = folder / FILES / edit.path
+    path.write_text(store.blob(edit.old_sha), encoding="utf-8", errors="surrogatepass")

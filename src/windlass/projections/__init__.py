@@ -1,0 +1,1 @@
+"""Events in, text out: nothing here reads the world or decides anything."""

@@ -1,0 +1,105 @@
+"""Every wait is visible: what a run does, what it waits for, and the command that goes on."""
+
+from __future__ import annotations
+
+import shlex
+from typing import NamedTuple
+
+from windlass.model import RunState
+from windlass.projections.parts import QuestionView, Running, View
+from windlass.projections.text import clean, elapsed, hhmm, short_sha, spoken
+
+
+class Outlook(NamedTuple):
+    waiting: str
+    """What it waits for; empty when it waits for nothing."""
+    command: str
+    """What a person can type next."""
+
+
+def outlook(view: View, now: float, driver_alive: bool | None = None) -> Outlook:
+    if view.state is RunState.FINISHED:
+        return Outlook("", land_command(view))
+    if view.state is RunState.ABORTED:
+        return Outlook("", f"windlass show {shown(view.run)}")
+    if view.questions:
+        question = next(iter(view.questions.values()))
+        return Outlook(f"your answer to '{clean(question.text, 200)}'", answer_command(question, view.run))
+    if view.state is RunState.RUNNING and driver_alive is not False:
+        return Outlook(_at_work(view, now), f"windlass log {shown(view.run)} --follow")
+    return Outlook(_at_rest(view, now), resume_command(view))
+
+
+def _at_work(view: View, now: float) -> str:
+    timer = _timer(view, now)
+    if view.running:
+        names = ", ".join(running.role for running in view.running.values())
+        return f"{names} to end" + (f"; {timer}" if timer else "")
+    return timer or "the driver's next step"
+
+
+def _at_rest(view: View, now: float) -> str:
+    timer = _timer(view, now)
+    if timer:
+        return f"{timer}, then a resume"
+    match view.state:
+        case RunState.RUNNING:
+            return "a driver: none is at work on this run, what has a result is kept"
+        case RunState.WAITING:
+            return "a driver: every question is answered"
+        case RunState.PAUSED:
+            return "you to go on"
+        case _:
+            return "you to mend the cause and go on"
+
+
+def _timer(view: View, now: float) -> str:
+    pending = [wait for wait in view.waits.values() if wait.until > now]
+    if not pending:
+        return ""
+    last = max(pending, key=lambda wait: wait.until)
+    end = f"{hhmm(last.until)} UTC (in {elapsed(last.until - now)})"
+    return f"the quota of {clean(last.credential, 60)} until {end}: {clean(last.reason, 120)}"
+
+
+def shown(value: str) -> str:
+    """As one word of a command that can be pasted."""
+    return shlex.quote(clean(value, 300))
+
+
+def answer_command(question: QuestionView, run: str = "") -> str:
+    words = ["windlass answer", *([shown(run)] if run else []), shown(question.key), "VALUE"]
+    return " ".join(words)
+
+
+def resume_command(view: View) -> str:
+    return f"windlass resume {shown(view.run)}"
+
+
+def land_command(view: View) -> str:
+    return f"windlass land {shown(view.run)}"
+
+
+def diff_command(view: View) -> str:
+    """Empty while there is no branch to look at."""
+    branch = view.published or view.branch
+    base = view.base or next((task.base for task in view.tasks if task.base), "")
+    return f"git diff {shown(short_sha(base))}..{shown(branch)}" if branch and base else ""
+
+
+def headline(view: View) -> str:
+    """Phase with its own progress, as 'execute: task 2/3 Rate limit middleware (reviewing)'."""
+    if view.phase is None:
+        return "not begun"
+    task = view.current_task
+    name = spoken(view.phase.name)
+    stage = f"{view.stage} / " if view.stage else ""
+    if task and view.phase.kind == "tasks":
+        return f"{stage}{name}: task {task.index}/{len(view.tasks)} {clean(task.title, 80)} ({task.step or task.state})"
+    return f"{stage}{name}"
+
+
+def at_work(running: Running, now: float) -> str:
+    tries = f", attempt {running.attempt}" if running.attempt > 1 else ""
+    doing = f": {clean(running.doing, 100)}" if running.doing else ""
+    return f"{running.who} on {running.key}{tries}, for {elapsed(now - running.since)}{doing}"

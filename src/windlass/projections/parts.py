@@ -1,0 +1,325 @@
+"""What a person can know of a run, and the frozen pieces of it.
+
+The pieces are named tuples: a frozen dataclass takes eight times as long to define, and `status` defines them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from windlass.events import DispatchFinished, QuestionAsked
+from windlass.model import Finding, Json, RunState, Verdict
+
+COMPLETE, SKIPPED, ESCALATED, PENDING = "complete", "skipped", "escalated", "pending"
+ENDED = frozenset({COMPLETE, SKIPPED, ESCALATED, "failed"})
+WORKING = frozenset({"implementing", "reviewing", "fixing"})
+PASSED = frozenset({Verdict.PASS.value, Verdict.PASS_WITH_NOTES.value})
+
+
+class Totals(NamedTuple):
+    usd: float = 0.0
+    """What is known; `unknown` dispatches did not say."""
+    unknown: int = 0
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    dispatches: int = 0
+
+    def plus(self, event: DispatchFinished) -> Totals:
+        silent = event.cost_usd is None
+        return Totals(
+            self.usd + (event.cost_usd or 0.0),
+            self.unknown + silent,
+            self.input + event.input,
+            self.output + event.output,
+            self.cached + event.cached,
+            self.dispatches + 1,
+        )
+
+
+class ReviewView(NamedTuple):
+    """The last word of one reviewer on one thing."""
+
+    role: str
+    verdict: str
+    cycle: int
+    at: float
+    summary: str = ""
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        return self.verdict in PASSED
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    id: str
+    index: int
+    """From 1, in the plan's order."""
+    title: str
+    description: str = ""
+    files: tuple[str, ...] = ()
+    """As the plan declares them."""
+    state: str = PENDING
+    step: str = ""
+    visit: int = 1
+    reason: str = ""
+    base: str = ""
+    cost: Totals = Totals()
+    reviews: Mapping[str, ReviewView] = field(default_factory=dict)
+    fixes: int = 0
+    """Fix dispatches of this visit."""
+    landed: str = ""
+    checks: str = ""
+    changed: tuple[str, ...] = ()
+    """As its landing changed them."""
+    warnings: tuple[str, ...] = ()
+    started_at: float | None = None
+    ended_at: float | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED
+
+    @property
+    def active(self) -> bool:
+        return not self.ended and self.state != PENDING
+
+
+class PhaseView(NamedTuple):
+    id: str
+    key: str
+    kind: str
+    label: str
+    since: float
+
+    @property
+    def name(self) -> str:
+        return self.label or self.id
+
+
+class PhaseEnd(NamedTuple):
+    outcome: str
+    detail: str
+    at: float
+
+
+class Running(NamedTuple):
+    """A dispatch at work."""
+
+    key: str
+    attempt: int
+    role: str
+    agent: str
+    model: str
+    purpose: str
+    task: str
+    cycle: int
+    cycles: int
+    since: float
+    reserved_usd: float | None = None
+    doing: str = ""
+    seen_at: float = 0.0
+    cost_usd: float | None = None
+
+    @property
+    def who(self) -> str:
+        return f"{self.role} ({', '.join(part for part in (self.agent, self.model) if part)})"
+
+
+class Option(NamedTuple):
+    key: str
+    label: str
+    about: str = ""
+
+
+class QuestionView(NamedTuple):
+    key: str
+    id: str
+    text: str
+    options: tuple[Option, ...]
+    default: str
+    detail: str
+    task: str
+    since: float
+
+
+class AnswerView(NamedTuple):
+    key: str
+    id: str
+    answer: str
+    by: str
+    comment: str
+    at: float
+
+
+class WaitView(NamedTuple):
+    key: str
+    credential: str
+    until: float
+    reason: str
+    since: float
+
+
+class ArtifactView(NamedTuple):
+    name: str
+    path: str
+    sha: str
+
+
+class WarningView(NamedTuple):
+    code: str
+    text: str
+    task: str
+    at: float
+
+
+class NotedView(NamedTuple):
+    """A finding that did not hold anything up."""
+
+    finding: Finding
+    task: str
+    phase: str
+
+
+class SkippedPhase(NamedTuple):
+    phase: str
+    reason: str
+    waived: bool
+
+
+class LogEntry(NamedTuple):
+    at: float
+    text: str
+
+
+@dataclass(slots=True)
+class View:
+    """A snapshot. Only the fold changes one; `Folder.view` hands out copies."""
+
+    run: str
+    request: str = ""
+    flow: str = ""
+    base: str = ""
+    branch: str = ""
+    dirty: bool = False
+    state: RunState = RunState.RUNNING
+    state_since: float = 0.0
+    state_reason: str = ""
+    hint: str = ""
+    phase: PhaseView | None = None
+    stage: str = ""
+    outcomes: dict[str, PhaseEnd] = field(default_factory=dict)
+    """The last outcome of each phase that ended, by phase id, in the order they first ended."""
+    skipped: list[SkippedPhase] = field(default_factory=list)
+    tasks: list[TaskView] = field(default_factory=list)
+    positions: dict[str, int] = field(default_factory=dict)
+    """Task id -> place in `tasks`."""
+    current: str = ""
+    """The id of the task that changed last and is at work."""
+    executing: bool = False
+    """A `tasks` phase was entered: reviews from now on judge the built code."""
+    running: dict[str, Running] = field(default_factory=dict)
+    questions: dict[str, QuestionView] = field(default_factory=dict)
+    asked: dict[str, int] = field(default_factory=dict)
+    """Questions asked so far, by phase id."""
+    answers: list[AnswerView] = field(default_factory=list)
+    spent: Totals = Totals()
+    by_role: dict[str, Totals] = field(default_factory=dict)
+    by_phase: dict[str, Totals] = field(default_factory=dict)
+    limit_usd: float | None = None
+    warn_usd: float | None = None
+    warnings: list[WarningView] = field(default_factory=list)
+    noted: dict[str, NotedView] = field(default_factory=dict)
+    """The ledger, by the finding's identity."""
+    reviews: dict[str, dict[str, ReviewView]] = field(default_factory=dict)
+    """Reviews of no single task: phase id -> role -> last verdict."""
+    final_phase: str = ""
+    """The review phase that judged the whole."""
+    plan_revisions: int = 0
+    artifacts: dict[str, ArtifactView] = field(default_factory=dict)
+    waits: dict[str, WaitView] = field(default_factory=dict)
+    published: str = ""
+    tip: str = ""
+    """The commit the published branch points to, else the last landed one."""
+    report_path: str = ""
+    log: list[LogEntry] = field(default_factory=list)
+    started_at: float = 0.0
+    updated_at: float = 0.0
+    ended_at: float | None = None
+
+    @property
+    def current_task(self) -> TaskView | None:
+        return self.task(self.current)
+
+    def task(self, id: str) -> TaskView | None:
+        place = self.positions.get(id)
+        return None if place is None else self.tasks[place]
+
+    def tasks_in(self, *states: str) -> list[TaskView]:
+        return [task for task in self.tasks if task.state in states]
+
+    @property
+    def final_reviews(self) -> dict[str, ReviewView]:
+        return self.reviews.get(self.final_phase, {})
+
+    def setting(self, name: str) -> str:
+        """As a person answered it; empty when it was not asked."""
+        return next((a.answer for a in reversed(self.answers) if a.id == name), "")
+
+    def copy(self) -> View:
+        return replace(
+            self,
+            outcomes=dict(self.outcomes),
+            skipped=list(self.skipped),
+            tasks=list(self.tasks),
+            positions=dict(self.positions),
+            running=dict(self.running),
+            questions=dict(self.questions),
+            asked=dict(self.asked),
+            answers=list(self.answers),
+            by_role=dict(self.by_role),
+            by_phase=dict(self.by_phase),
+            warnings=list(self.warnings),
+            noted=dict(self.noted),
+            reviews={phase: dict(by_role) for phase, by_role in self.reviews.items()},
+            artifacts=dict(self.artifacts),
+            waits=dict(self.waits),
+            log=list(self.log),
+        )
+
+
+def phase_of(key: str) -> str:
+    """The phase's id, without visit and cycle: `plan-review+2/architect#1` -> `plan-review`."""
+    return key.split("/", 1)[0].split("!", 1)[0].split("+", 1)[0].split("#", 1)[0]
+
+
+def finding_from(raw: Json, role: str) -> Finding:
+    """Contract: never raises. What is not a finding is shown as the text it is."""
+    if not isinstance(raw, dict) or "message" not in raw:
+        return Finding(str(raw), role=role)
+    try:
+        found = Finding.from_json(raw)
+    except (KeyError, ValueError):
+        found = Finding(str(raw["message"]), file=str(raw.get("file") or ""))
+    return found if found.role else replace(found, role=role)
+
+
+def options_from(raw: list[Json]) -> tuple[Option, ...]:
+    return tuple(_option(one) for one in raw)
+
+
+def _option(raw: Json) -> Option:
+    if not isinstance(raw, dict):
+        return Option(str(raw), str(raw))
+    key = str(raw.get("key") or raw.get("label") or "")
+    return Option(key, str(raw.get("label") or key), str(raw.get("about") or ""))
+
+
+def question_from(event: QuestionAsked, since: float) -> QuestionView:
+    return QuestionView(
+        event.key, event.id, event.text, options_from(event.options), event.default, event.detail, event.task, since
+    )

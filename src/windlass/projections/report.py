@@ -1,0 +1,191 @@
+"""The run's record as markdown, for people: what was done, what was not, what it cost, where the code is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from windlass.errors import UserError, near
+from windlass.model import RunState
+from windlass.projections.outlook import diff_command, land_command
+from windlass.projections.parts import COMPLETE, ESCALATED, SKIPPED, TaskView, View
+from windlass.projections.show import finding_line
+from windlass.projections.text import clean, clean_block, elapsed, money, plural, short_sha, spoken
+
+#: characters of a report; far beyond what a run can say in good faith
+MOST = 1_000_000
+MARKS = {COMPLETE: "✅", SKIPPED: "⏭", ESCALATED: "⚠", "failed": "⚠"}
+
+
+def render_report(view: View, template: str, *, now: float) -> str:
+    """Contract: the same view and the same time give the same text."""
+    if template not in TEMPLATES:
+        raise UserError(f"there is no report template '{template}'", hint=near(template, TEMPLATES))
+    sections = [lines for lines in TEMPLATES[template](view, now) if lines]
+    return clean_block("\n\n".join("\n".join(lines) for lines in sections) + "\n", MOST)
+
+
+def _plan(view: View, now: float) -> list[list[str]]:
+    return [
+        [f"# {title(view)}"],
+        _request(view),
+        _tasks(view),
+        _stats(view, now),
+        *_judgement(view),
+        *_decided(view),
+        _files(view),
+        _where(view),
+    ]
+
+
+def _task(view: View, now: float) -> list[list[str]]:
+    """For a single task the list of tasks is the request itself, so it is left out unless something went wrong."""
+    troubled = any(task.state != COMPLETE for task in view.tasks)
+    return [
+        [f"# {title(view)}"],
+        _request(view),
+        _tasks(view) if troubled or len(view.tasks) > 1 else [],
+        _stats(view, now),
+        *_judgement(view),
+        *_decided(view),
+        _files(view),
+        _where(view),
+    ]
+
+
+TEMPLATES: dict[str, Callable[[View, float], list[list[str]]]] = {"plan": _plan, "task": _task}
+
+
+def title(view: View) -> str:
+    match view.state:
+        case RunState.ABORTED:
+            return "Workflow Aborted"
+        case RunState.STOPPED | RunState.BLOCKED:
+            return "Workflow Stopped"
+        case RunState.FINISHED:
+            return "Workflow Complete"
+        case _:
+            reporting = view.phase is not None and view.phase.kind == "report"
+            return "Workflow Complete" if reporting or _all_ended(view) else "Workflow In Progress"
+
+
+def _all_ended(view: View) -> bool:
+    return bool(view.tasks) and all(task.ended for task in view.tasks)
+
+
+def _section(name: str, lines: Iterable[str]) -> list[str]:
+    """Empty without lines: a heading with nothing below it says nothing."""
+    body = list(lines)
+    return [f"## {name}", *body] if body else []
+
+
+def _request(view: View) -> list[str]:
+    reason = [f"Reason: {clean(view.state_reason)}"] if view.state_reason else []
+    return [clean(view.request, 1000), *reason] if view.request else reason
+
+
+def _tasks(view: View) -> list[str]:
+    return _section("Tasks", (_task_line(task) for task in view.tasks))
+
+
+def _task_line(task: TaskView) -> str:
+    mark = MARKS.get(task.state, "○")
+    if task.state == COMPLETE:
+        unchecked = " (unchecked)" if task.checks in ("", "unchecked") else ""
+        return f"- {mark} {clean(task.title)}{unchecked}"
+    reason = f": {clean(task.reason)}" if task.reason else ""
+    return f"- {mark} {clean(task.title)} ({clean(task.state, 40)}{reason})"
+
+
+def _stats(view: View, now: float) -> list[str]:
+    open_tasks = [task for task in view.tasks if not task.ended]
+    counts = [f"- {len(view.tasks_in(state))} {word}" for state, word in COUNTED] if view.tasks else []
+    failed = view.tasks_in("failed")
+    end = view.ended_at or now
+    return _section(
+        "Stats",
+        [
+            *counts,
+            *([f"- {len(failed)} failed"] if failed else []),
+            *([f"- {len(open_tasks)} not finished"] if open_tasks else []),
+            f"- Total cost: {money(view.spent.usd, view.spent.unknown)}",
+            *(f"  - {clean(role, 60)}: {money(cost.usd, cost.unknown)}" for role, cost in view.by_role.items()),
+            f"- Elapsed: {elapsed(end - view.started_at)}",
+            f"- Checks: {_checks(view)}",
+        ],
+    )
+
+
+COUNTED = ((COMPLETE, "completed"), (SKIPPED, "skipped"), (ESCALATED, "escalated"))
+
+
+def _checks(view: View) -> str:
+    done = view.tasks_in(COMPLETE)
+    if not done:
+        return "nothing landed" if not view.tip else "unchecked"
+    bare = [task for task in done if task.checks in ("", "unchecked")]
+    if not bare:
+        return ", ".join(sorted({clean(task.checks, 60) for task in done}))
+    return "unchecked" if len(bare) == len(done) else f"{plural(len(bare), 'task')} of {len(done)} unchecked"
+
+
+def _judgement(view: View) -> list[list[str]]:
+    noted = (f"- {_note(one.finding.role, finding_line(one.finding))}" for one in view.noted.values())
+    return [
+        _section("Final Review", _final_review(view)),
+        _section("Accepted Issues", accepted(view)),
+        _section("Noted Findings", noted),
+    ]
+
+
+def _note(role: str, line: str) -> str:
+    return clean(f"{line} ({role})" if role else line, 500)
+
+
+def _final_review(view: View) -> list[str]:
+    lines: list[str] = []
+    for role, review in view.final_reviews.items():
+        lines.append(clean(review.summary, 2000) if review.summary else clean(f"{role}: {review.verdict}"))
+        lines += [f"- {_note('', finding_line(finding))}" for finding in review.findings]
+    return lines
+
+
+def accepted(view: View) -> list[str]:
+    """Findings of a review that did not pass, in a task that was completed all the same."""
+    return [
+        f"- {clean(task.title)}: {_note(role, finding_line(finding))}"
+        for task in view.tasks_in(COMPLETE)
+        for role, review in task.reviews.items()
+        if not review.passed
+        for finding in review.findings
+    ]
+
+
+def _decided(view: View) -> list[list[str]]:
+    waived = (f"- {spoken(clean(one.phase, 80))}: {clean(one.reason)}" for one in view.skipped if one.waived)
+    decisions = (
+        f"- {clean(one.id or one.key, 120)}: {clean(one.answer)} (by {clean(one.by, 60)})"
+        + (f": {clean(one.comment)}" if one.comment else "")
+        for one in view.answers
+    )
+    warnings = (f"- {clean(warning.text, 500)}" for warning in view.warnings)
+    return [_section("Waivers", waived), _section("Warnings", warnings), _section("Decisions", decisions)]
+
+
+def _files(view: View) -> list[str]:
+    names = dict.fromkeys(name for task in view.tasks for name in task.changed)
+    return _section("Changed Files", (f"- {clean(name, 300)}" for name in names))
+
+
+def _where(view: View) -> list[str]:
+    branch = view.published or view.branch
+    if not branch or not view.tip:
+        return []
+    return _section(
+        "Where The Code Is",
+        [
+            f"Branch `{clean(branch)}` at `{short_sha(clean(view.tip))}`.",
+            "",
+            *([f"    {diff_command(view)}"] if diff_command(view) else []),
+            f"    {land_command(view)}",
+        ],
+    )

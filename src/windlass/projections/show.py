@@ -1,0 +1,117 @@
+"""What `show` prints: the whole of a run, task by task."""
+
+from __future__ import annotations
+
+from windlass.model import Finding, RunState
+from windlass.projections.outlook import diff_command, headline, outlook
+from windlass.projections.parts import COMPLETE, ReviewView, TaskView, View
+from windlass.projections.text import Page, elapsed, money, short_sha, spoken, utc
+
+MARKS = {COMPLETE: "✓", "skipped": "–", "escalated": "✗", "failed": "✗", "pending": "○"}
+
+
+def mark(task: TaskView) -> str:
+    return MARKS.get(task.state, "▸")
+
+
+def verdict_mark(review: ReviewView) -> str:
+    return "✓" if review.passed else "✗"
+
+
+def finding_line(finding: Finding) -> str:
+    line = f":{finding.line}" if finding.line is not None else ""
+    where = f"{finding.file}{line} " if finding.file else ""
+    return f"{finding.severity.word}: {where}{finding.message}"
+
+
+def render_show(
+    view: View, now: float, *, width: int = 80, driver_alive: bool | None = None, unicode: bool = True
+) -> str:
+    page = Page(width, unicode=unicode)
+    _head(page, view, now)
+    for task in view.tasks:
+        _task(page, task)
+    _reviews(page, view)
+    _lists(page, view)
+    _costs(page, view)
+    _where(page, view, now, driver_alive)
+    return page.text()
+
+
+def _head(page: Page, view: View, now: float) -> None:
+    page.line(f"{view.run}: {view.request}")
+    page.field("Flow", view.flow)
+    page.field("State", view.state.value + (f": {view.state_reason}" if view.state_reason else ""))
+    page.field("Phase", headline(view))
+    page.field("Started", utc(view.started_at))
+    page.field("Elapsed", elapsed((view.ended_at or now) - view.started_at))
+    for artifact in view.artifacts.values():
+        if artifact.path:
+            page.field(spoken(artifact.name), artifact.path)
+    if view.tasks:
+        page.line()
+        page.line("Tasks")
+
+
+def _task(page: Page, task: TaskView) -> None:
+    visit = f", visit {task.visit}" if task.visit > 1 else ""
+    cost = f", {money(task.cost.usd, task.cost.unknown)}" if task.cost.dispatches else ""
+    page.line(f"{mark(task)} {task.index}. {task.title} ({task.state}{visit}{cost})", indent=2, hang=5)
+    if task.reason:
+        page.line(f"reason: {task.reason}", indent=7)
+    if task.reviews:
+        page.line(" ".join(f"{role} {verdict_mark(review)}" for role, review in task.reviews.items()), indent=7)
+    for review in task.reviews.values():
+        for finding in review.findings:
+            page.line(f"- {finding_line(finding)}", indent=7, limit=300)
+    if task.landed:
+        page.line(f"landed as {short_sha(task.landed)}, checks: {task.checks or 'unchecked'}", indent=7)
+
+
+def _reviews(page: Page, view: View) -> None:
+    for phase, by_role in view.reviews.items():
+        page.line()
+        page.line(f"{spoken(phase)}: " + ", ".join(f"{r.role} {verdict_mark(r)}" for r in by_role.values()))
+        for review in by_role.values():
+            if review.summary:
+                page.line(review.summary, indent=2)
+            for finding in review.findings:
+                page.line(f"- {finding_line(finding)}", indent=2, limit=300)
+
+
+def _lists(page: Page, view: View) -> None:
+    if view.noted:
+        page.line()
+        page.line("Noted, not fixed")
+    for noted in view.noted.values():
+        page.line(f"- {finding_line(noted.finding)}", indent=2, limit=300)
+    if view.warnings:
+        page.line()
+        page.line("Warnings")
+    for warning in view.warnings:
+        page.line(f"- {warning.text}", indent=2)
+    if view.answers:
+        page.line()
+        page.line("Decisions")
+    for answer in view.answers:
+        comment = f": {answer.comment}" if answer.comment else ""
+        page.line(f"- {answer.id or answer.key}: {answer.answer} (by {answer.by}){comment}", indent=2)
+
+
+def _costs(page: Page, view: View) -> None:
+    page.line()
+    page.field("Cost", money(view.spent.usd, view.spent.unknown))
+    for role, cost in view.by_role.items():
+        page.line(f"{role}: {money(cost.usd, cost.unknown)} in {cost.dispatches}", indent=2)
+
+
+def _where(page: Page, view: View, now: float, driver_alive: bool | None) -> None:
+    ahead = outlook(view, now, driver_alive)
+    page.line()
+    if view.published or view.branch:
+        page.field("Branch", (view.published or view.branch) + (f" at {short_sha(view.tip)}" if view.tip else ""))
+    if diff_command(view) and view.tip:
+        page.line("See the changes:")
+        page.command(diff_command(view))
+    page.line("Take them:" if view.state is RunState.FINISHED else "Next:")
+    page.command(ahead.command)

@@ -1,0 +1,193 @@
+"""What `status` and `runs` print. Light: it starts with the standard library alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from windlass.model import Json, RunState
+from windlass.projections.log import log_line
+from windlass.projections.outlook import at_work, diff_command, headline, outlook
+from windlass.projections.parts import COMPLETE, QuestionView, TaskView, Totals, View
+from windlass.projections.show import render_show
+from windlass.projections.text import Page, elapsed, hhmm, money, short_sha, stamp, utc
+
+__all__ = ["RunRow", "cost_line", "log_line", "render_runs", "render_show", "render_status", "status_json"]
+
+
+def render_status(
+    view: View, now: float, *, width: int = 80, driver_alive: bool | None = None, unicode: bool = True
+) -> str:
+    page = Page(width, unicode=unicode)
+    page.field("Run", f"{view.run} ({view.flow})" if view.flow else view.run)
+    page.field("Request", view.request)
+    page.field("State", state_line(view, now, driver_alive))
+    page.field("Phase", headline(view) + _since(view, now))
+    if view.tasks:
+        page.field("Tasks", task_counts(view))
+    page.field("Cost", cost_line(view))
+    page.field("Elapsed", elapsed((view.ended_at or now) - view.started_at))
+    if view.published or view.tip:
+        unseen = "" if view.published else ", not published yet"
+        page.field("Branch", f"{view.published or view.branch} at {short_sha(view.tip)}{unseen}")
+    for running in view.running.values():
+        page.field("Left over" if driver_alive is False else "At work", at_work(running, now))
+    _ways_on(page, view, now, driver_alive)
+    return page.text()
+
+
+def _since(view: View, now: float) -> str:
+    if view.phase is None or view.state.final:
+        return ""
+    return f", since {hhmm(view.phase.since)} UTC ({elapsed(now - view.phase.since)})"
+
+
+def _ways_on(page: Page, view: View, now: float, driver_alive: bool | None) -> None:
+    ahead = outlook(view, now, driver_alive)
+    for question in view.questions.values():
+        page.field("Question", question_line(question, now))
+    if view.warnings:
+        more = f" (and {len(view.warnings) - 1} earlier)" if len(view.warnings) > 1 else ""
+        page.field("Warning", view.warnings[-1].text + more)
+    if ahead.waiting:
+        page.field("Waits for", ahead.waiting)
+    if view.hint:
+        page.field("Hint", view.hint)
+    if view.state is RunState.FINISHED and diff_command(view):
+        page.line("See:")
+        page.command(diff_command(view))
+    page.line("Next:")
+    page.command(ahead.command)
+
+
+def state_line(view: View, now: float, driver_alive: bool | None) -> str:
+    lost = view.state is RunState.RUNNING and driver_alive is False
+    word = "running, but no driver is alive" if lost else view.state.value
+    reason = f": {view.state_reason}" if view.state_reason else ""
+    at = view.updated_at if lost else view.state_since
+    return f"{word}{reason}, since {utc(at)} ({elapsed(now - at)})"
+
+
+def task_counts(view: View) -> str:
+    counts = Counter(task.state for task in view.tasks)
+    named = ", ".join(f"{count} {state}" for state, count in counts.items())
+    unchecked = sum(task.checks == "unchecked" for task in view.tasks)
+    return f"{counts[COMPLETE]}/{len(view.tasks)} done ({named})" + (f", {unchecked} unchecked" if unchecked else "")
+
+
+def cost_line(view: View) -> str:
+    limit = f" of {money(view.limit_usd)}" if view.limit_usd is not None else ", no limit"
+    tokens = f", {view.spent.input + view.spent.output} tokens" if view.spent.input + view.spent.output else ""
+    dispatches = "1 dispatch" if view.spent.dispatches == 1 else f"{view.spent.dispatches} dispatches"
+    return f"{money(view.spent.usd, view.spent.unknown)}{limit}{tokens}, {dispatches}"
+
+
+def question_line(question: QuestionView, now: float) -> str:
+    choices = "/".join(option.key for option in question.options)
+    default = f", default {question.default}" if question.default else ""
+    offered = f" [{choices}{default}]" if choices else (f" [{default[2:]}]" if default else "")
+    return f"{question.text}{offered} {question.key}, asked {elapsed(now - question.since)} ago"
+
+
+class RunRow(NamedTuple):
+    id: str
+    flow: str
+    state: str
+    request: str
+    started_at: float
+    done: int
+    total: int
+    cost: Totals
+
+    @classmethod
+    def of(cls, view: View) -> RunRow:
+        done = len(view.tasks_in(COMPLETE))
+        return cls(view.run, view.flow, view.state, view.request, view.started_at, done, len(view.tasks), view.spent)
+
+
+def render_runs(rows: Sequence[RunRow], *, width: int = 80, unicode: bool = True) -> str:
+    if not rows:
+        return "There are no runs here.\n"
+    page = Page(width, unicode=unicode)
+    head = ("RUN", "STATE", "TASKS", "COST", "STARTED (UTC)", "REQUEST")
+    page.table([head, *(_cells(row) for row in rows)])
+    return page.text()
+
+
+def _cells(row: RunRow) -> tuple[str, ...]:
+    tasks = f"{row.done}/{row.total}" if row.total else "-"
+    cost = money(row.cost.usd, row.cost.unknown)
+    return (row.id, row.state, tasks, cost, utc(row.started_at, "%Y-%m-%d %H:%M"), row.request)
+
+
+def status_json(view: View, now: float | None = None, *, driver_alive: bool | None = None) -> dict[str, Json]:
+    """Texts as they were recorded: who prints this as text escapes what is not ASCII."""
+    ahead = outlook(view, view.updated_at if now is None else now, driver_alive)
+    return {
+        "run": view.run,
+        "request": view.request,
+        "flow": view.flow,
+        "base": view.base,
+        "branch": view.published or view.branch,
+        "tip": view.tip,
+        "state": view.state.value,
+        "since": stamp(view.state_since),
+        "reason": view.state_reason,
+        "hint": view.hint,
+        "driver_alive": driver_alive,
+        "phase": _json(view.phase),
+        "stage": view.stage,
+        "tasks": [task_json(task) for task in view.tasks],
+        "current_task": view.current,
+        "running": [_json(running) for running in view.running.values()],
+        "questions": [_json(question) for question in view.questions.values()],
+        "answers": [_json(answer) for answer in view.answers],
+        "waits": [_json(wait) for wait in view.waits.values()],
+        "cost": _json(view.spent),
+        "cost_by_role": {role: _json(cost) for role, cost in view.by_role.items()},
+        "limit_usd": view.limit_usd,
+        "warnings": [_json(warning) for warning in view.warnings],
+        "artifacts": [_json(artifact) for artifact in view.artifacts.values()],
+        "report": view.report_path,
+        "started_at": view.started_at,
+        "updated_at": view.updated_at,
+        "ended_at": view.ended_at,
+        "waiting_for": ahead.waiting,
+        "next": ahead.command,
+    }
+
+
+def task_json(task: TaskView) -> dict[str, Json]:
+    reviews: dict[str, Json] = {
+        role: {"verdict": review.verdict, "cycle": review.cycle, "findings": [f.to_json() for f in review.findings]}
+        for role, review in task.reviews.items()
+    }
+    return {
+        "id": task.id,
+        "index": task.index,
+        "title": task.title,
+        "state": task.state,
+        "step": task.step,
+        "visit": task.visit,
+        "reason": task.reason,
+        "base": task.base,
+        "landed": task.landed,
+        "checks": task.checks,
+        "files": list(task.changed or task.files),
+        "cost": _json(task.cost),
+        "reviews": reviews,
+        "warnings": list(task.warnings),
+    }
+
+
+def _json(piece: object) -> Json:
+    match piece:
+        case None | bool() | int() | float() | str():
+            return piece
+        case tuple() if hasattr(piece, "_asdict"):
+            return {name: _json(value) for name, value in piece._asdict().items()}
+        case list() | tuple():
+            return [_json(one) for one in piece]
+        case _:
+            return str(piece)

@@ -1,0 +1,153 @@
+"""The waist, its light half: what can be read of runs, and what can be asked of them without driving.
+
+Every face stands on this and on `driving`. Nothing heavy is loaded here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from windlass.engine.answers import answer_from_outside
+from windlass.errors import UserError, near
+from windlass.events import Recorded, RunEnded
+from windlass.locks import is_driven
+from windlass.model import Answer, RunState
+from windlass.place import Place
+from windlass.projections.parts import View
+from windlass.projections.view import Folder
+from windlass.store.rows import QuestionRow, RunRow, TimerRow
+from windlass.store.sqlite import Store
+
+
+@dataclass(frozen=True)
+class World:
+    """The outside, handed in by `app.build`."""
+
+    place: Place
+    environ: Mapping[str, str]
+    clock: Callable[[], float]
+    cwd: Path
+
+
+class Service:
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    @cached_property
+    def store(self) -> Store:
+        return Store.open(self.world.place.database, self.world.clock)
+
+    @property
+    def has_runs(self) -> bool:
+        return self.world.place.database.exists()
+
+    # -- reading
+
+    def runs(self) -> list[RunRow]:
+        return self.store.runs() if self.has_runs else []
+
+    def active(self) -> RunRow | None:
+        """The newest run that is not at its end: what a bare `windlass` means."""
+        return next((row for row in self.runs() if not row.state.final), None)
+
+    def run(self, id: str = "") -> RunRow:
+        """By id or the start of one; without, the active run, else the newest."""
+        rows = self.runs()
+        if not rows:
+            raise UserError("there are no runs here yet", hint='start one: windlass run "what to build"')
+        if not id:
+            return self.active() or rows[0]
+        found = [row for row in rows if row.id == id] or [row for row in rows if row.id.startswith(id)]
+        if len(found) != 1:
+            what = f"'{id}' stands for {len(found)} runs" if found else f"there is no run '{id}'"
+            raise UserError(what, hint=near(id, [row.id for row in rows]))
+        return found[0]
+
+    def view(self, run: str) -> View:
+        folder = Folder(run)
+        for recorded in self.store.events(run):
+            folder.feed(recorded)
+        return folder.live
+
+    def events(self, run: str, after: int = 0) -> list[Recorded]:
+        return self.store.events(run, after)
+
+    def watch(self, run: str, after: int, sleep: Callable[[float], None]) -> Iterator[Recorded]:
+        """Events as they come, until no driver is left and nothing is new."""
+        while True:
+            driven = self.driven(run)
+            for recorded in self.events(run, after):
+                after = recorded.seq
+                yield recorded
+            if not driven:
+                return
+            sleep(0.1)
+
+    def driven(self, run: str) -> bool:
+        return is_driven(self.world.place.lock(run))
+
+    def timers(self) -> list[TimerRow]:
+        return self.store.timers()
+
+    def pending(self, run: str) -> list[QuestionRow]:
+        return self.store.questions(run, pending=True)
+
+    # -- asking of a run
+
+    def answer(self, run: str, key: str, value: str, comment: str, by: str) -> tuple[QuestionRow, Answer]:
+        row = self._question(run, key)
+        return row, answer_from_outside(self.store, run, row, value, comment, by)
+
+    def _question(self, run: str, key: str) -> QuestionRow:
+        pending = self.pending(run)
+        found = [row for row in pending if not key or key in (row.key, row.id)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise UserError("more than one question is open", hint=f"name one: {', '.join(row.key for row in found)}")
+        self._refuse_answered(run, key)
+        hint = near(key, [row.key for row in pending]) if pending else "windlass status shows where it stands"
+        raise UserError(f"no question '{key}' is open" if key else "no question is open", hint=hint)
+
+    def _refuse_answered(self, run: str, key: str) -> None:
+        done = [row for row in self.store.questions(run) if row.state == "answered" and key in (row.key, row.id)]
+        if done:
+            last = done[-1]
+            raise UserError(
+                f"'{last.id}' was already answered with '{last.answer}' by {last.by}", hint="windlass status"
+            )
+
+    def pause(self, run: str) -> str:
+        """What happens now, in words."""
+        row = self.run(run)
+        if row.state.final:
+            raise UserError(f"run {row.id} is {row.state}", hint="windlass runs lists the others")
+        if not self.driven(row.id):
+            return f"run {row.id} is at rest already ({row.state})"
+        with self.store.tx():
+            self.store.set_wanted(row.id, "pause")
+        return f"run {row.id} pauses when the agents at work are done"
+
+    def abort(self, run: str) -> str:
+        row = self.run(run)
+        if row.state.final:
+            raise UserError(f"run {row.id} is {row.state} already", hint="windlass runs lists the others")
+        if self.driven(row.id):
+            with self.store.tx():
+                self.store.set_wanted(row.id, "abort")
+            return f"run {row.id} is being aborted"
+        with self.store.tx():
+            self.store.set_state(row.id, RunState.ABORTED, "aborted by the user")
+            self.store.add_event(row.id, RunEnded(RunState.ABORTED, "aborted by the user"))
+        return f"run {row.id} is aborted; its branch and its record stay"
+
+    def set_budget(self, run: str, limit: float | None) -> None:
+        from windlass.events import BudgetChanged
+
+        row = self.run(run)
+        with self.store.tx():
+            self.store.set_budget(row.id, limit, row.warn_usd)
+            self.store.add_event(row.id, BudgetChanged(limit, "command line"))

@@ -1,0 +1,225 @@
+"""Starting a run: everything that is wrong with the request is said before anything is recorded."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from windlass import git
+from windlass.agents import contracts
+from windlass.agents.roles import Role
+from windlass.config import Config
+from windlass.engine.broker import Policy
+from windlass.errors import UserError, near
+from windlass.events import RunStarted
+from windlass.flow.load import FlowSource
+from windlass.flow.schema import Flow
+from windlass.git import UserRepo
+from windlass.kit import Kit
+from windlass.model import Json, RunState, content_id, slugify
+from windlass.phases import KINDS
+from windlass.place import state_dir
+from windlass.store.rows import RunRow
+from windlass.store.sqlite import Store
+from windlass.workspace import EngineRepo, enter_in_place
+
+
+@dataclass(frozen=True)
+class Start:
+    """What `windlass run` was told."""
+
+    request: str
+    flow: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    agent: str = ""
+    script: str = ""
+    budget: float | None = None
+    slots: int | None = None
+    mode: str = ""
+    in_place: bool = False
+    detached: bool = False
+    plan: str = ""
+    """The text of a plan the user wrote."""
+    policy: Policy = Policy()
+
+
+def start_run(kit: Kit, start: Start, run: str) -> str:
+    """The new run's id; nothing is dispatched yet."""
+    git.require_git()
+    repo = git.discover(kit.world.cwd)
+    _refuse_odd(repo)
+    config = kit.config(start.budget)
+    roles = kit.roles()
+    source = kit.find_flow(start.flow or config.flow)
+    flow = kit.parse(source, roles)
+    settings = _settings(flow, config, start)
+    _check_answers(flow, start.policy)
+    _check_runnable(flow)
+    _check_agents(kit, flow, roles, config, start)
+    return _create(kit, run, start, repo, config, source, flow, settings)
+
+
+def _create(
+    kit: Kit,
+    run: str,
+    start: Start,
+    repo: UserRepo,
+    config: Config,
+    source: FlowSource,
+    flow: Flow,
+    settings: dict[str, str],
+) -> str:
+    now, slug = kit.world.clock(), slugify(start.request)
+    date = _date(now)
+    branch = flow.branch.format_map({"slug": slug, "id8": run[:8], "date": date, "n": "1"})
+    store = Store.open(kit.world.place.database, kit.world.clock, create=True)
+    engine = EngineRepo.open(repo, state_dir(kit.world.environ))
+    engine.pin_base(run, repo.head)
+    engine.set_tip(run, repo.head, "")
+    if start.in_place:
+        enter_in_place(repo, branch, repo.head)
+    given = _given(flow, start)
+    row = RunRow(
+        *(run, start.request, flow.flow, source.text, slug, date, repo.head, branch, settings),
+        options=_options(start, given),
+        state=RunState.PAUSED,
+        started_at=now,
+        updated_at=now,
+        budget_usd=config.budget.stop_usd,
+        warn_usd=config.budget.warn_usd,
+    )
+    dirty = git.is_dirty(repo)
+    event = RunStarted(start.request, flow.flow, repo.head, branch, row.budget_usd, row.warn_usd, dirty)
+    with store.tx():
+        store.add_run(row)
+        store.add_event(run, event)
+        for content in given.values():
+            store.put_blob(content_id(content), content)
+    store.close()
+    return run
+
+
+def _check_agents(kit: Kit, flow: Flow, roles: Mapping[str, Role], config: Config, start: Start) -> None:
+    """S0-19: a role without an agent is named before anything is dispatched."""
+    make = kit.adapters(config, start.script)
+    for role in sorted(_needed(flow)):
+        name = start.agent or config.role(role).agent or roles[role].agent or config.agents.default
+        if not name or name == "none":
+            raise UserError(
+                f"no agent is available for role '{role}'",
+                hint=f"--agent NAME, or agent = … under [roles.{role}] in .windlass/config.toml; windlass agents",
+            )
+        make(name)
+
+
+def _date(now: float) -> str:
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d")
+
+
+def _refuse_odd(repo: UserRepo) -> None:
+    odd = git.oddities(repo)
+    if odd:
+        raise UserError(f"this repository cannot be driven: {'; '.join(odd)}", hint="windlass doctor says why")
+
+
+def _settings(flow: Flow, config: Config, start: Start) -> dict[str, str]:
+    """--set before config; each must be one the flow has and fit its type."""
+    given = {name: str(value) for name, value in config.settings.items() if name in flow.settings}
+    for name in start.settings:
+        if name not in flow.settings:
+            raise UserError(f"flow '{flow.flow}' has no setting '{name}'", hint=near(name, flow.settings))
+    merged = {**given, **start.settings}
+    for name, value in merged.items():
+        _fits(flow, name, value)
+    return merged
+
+
+def _fits(flow: Flow, name: str, value: str) -> None:
+    setting = flow.settings[name]
+    if setting.options and value not in setting.options:
+        raise UserError(f"'{value}' is not a value of '{name}'", hint=near(value, setting.options))
+    if setting.type == "int" and not (value.isdigit() and int(value) > 0):
+        raise UserError(f"'{name}' is a whole number from 1, not '{value}'", hint=f"--set {name}=3")
+    if setting.type == "bool" and value not in ("true", "false"):
+        raise UserError(f"'{name}' is true or false, not '{value}'", hint=f"--set {name}=true")
+
+
+def _check_answers(flow: Flow, policy: Policy) -> None:
+    known = {*flow.questions, *(q.id for q in flow.questions.values() if q.id), *flow.settings, "baseline", "adopt"}
+    for key in policy.answers:
+        name = key.removesuffix("*")
+        if name.rpartition("!")[2] not in known:
+            raise UserError(f"flow '{flow.flow}' asks no question '{name}'", hint=near(name, known))
+    for name in policy.yes_to - known:
+        raise UserError(f"flow '{flow.flow}' asks no question '{name}'", hint=near(name, known))
+
+
+def _check_runnable(flow: Flow) -> None:
+    missing = sorted({phase.kind for phase in flow.all_phases() if not hasattr(KINDS[phase.kind], "run")})
+    if missing:
+        raise UserError(
+            f"flow '{flow.flow}' needs kinds that cannot run yet: {', '.join(missing)}", hint="windlass flow list"
+        )
+
+
+def _needed(flow: Flow) -> set[str]:
+    """Roles a run cannot do without: optional reviewers may be missing."""
+    optional = {
+        reviewer.role
+        for phase in (*flow.all_phases(), *_steps(flow))
+        for reviewer in getattr(phase, "reviewers", ())
+        if reviewer.optional
+    }
+    needed: set[str] = set()
+    for phase in flow.all_phases():
+        needed |= phase.roles()
+    required = {
+        r.role for p in (*flow.all_phases(), *_steps(flow)) for r in getattr(p, "reviewers", ()) if not r.optional
+    }
+    return (needed - optional) | required
+
+
+def _steps(flow: Flow) -> tuple[Any, ...]:
+    return tuple(step for phase in flow.all_phases() if phase.kind == "tasks" for step in phase.steps)
+
+
+def _given(flow: Flow, start: Start) -> dict[str, str]:
+    """Artifacts that the user brings: a plan of their own, else one made of the request."""
+    names = [name for name, artifact in flow.artifacts.items() if artifact.given]
+    if start.plan and not names:
+        raise UserError(f"flow '{flow.flow}' writes its own plan", hint="windlass task --plan FILE carries out yours")
+    if not names:
+        return {}
+    content = start.plan or _plan_of(start.request)
+    problem = contracts.parse_plan(content).problem
+    if problem:
+        raise UserError(f"the plan cannot be carried out: {problem}", hint="see docs/guides/plans.md for its form")
+    return dict.fromkeys(names, content)
+
+
+def _plan_of(request: str) -> str:
+    title = " ".join(request.split())[:120] or "Task"
+    block = json.dumps([{"title": title, "description": request}], ensure_ascii=False)
+    fence = "`" * max(3, 1 + max((len(run) for run in _backticks(block)), default=0))
+    return f"# {title}\n\n{fence}superteam-tasks\n{block}\n{fence}\n"
+
+
+def _backticks(text: str) -> list[str]:
+    return re.findall(r"`+", text)
+
+
+def _options(start: Start, given: Mapping[str, str]) -> dict[str, Json]:
+    return {
+        "agent": start.agent,
+        "script": start.script,
+        "slots": start.slots,
+        "mode": start.mode,
+        "in_place": start.in_place,
+        "detached": start.detached,
+        "policy": start.policy.to_json(),
+        "given": {name: content_id(content) for name, content in given.items()},
+    }

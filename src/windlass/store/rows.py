@@ -1,0 +1,132 @@
+"""What the store gives back: frozen rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from windlass.model import Json, RunFacts, RunState
+
+
+@dataclass(frozen=True)
+class RunRow:
+    id: str
+    request: str
+    flow: str
+    flow_text: str
+    slug: str
+    date: str
+    base: str
+    branch: str
+    settings: dict[str, str]
+    options: dict[str, Json]
+    state: RunState
+    started_at: float
+    updated_at: float
+    reason: str = ""
+    hint: str = ""
+    epoch: int = 0
+    wanted: str = ""
+    budget_usd: float | None = None
+    warn_usd: float | None = None
+    parent: str = ""
+
+    @property
+    def facts(self) -> RunFacts:
+        return RunFacts(
+            id=self.id,
+            request=self.request,
+            flow=self.flow,
+            slug=self.slug,
+            date=self.date,
+            base=self.base,
+            branch=self.branch,
+            started_at=self.started_at,
+            settings=self.settings,
+        )
+
+
+@dataclass(frozen=True)
+class StepRow:
+    seq: int
+    key: str
+    fingerprint: str
+    inputs: Json
+    result: Json
+
+
+@dataclass(frozen=True)
+class Intent:
+    """Written before the effect, so that a resume knows what may be out there."""
+
+    key: str
+    n: int
+    folder: str
+    host: str
+    boot: str
+    slot: str = ""
+    base: str = ""
+    role: str = ""
+    agent: str = ""
+    model: str = ""
+    credential: str = ""
+    reserved: float | None = None
+    wall_s: float | None = None
+
+
+@dataclass(frozen=True)
+class AttemptRow:
+    intent: Intent
+    state: str
+    epoch: int
+    started_at: float
+    ended_at: float | None = None
+    proc: str = ""
+    session: str = ""
+    error: str = ""
+    reason: str = ""
+    usage: Json = None
+    cost_usd: float | None = None
+
+
+@dataclass(frozen=True)
+class QuestionRow:
+    key: str
+    id: str
+    data: dict[str, Json]
+    state: str
+    asked_at: float
+    answer: str = ""
+    comment: str = ""
+    by: str = ""
+    answered_at: float | None = None
+
+
+@dataclass(frozen=True)
+class AdoptionRow:
+    id: int
+    artifact: str
+    producer: str
+    old_sha: str
+    new_sha: str
+    by: str
+    covers: frozenset[str] = field(default_factory=frozenset)
+    """Keys of recorded steps, each with everything below it."""
+
+
+@dataclass(frozen=True)
+class TimerRow:
+    credential: str
+    until: float
+    since: float
+    reason: str
+
+
+@dataclass(frozen=True)
+class Spend:
+    """What a run has cost so far, over all its attempts."""
+
+    known_usd: float
+    unknown: int
+    """Ended dispatches whose cost nobody told."""
+    by_role: dict[str, float]
+    """The dearest single dispatch of each role: what the next one has to fit."""

@@ -1,0 +1,427 @@
+"""The only SQL. One connection, one thread; every change inside `tx()`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from windlass.errors import LostAttemptError, StoppedError, StoreError
+from windlass.events import Event, Recorded, decode, encode
+from windlass.model import Json, RunState
+from windlass.store.rows import AdoptionRow, AttemptRow, Intent, QuestionRow, RunRow, Spend, StepRow, TimerRow
+
+MIGRATIONS = sorted(Path(__file__).parent.glob("[0-9][0-9][0-9]-*.sql"))
+VERSION = len(MIGRATIONS)
+
+
+class Store:
+    def __init__(self, db: sqlite3.Connection, path: Path, clock: Callable[[], float]) -> None:
+        self.db = db
+        self.path = path
+        self.clock = clock
+        self._depth = 0
+
+    @classmethod
+    def open(cls, path: Path, clock: Callable[[], float], *, create: bool = False) -> Store:
+        if not create and not path.exists():
+            raise StoreError(f"no runs yet: '{path}' does not exist", hint='start one: windlass run "what to build"')
+        with _readable(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            db = sqlite3.connect(path, isolation_level=None, timeout=30.0)
+            db.execute("PRAGMA journal_mode=WAL")
+            db.execute("PRAGMA synchronous=FULL")
+            _migrate(db, path)
+        return cls(db, path, clock)
+
+    def close(self) -> None:
+        self.db.close()
+
+    @contextmanager
+    def tx(self) -> Iterator[None]:
+        """One transaction; nested calls join the outer one."""
+        if self._depth:
+            yield
+            return
+        with _readable(self.path):
+            self.db.execute("BEGIN IMMEDIATE")
+            self._depth = 1
+            try:
+                yield
+                self.db.execute("COMMIT")
+            except BaseException:
+                if self.db.in_transaction:
+                    self.db.execute("ROLLBACK")
+                raise
+            finally:
+                self._depth = 0
+
+    def data_version(self) -> int:
+        """Changes when another connection committed: a cheap wake-up."""
+        return int(self.db.execute("PRAGMA data_version").fetchone()[0])
+
+    # -- runs
+
+    def add_run(self, row: RunRow) -> None:
+        self.db.execute(
+            "INSERT INTO run (id, request, flow, flow_text, slug, date, base, branch, settings, options, state,"
+            " budget_usd, warn_usd, parent, started_at, updated_at) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+            (
+                *(row.id, row.request, row.flow, row.flow_text, row.slug, row.date, row.base, row.branch),
+                *(_dump(row.settings), _dump(row.options), row.state, row.budget_usd, row.warn_usd, row.parent),
+                *(row.started_at, row.updated_at),
+            ),
+        )
+
+    def run(self, id: str) -> RunRow:
+        row = self._one("SELECT * FROM run WHERE id = ?", (id,))
+        if row is None:
+            raise StoreError(f"no run '{id}'", hint="windlass runs lists them")
+        return _run(row)
+
+    def runs(self) -> list[RunRow]:
+        return [_run(row) for row in self._all("SELECT * FROM run ORDER BY started_at DESC, rowid DESC", ())]
+
+    def next_epoch(self, run: str) -> int:
+        """Each driver gets a number of its own; what an older one finishes no longer counts."""
+        self.db.execute("UPDATE run SET epoch = epoch + 1, wanted = '' WHERE id = ?", (run,))
+        return self.run(run).epoch
+
+    def set_state(self, run: str, state: RunState, reason: str = "", hint: str = "") -> None:
+        self.db.execute(
+            "UPDATE run SET state = ?, reason = ?, hint = ?, updated_at = ? WHERE id = ?",
+            (state, reason, hint, self.clock(), run),
+        )
+
+    def set_wanted(self, run: str, wanted: str) -> None:
+        self.db.execute("UPDATE run SET wanted = ? WHERE id = ?", (wanted, run))
+
+    def set_budget(self, run: str, limit: float | None, warn: float | None) -> None:
+        self.db.execute("UPDATE run SET budget_usd = ?, warn_usd = ? WHERE id = ?", (limit, warn, run))
+
+    def set_options(self, run: str, options: dict[str, Json]) -> None:
+        self.db.execute("UPDATE run SET options = ? WHERE id = ?", (_dump(options), run))
+
+    # -- steps
+
+    def steps(self, run: str) -> list[StepRow]:
+        rows = self._all("SELECT seq, key, fingerprint, inputs, result FROM step WHERE run = ? ORDER BY seq", (run,))
+        return [StepRow(r["seq"], r["key"], r["fingerprint"], _load(r["inputs"]), _load(r["result"])) for r in rows]
+
+    def add_step(self, run: str, key: str, fingerprint: str, inputs: str, context: str, result: str) -> int:
+        done = self.db.execute(
+            "INSERT INTO step (run, key, fingerprint, inputs, context, result, at) VALUES (?,?,?,?,?,?,?)",
+            (run, key, fingerprint, inputs, context, result, self.clock()),
+        )
+        return int(done.lastrowid or 0)
+
+    def supersede(self, run: str, key: str, adoption: int) -> None:
+        self.db.execute(
+            "INSERT INTO superseded (run, key, fingerprint, inputs, result, adoption, at)"
+            " SELECT run, key, fingerprint, inputs, result, ?, ? FROM step WHERE run = ? AND key = ?",
+            (adoption, self.clock(), run, key),
+        )
+        self.db.execute("DELETE FROM step WHERE run = ? AND key = ?", (run, key))
+
+    def step_context(self, run: str, key: str) -> Json:
+        row = self._one("SELECT context FROM step WHERE run = ? AND key = ?", (run, key))
+        return _load(row["context"]) if row else None
+
+    # -- attempts
+
+    def begin_attempt(self, run: str, epoch: int, intent: Intent) -> None:
+        self.db.execute(
+            "INSERT INTO attempt (run, key, n, state, epoch, host, boot, folder, slot, base, role, agent, model,"
+            " credential, reserved, wall_s, started_at) VALUES (?,?,?,'running',?,?,?,?,?,?,?,?,?,?,?,?,?)",
+            (
+                *(run, intent.key, intent.n, epoch, intent.host, intent.boot, intent.folder, intent.slot, intent.base),
+                *(intent.role, intent.agent, intent.model, intent.credential, intent.reserved, intent.wall_s),
+                self.clock(),
+            ),
+        )
+
+    def note_attempt(self, run: str, key: str, n: int, *, proc: str = "", session: str = "") -> None:
+        self.db.execute(
+            "UPDATE attempt SET proc = CASE WHEN ? = '' THEN proc ELSE ? END,"
+            " session = CASE WHEN ? = '' THEN session ELSE ? END WHERE run = ? AND key = ? AND n = ?",
+            (proc, proc, session, session, run, key, n),
+        )
+
+    def end_attempt(
+        self,
+        run: str,
+        key: str,
+        n: int,
+        epoch: int,
+        *,
+        state: str,
+        error: str = "",
+        reason: str = "",
+        usage: Json = None,
+        cost_usd: float | None = None,
+    ) -> None:
+        """Fenced: only the driver that began the attempt may end it, and only once."""
+        done = self.db.execute(
+            "UPDATE attempt SET state = ?, error = ?, reason = ?, usage = ?, cost_usd = ?, ended_at = ?"
+            " WHERE run = ? AND key = ? AND n = ? AND state = 'running' AND epoch = ?",
+            (state, error, reason, _dump(usage), cost_usd, self.clock(), run, key, n, epoch),
+        )
+        if done.rowcount != 1:
+            raise LostAttemptError(f"attempt {n} of '{key}' belongs to another driver now")
+
+    def interrupt(self, run: str, key: str, n: int) -> None:
+        self.db.execute(
+            "UPDATE attempt SET state = 'interrupted', error = 'driver_lost', ended_at = ?"
+            " WHERE run = ? AND key = ? AND n = ? AND state = 'running'",
+            (self.clock(), run, key, n),
+        )
+
+    def attempts(self, run: str, key: str | None = None) -> list[AttemptRow]:
+        where, args = ("run = ?", (run,)) if key is None else ("run = ? AND key = ?", (run, key))
+        return [_attempt(row) for row in self._all(f"SELECT * FROM attempt WHERE {where} ORDER BY started_at, n", args)]
+
+    def open_attempts(self, run: str) -> list[AttemptRow]:
+        rows = self._all("SELECT * FROM attempt WHERE run = ? AND state = 'running' ORDER BY started_at", (run,))
+        return [_attempt(row) for row in rows]
+
+    def spend(self, run: str) -> Spend:
+        rows = self._all(
+            "SELECT role, sum(cost_usd) AS known, max(cost_usd) AS top,"
+            " sum(cost_usd IS NULL AND state != 'running') AS unknown"
+            " FROM attempt WHERE run = ? AND role != '' GROUP BY role",
+            (run,),
+        )
+        return Spend(
+            known_usd=sum(row["known"] or 0.0 for row in rows),
+            unknown=sum(row["unknown"] or 0 for row in rows),
+            by_role={row["role"]: row["top"] for row in rows if row["top"] is not None},
+        )
+
+    # -- events
+
+    def add_event(self, run: str, event: Event, mark: str | None = None) -> Recorded:
+        at = self.clock()
+        done = self.db.execute(
+            "INSERT INTO event (run, at, type, data, mark) VALUES (?,?,?,?,?)",
+            (run, at, event.type, encode(event), mark),
+        )
+        return Recorded(int(done.lastrowid or 0), run, at, event)
+
+    def events(self, run: str, after: int = 0) -> list[Recorded]:
+        rows = self._all("SELECT seq, at, type, data FROM event WHERE run = ? AND seq > ? ORDER BY seq", (run, after))
+        return [Recorded(r["seq"], run, r["at"], decode(r["type"], r["data"])) for r in rows]
+
+    def last_event(self, run: str) -> int:
+        row = self._one("SELECT max(seq) AS seq FROM event WHERE run = ?", (run,))
+        return int(row["seq"] or 0) if row else 0
+
+    def marks(self, run: str) -> set[str]:
+        rows = self._all("SELECT mark FROM event WHERE run = ? AND mark IS NOT NULL", (run,))
+        return {row["mark"] for row in rows}
+
+    # -- questions
+
+    def add_question(self, run: str, key: str, id: str, data: Json) -> bool:
+        """False: it was stored before."""
+        done = self.db.execute(
+            "INSERT OR IGNORE INTO question (run, key, id, data, state, asked_at) VALUES (?,?,?,?,'pending',?)",
+            (run, key, id, _dump(data), self.clock()),
+        )
+        return done.rowcount == 1
+
+    def question(self, run: str, key: str) -> QuestionRow | None:
+        row = self._one("SELECT * FROM question WHERE run = ? AND key = ?", (run, key))
+        return _question(row) if row else None
+
+    def questions(self, run: str, *, pending: bool = False) -> list[QuestionRow]:
+        only = " AND state = 'pending'" if pending else ""
+        return [
+            _question(r) for r in self._all(f"SELECT * FROM question WHERE run = ?{only} ORDER BY asked_at", (run,))
+        ]
+
+    def answer(self, run: str, key: str, value: str, comment: str, by: str) -> bool:
+        """The first valid answer wins: False when it was not pending any more."""
+        done = self.db.execute(
+            "UPDATE question SET state = 'answered', answer = ?, comment = ?, by = ?, answered_at = ?"
+            " WHERE run = ? AND key = ? AND state = 'pending'",
+            (value, comment, by, self.clock(), run, key),
+        )
+        return done.rowcount == 1
+
+    def replace_question(self, run: str, key: str, data: Json) -> None:
+        """A pending question whose text changed (an adopted plan was reviewed again) is asked as it is now."""
+        self.db.execute(
+            "UPDATE question SET data = ? WHERE run = ? AND key = ? AND state = 'pending'", (_dump(data), run, key)
+        )
+
+    # -- content, adoptions, timers, checks
+
+    def put_blob(self, sha: str, content: str) -> None:
+        data = content.encode("utf-8", "surrogatepass")
+        self.db.execute("INSERT OR IGNORE INTO blob (sha, content) VALUES (?,?)", (sha, data))
+
+    def blob(self, sha: str) -> str:
+        row = self._one("SELECT content FROM blob WHERE sha = ?", (sha,))
+        if row is None:
+            raise StoreError(f"content {sha[:12]} is missing from the database")
+        return bytes(row["content"]).decode("utf-8", "surrogatepass")
+
+    def add_adoption(self, run: str, row: AdoptionRow) -> None:
+        self.db.execute(
+            "INSERT INTO adoption (run, artifact, producer, old_sha, new_sha, covers, by, at) VALUES (?,?,?,?,?,?,?,?)",
+            (
+                run,
+                row.artifact,
+                row.producer,
+                row.old_sha,
+                row.new_sha,
+                _dump(sorted(row.covers)),
+                row.by,
+                self.clock(),
+            ),
+        )
+
+    def adoptions(self, run: str) -> list[AdoptionRow]:
+        rows = self._all("SELECT * FROM adoption WHERE run = ? ORDER BY id", (run,))
+        return [
+            AdoptionRow(
+                *(r["id"], r["artifact"], r["producer"], r["old_sha"], r["new_sha"], r["by"]),
+                covers=frozenset(json.loads(r["covers"])),
+            )
+            for r in rows
+        ]
+
+    def set_timer(self, timer: TimerRow) -> None:
+        self.db.execute(
+            "INSERT INTO timer (credential, until, since, reason) VALUES (?,?,?,?) ON CONFLICT (credential)"
+            " DO UPDATE SET until = max(until, excluded.until), reason = excluded.reason",
+            (timer.credential, timer.until, timer.since, timer.reason),
+        )
+
+    def timers(self) -> list[TimerRow]:
+        rows = self._all("SELECT * FROM timer WHERE until > ? ORDER BY until", (self.clock(),))
+        return [TimerRow(r["credential"], r["until"], r["since"], r["reason"]) for r in rows]
+
+    def put_checked(self, tree: str, command: str, setup: str, result: Json) -> None:
+        self.db.execute(
+            "INSERT OR REPLACE INTO checked (tree, command, setup, result, at) VALUES (?,?,?,?,?)",
+            (tree, command, setup, _dump(result), self.clock()),
+        )
+
+    def checked(self, tree: str, command: str, setup: str) -> Json:
+        row = self._one(
+            "SELECT result FROM checked WHERE tree = ? AND command = ? AND setup = ?", (tree, command, setup)
+        )
+        return _load(row["result"]) if row else None
+
+    # -- reading
+
+    def _one(self, sql: str, args: Sequence[object]) -> sqlite3.Row | None:
+        rows = self._all(sql, args)
+        return rows[0] if rows else None
+
+    def _all(self, sql: str, args: Sequence[object]) -> list[sqlite3.Row]:
+        with _readable(self.path):
+            cursor = self.db.execute(sql, args)
+            cursor.row_factory = sqlite3.Row
+            return cursor.fetchall()
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """sqlite's words become ours: what is wrong, where, and that nothing was replaced."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise _operational(error, path) from error
+    except sqlite3.DatabaseError as error:
+        raise StoreError(
+            f"the database '{path}' cannot be read: {error}",
+            hint="it is kept as it is; move it aside to begin anew, or restore a copy of it",
+        ) from error
+    except OSError as error:
+        raise StoreError(f"'{path}': {os.strerror(error.errno or 0)}") from error
+
+
+def _operational(error: sqlite3.OperationalError, path: Path) -> Exception:
+    text = str(error)
+    if "full" in text:
+        return StoppedError(f"no space left for '{path}'", hint="free some disk space, then: windlass resume")
+    if "readonly" in text or "unable to open" in text:
+        return StoreError(f"cannot write to '{path}': {text}", hint="check its permissions and those of its folder")
+    if "locked" in text or "busy" in text:
+        return StoppedError(f"'{path}' is locked by another process", hint="try again: windlass resume")
+    return StoreError(f"the database '{path}' cannot be used: {text}", hint="it is kept as it is")
+
+
+def _migrate(db: sqlite3.Connection, path: Path) -> None:
+    version = int(db.execute("PRAGMA user_version").fetchone()[0])
+    if version > VERSION:
+        raise StoreError(
+            f"'{path}' was written by a newer Windlass (schema {version}, this one knows {VERSION})",
+            hint="upgrade windlass; nothing was changed",
+        )
+    for number, script in enumerate(MIGRATIONS[version:], start=version + 1):
+        _apply(db, number, script.read_text())
+
+
+def _apply(db: sqlite3.Connection, number: int, script: str) -> None:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        # Another process may have migrated while we waited for the lock.
+        if int(db.execute("PRAGMA user_version").fetchone()[0]) < number:
+            for statement in _statements(script):
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version = {number}")
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+def _statements(script: str) -> Iterator[str]:
+    """executescript commits on its own; we want one transaction."""
+    text = ""
+    for line in script.splitlines(keepends=True):
+        text += line
+        if sqlite3.complete_statement(text):
+            yield text
+            text = ""
+
+
+def _dump(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _load(text: str) -> Json:
+    return json.loads(text) if text else None
+
+
+def _run(row: sqlite3.Row) -> RunRow:
+    values = dict(row)
+    values["settings"] = json.loads(values["settings"])
+    values["options"] = json.loads(values["options"])
+    values["state"] = RunState(values["state"])
+    return RunRow(**values)
+
+
+def _attempt(row: sqlite3.Row) -> AttemptRow:
+    intent = Intent(
+        *(row["key"], row["n"], row["folder"], row["host"], row["boot"], row["slot"], row["base"], row["role"]),
+        *(row["agent"], row["model"], row["credential"], row["reserved"], row["wall_s"]),
+    )
+    return AttemptRow(
+        *(intent, row["state"], row["epoch"], row["started_at"], row["ended_at"], row["proc"], row["session"]),
+        *(row["error"], row["reason"], _load(row["usage"]), row["cost_usd"]),
+    )
+
+
+def _question(row: sqlite3.Row) -> QuestionRow:
+    return QuestionRow(
+        *(row["key"], row["id"], json.loads(row["data"]), row["state"], row["asked_at"]),
+        *(row["answer"], row["comment"], row["by"], row["answered_at"]),
+    )

@@ -1,0 +1,302 @@
+"""The engine's own repository beside the user's, and what each of the two may contain.
+
+Agents work in worktrees of a bare repository that borrows the user's objects: their `git stash`, `branch -D` or
+`reset` reach nothing of the user. In the user's repository Windlass writes `refs/windlass/*` and the run's branch only.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from windlass import git
+from windlass.errors import GitError, UserError
+from windlass.git import Done, UserRepo
+from windlass.model import is_id
+
+# Settings of the user's own repository that change what a checkout or a commit contains.
+CONTENT_SETTINGS = (
+    "autocrlf",
+    "eol",
+    "safecrlf",
+    "filemode",
+    "symlinks",
+    "ignorecase",
+    "precomposeunicode",
+    "excludesfile",
+)
+IDENTITY = {"user.name": "Windlass", "user.email": "windlass@localhost"}
+
+
+def repo_id(common_dir: Path) -> str:
+    """The same for every worktree of a repository, as long as it stays where it is."""
+    place = common_dir.resolve()
+    name = place.parent.name if place.name == ".git" else place.name
+    readable = "".join(c if c.isalnum() and c.isascii() else "-" for c in name)[:32].strip("-") or "repo"
+    return f"{readable}-{hashlib.sha256(os.fsencode(place)).hexdigest()[:12]}"
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """An OS lock, freed by `kill -9`; held for moments only."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def write_atomically(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.part")
+    part.write_text(text, encoding="utf-8", errors="surrogateescape")
+    part.replace(path)
+
+
+@dataclass(frozen=True)
+class RefChange:
+    name: str
+    before: str
+    """'' when it did not exist."""
+    after: str
+    """'' when it is gone."""
+
+
+@dataclass(frozen=True)
+class EngineRepo:
+    user: UserRepo
+    home: Path
+    sealed: Mapping[str, str]
+    """Files below `path` and their content; an agent that changes them changes what later commands mean."""
+    _moved: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    _trees: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def open(cls, user: UserRepo, state_dir: Path) -> EngineRepo:
+        home = state_dir.resolve() / "windlass" / repo_id(user.common_dir)
+        engine = cls(user, home, _sealed(user))
+        with locked(home / "lock"):
+            if not engine.path.exists():
+                engine._create()
+                write_atomically(engine.path / "info" / "exclude", _read(user.common_dir / "info" / "exclude"))
+            engine.seal()
+        return engine
+
+    @property
+    def path(self) -> Path:
+        return self.home / "repo.git"
+
+    def _create(self) -> None:
+        # Renamed into place when complete: a half-made repository is never seen.
+        new = self.home / "repo.git.new"
+        shutil.rmtree(new, ignore_errors=True)
+        options = ["--bare", "--template=", "--initial-branch=main", f"--object-format={self.user.object_format}"]
+        git.run(["init", "-q", *options, str(new)], self.home)
+        new.rename(self.path)
+
+    def seal(self) -> list[str]:
+        """Put back what no one but the engine may change here; the names of what was changed."""
+        wrong = [name for name, text in self.sealed.items() if _read(self.path / name) != text]
+        for name in wrong:
+            write_atomically(self.path / name, self.sealed[name])
+        return wrong
+
+    def git(
+        self, *args: str, env: Mapping[str, str] | None = None, input: str | bytes | None = None, check: bool = True
+    ) -> Done:
+        return git.run([f"--git-dir={self.path}", *args], self.home, env=env, input=input, check=check)
+
+    def ignore(self, paths: Sequence[str]) -> None:
+        """Never harvest or snapshot these, in any slot: what is copied in from the user's checkout may be secret."""
+        exclude = self.path / "info" / "exclude"
+        with locked(self.home / "lock"):
+            old = _read(exclude).splitlines()
+            new = [line for line in map(_exclude_line, paths) if line not in old]
+            if new:
+                write_atomically(exclude, "\n".join([*old, *new, ""]))
+
+    def pin_base(self, run: str, sha: str) -> None:
+        """A base the user amends away must outlive their `git gc`."""
+        git.run(["update-ref", f"refs/windlass/base/{_named(run)}", sha], self.user.root)
+
+    def tip(self, run: str) -> str:
+        """'' while the run has none."""
+        loose = _read(self.path / tip_ref(run))
+        if loose.strip():
+            return loose.strip()
+        return self.git("rev-parse", "--verify", "-q", tip_ref(run), check=False).line
+
+    def set_tip(self, run: str, new: str, old: str) -> bool:
+        """Compare and swap; `old` is '' for the first one. False: somebody else moved it."""
+        return self._swap(tip_ref(run), new, old)
+
+    def _swap(self, ref: str, new: str, old: str) -> bool:
+        done = self.git("update-ref", ref, new, old, check=False)
+        if done.code == 0:
+            self._moved[ref] = new
+            return True
+        # A lock file that nobody removes is no lost race: trying again would never end.
+        if "cannot lock ref" in done.err and "Unable to create" not in done.err:
+            return False
+        hint = f"if no git is at work there, delete '{self.path / ref}.lock'"
+        raise GitError(f"cannot move '{ref}': {git.plain(done.err).strip()}", hint=hint)
+
+    def hold(self, run: str, name: str, sha: str) -> None:
+        """A head that the journal names stays reachable, and so do earlier ones of that name."""
+        ref = f"refs/windlass/{_named(run)}/hold/{name}/@{sha}"
+        self.git("update-ref", ref, sha)
+        self._moved[ref] = sha
+
+    def drop(self, refs: Sequence[str]) -> None:
+        self.git("update-ref", "--stdin", input="".join(f"delete {ref}\n" for ref in refs))
+        for ref in refs:
+            self._moved[ref] = ""
+
+    def refs(self) -> dict[str, str]:
+        return git.read_refs(self.path)
+
+    def audit(self, run: str, before: Mapping[str, str], after: Mapping[str, str]) -> list[RefChange]:
+        """Changes that neither this engine nor another run's made."""
+        names = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+        changes = [RefChange(name, before.get(name, ""), after.get(name, "")) for name in names]
+        return [change for change in changes if not self._expected(run, change)]
+
+    def _expected(self, run: str, change: RefChange) -> bool:
+        if self._moved.get(change.name) == change.after and change.name in self._moved:
+            return True
+        engines = change.name.startswith("refs/windlass/")
+        another_runs = engines and not change.name.startswith(f"refs/windlass/{run}/")
+        return another_runs and bool(change.after)
+
+    def undo(self, changes: Sequence[RefChange]) -> None:
+        """Put refs back. Keep what they lead to first: `Slots.keep(..., undone=changes)`."""
+        lines = [
+            f"update {change.name} {change.before}\n" if change.before else f"delete {change.name}\n"
+            for change in changes
+        ]
+        self.git("update-ref", "--no-deref", "--stdin", input="".join(lines))
+
+    def tree_of(self, sha: str) -> str:
+        # A commit's tree never changes, so it is asked for once.
+        if sha not in self._trees:
+            self.remember_tree(sha, self.git("rev-parse", "--verify", f"{sha}^{{tree}}").line)
+        return self._trees[sha]
+
+    def remember_tree(self, sha: str, tree: str) -> None:
+        self._trees[sha] = tree
+
+
+def tip_ref(run: str) -> str:
+    return f"refs/windlass/{_named(run)}/tip"
+
+
+def _named(run: str) -> str:
+    if not is_id(run) or run in ("base", "keep"):
+        raise UserError(f"'{run}' is not a valid run id", hint="letters, digits, '.', '_' and '-', at most 64")
+    return run
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="surrogateescape")
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return ""
+
+
+def _sealed(user: UserRepo) -> dict[str, str]:
+    files = {
+        "config": _config(user),
+        "objects/info/alternates": f"{user.common_dir / 'objects'}\n",
+        "info/attributes": "",
+    }
+    # Without the list of cut-off commits a walk through a shallow clone's history ends in "missing object".
+    return {**files, "shallow": _read(user.common_dir / "shallow")} if user.shallow else files
+
+
+def _config(user: UserRepo) -> str:
+    theirs = _user_settings(user)
+    settings = {
+        "core.repositoryformatversion": "1" if user.object_format != "sha1" else "0",
+        "core.bare": "true",
+        "core.logAllRefUpdates": "always",
+        "gc.auto": "0",
+        "gc.reflogExpire": "never",
+        "gc.reflogExpireUnreachable": "never",
+        "gc.pruneExpire": "never",
+        **({"extensions.objectFormat": user.object_format} if user.object_format != "sha1" else {}),
+        **({"lfs.storage": str(user.common_dir / "lfs")} if (user.common_dir / "lfs").is_dir() else {}),
+        **theirs,
+    }
+    return "".join(_setting(name, value) for name, value in settings.items())
+
+
+def _user_settings(user: UserRepo) -> dict[str, str]:
+    """Who commits, from anywhere; what a checkout contains, from their repository (ours has its own)."""
+    entries = git.run(["config", "--list", "-z", "--show-scope"], user.root).out.split("\0")
+    found = dict(IDENTITY)
+    for scope, entry in zip(entries[0::2], entries[1::2], strict=False):
+        name, _, value = entry.partition("\n")
+        local = scope in ("local", "worktree")
+        if (name in IDENTITY and value) or (local and _shapes_content(name)):
+            found[name] = value
+    return found
+
+
+def _shapes_content(name: str) -> bool:
+    return name.startswith("filter.") or name in {f"core.{setting}" for setting in CONTENT_SETTINGS}
+
+
+def _setting(name: str, value: str) -> str:
+    section, _, rest = name.partition(".")
+    middle, _, last = rest.rpartition(".")
+    head = f"[{section} {_quoted(middle)}]" if middle else f"[{section}]"
+    return f"{head}\n\t{last} = {_quoted(value)}\n"
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    return f'"{escaped}"'
+
+
+def _exclude_line(path: str) -> str:
+    return "/" + re.sub(r"([\\*?\[\]! ])", r"\\\1", path)
+
+
+@dataclass(frozen=True)
+class UserSignature:
+    """Enough of the user's checkout and refs to notice that somebody changed them."""
+
+    head: str
+    index: str
+    stash: str
+    refs: Mapping[str, str]
+
+    def differences(self, later: UserSignature) -> tuple[str, ...]:
+        parts = [name for name in ("head", "index", "stash") if getattr(self, name) != getattr(later, name)]
+        refs = sorted({*self.refs, *later.refs})
+        return (*parts, *(name for name in refs if self.refs.get(name) != later.refs.get(name)))
+
+
+def user_signature(user: UserRepo, ours: Sequence[str] = ()) -> UserSignature:
+    """`ours`: branches Windlass moves itself. A refreshed index is no change, so only its size is compared."""
+    skipped = ("refs/windlass/", *(f"refs/heads/{branch}" for branch in ours))
+    return UserSignature(
+        head=_read(user.git_dir / "HEAD"),
+        index=_size(user.git_dir / "index"),
+        stash=_size(user.common_dir / "logs" / "refs" / "stash"),
+        refs={name: sha for name, sha in git.read_refs(user.root).items() if not name.startswith(skipped)},
+    )
+
+
+def _size(path: Path) -> str:
+    try:
+        return str(path.stat().st_size)
+    except FileNotFoundError:
+        return ""

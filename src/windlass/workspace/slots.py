@@ -1,0 +1,215 @@
+"""The pool of folders agents work in. Who has which is in files, so that it outlives processes and is seen by all."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from windlass.errors import GitError, StoppedError
+from windlass.workspace.files import copy_into
+from windlass.workspace.keep import PSEUDO_REFS, Attempt, Kept, keep
+from windlass.workspace.repo import EngineRepo, RefChange, locked, write_atomically
+from windlass.workspace.trees import Slot, SlotStatus, clear_locks
+
+MIN_FREE_BYTES = 200 * 1024 * 1024
+# An agent's `git worktree prune` must not take another slot's history with it.
+LOCKED = "a slot of Windlass\n"
+# `checkout --force` ends a merge, but not these.
+UNFINISHED = ("rebase-merge", "rebase-apply", "sequencer")
+
+
+class Use(StrEnum):
+    FREE = "free"
+    TAKEN = "taken"
+    #: an attempt began in it and its end was never seen: it is not used again
+    RETIRED = "retired"
+
+
+@dataclass(frozen=True)
+class Lease:
+    n: int
+    use: Use
+    run: str = ""
+    key: str = ""
+
+
+@dataclass(frozen=True)
+class Slots:
+    engine: EngineRepo
+    min_free_bytes: int = MIN_FREE_BYTES
+
+    @property
+    def folder(self) -> Path:
+        return self.engine.home / "slots"
+
+    def slot(self, n: int) -> Slot:
+        return Slot(n, self.folder / str(n), self.engine.path / "worktrees" / str(n))
+
+    def leases(self) -> list[Lease]:
+        files = sorted(self.folder.glob("*.json"), key=lambda file: int(file.stem))
+        return [_parse(file) for file in files]
+
+    def held(self, run: str) -> list[Lease]:
+        return [lease for lease in self.leases() if lease.run == run and lease.use is Use.TAKEN]
+
+    def take(self, run: str, key: str, at: str) -> Slot:
+        """A clean slot at that commit, leased until `release` or `retire`, whatever becomes of this process."""
+        with locked(self.folder / "lock"):
+            lease = self._choose(run, key)
+            self._write(lease)
+        slot = self.slot(lease.n)
+        self._reset(slot, at)
+        _start_log(slot, at)
+        return slot
+
+    def _choose(self, run: str, key: str) -> Lease:
+        leases = self.leases()
+        free = [lease.n for lease in leases if lease.use is Use.FREE]
+        if free:
+            return Lease(free[0], Use.TAKEN, run, key)
+        self._require_space()
+        return Lease(max((lease.n for lease in leases), default=0) + 1, Use.TAKEN, run, key)
+
+    def _require_space(self) -> None:
+        left = shutil.disk_usage(self.folder).free
+        if left < self.min_free_bytes:
+            raise StoppedError(
+                f"only {left // 2**20} MiB left on the disk of '{self.folder}'",
+                hint="free some space, or run `windlass gc`, then `windlass resume`",
+            )
+
+    def keep(self, slot: Slot, attempt: Attempt, date: float, undone: Sequence[RefChange] = ()) -> Kept | None:
+        """None: it was never checked out, so there is nothing in it."""
+        if not (slot.git_dir / "HEAD").exists():
+            return None
+        self._mend(slot)
+        return keep(self.engine, slot, attempt, date, undone)
+
+    def place(self, slot: Slot, at: str, attempt: Attempt, date: float) -> tuple[str, ...]:
+        """Keep what is in the slot, then make it a clean checkout of `at`. Ignored files stay. The keep-refs made."""
+        kept = self.keep(slot, attempt, date)
+        clear_locks(slot)
+        if kept is None or not _is_at(kept.status, at):
+            self._reset(slot, at)
+        _start_log(slot, at)
+        return kept.refs if kept else ()
+
+    def release(self, slot: Slot, attempt: Attempt, date: float) -> tuple[str, ...]:
+        """Keep what is in the slot, then let others have it."""
+        return self._leave(slot, attempt, date, Lease(slot.n, Use.FREE))
+
+    def retire(self, slot: Slot, attempt: Attempt, date: float) -> tuple[str, ...]:
+        """Keep what is in the slot, and never use it again: something may still be writing to it."""
+        return self._leave(slot, attempt, date, Lease(slot.n, Use.RETIRED, attempt.run, attempt.key))
+
+    def _leave(self, slot: Slot, attempt: Attempt, date: float, lease: Lease) -> tuple[str, ...]:
+        kept = self.keep(slot, attempt, date)
+        with locked(self.folder / "lock"):
+            self._write(lease)
+        return kept.refs if kept else ()
+
+    def copy(self, slot: Slot, globs: tuple[str, ...]) -> list[str]:
+        """`.env` and the like, from the user's checkout; they are never committed."""
+        copied = copy_into(slot.path, self.engine.user.root, globs)
+        self.engine.ignore(copied)
+        return copied
+
+    def remove(self, slot: Slot) -> None:
+        """The caller has kept what is in it."""
+        shutil.rmtree(slot.path, ignore_errors=True)
+        shutil.rmtree(slot.git_dir, ignore_errors=True)
+        self._file(slot.n).unlink(missing_ok=True)
+
+    def _file(self, n: int) -> Path:
+        return self.folder / f"{n}.json"
+
+    def _write(self, lease: Lease) -> None:
+        write_atomically(self._file(lease.n), json.dumps(asdict(lease)))
+
+    def _reset(self, slot: Slot, at: str) -> None:
+        if not (slot.git_dir / "HEAD").exists():
+            self._register(slot, at)
+        self._mend(slot)
+        clear_locks(slot)
+        for name in UNFINISHED:
+            shutil.rmtree(slot.git_dir / name, ignore_errors=True)
+        slot.git("checkout", "-q", "--force", "--detach", at)
+        slot.git("clean", "-ffdq")
+
+    def _mend(self, slot: Slot) -> None:
+        """Put back what an agent may have changed or removed that our own commands rely on."""
+        self.engine.seal()
+        if slot.path.is_symlink():
+            # It may lead to the user's checkout: nothing may be reset there.
+            slot.path.unlink()
+        slot.path.mkdir(exist_ok=True)
+        for name, text in _metadata(slot).items():
+            _restore(slot.git_dir / name, text)
+        if (slot.path / ".git").is_dir():
+            self._set_aside(slot.path / ".git")
+        _restore(slot.path / ".git", f"gitdir: {slot.git_dir}\n")
+        _detach(slot)
+
+    def _register(self, slot: Slot, at: str) -> None:
+        """What `git worktree add` does, but whole at once: a git that meets a half-made worktree fails, in any slot."""
+        head = self.engine.git("rev-parse", "--verify", f"{at}^{{commit}}").line
+        self._set_aside(slot.path)
+        self._set_aside(slot.git_dir)
+        new = self.engine.path / f"worktree-{slot.n}.new"
+        shutil.rmtree(new, ignore_errors=True)
+        for name, text in {**_metadata(slot), "HEAD": f"{head}\n", "locked": LOCKED}.items():
+            write_atomically(new / name, text)
+        slot.git_dir.parent.mkdir(exist_ok=True)
+        new.rename(slot.git_dir)
+
+    def _set_aside(self, path: Path) -> None:
+        """Nobody knows what is in it, so it is moved, not removed."""
+        if path.exists():
+            aside = self.engine.home / "aside"
+            aside.mkdir(exist_ok=True)
+            path.rename(aside / f"{path.parent.name}-{path.name}-{path.stat().st_mtime_ns}")
+
+
+def _metadata(slot: Slot) -> dict[str, str]:
+    return {"commondir": "../..\n", "gitdir": f"{slot.path / '.git'}\n"}
+
+
+def _parse(file: Path) -> Lease:
+    data = json.loads(file.read_text())
+    return Lease(int(data["n"]), Use(data["use"]), str(data["run"]), str(data["key"]))
+
+
+def _is_at(seen: SlotStatus, at: str) -> bool:
+    return seen.head == at and not seen.dirty and seen.detached
+
+
+def _start_log(slot: Slot, at: str) -> None:
+    """All that the log named is reachable now; from here on it names what is done in the slot."""
+    for name in PSEUDO_REFS:
+        (slot.git_dir / name).unlink(missing_ok=True)
+    first = f"{'0' * len(at)} {at} Windlass <windlass@localhost> 0 +0000\tplaced\n"
+    write_atomically(slot.git_dir / "logs" / "HEAD", first)
+
+
+def _detach(slot: Slot) -> None:
+    """A HEAD on a branch would move, or be left without a commit, when that branch is put back."""
+    if not (slot.git_dir / "HEAD").read_text().startswith("ref:"):
+        return
+    here = slot.git("rev-parse", "--verify", "-q", "HEAD^{commit}", check=False).line or _last_logged(slot)
+    if not here:
+        raise GitError(f"slot {slot.n} is on a branch without a commit", hint="`windlass doctor`")
+    slot.git("update-ref", "--no-deref", "HEAD", here)
+
+
+def _last_logged(slot: Slot) -> str:
+    lines = (slot.git_dir / "logs" / "HEAD").read_text(errors="replace").splitlines()
+    return lines[-1].split(" ")[1] if lines else ""
+
+
+def _restore(file: Path, text: str) -> None:
+    if file.is_symlink() or not file.is_file() or file.read_bytes() != text.encode():
+        write_atomically(file, text)

@@ -1,0 +1,194 @@
+"""What a slot or a commit contains, and commits made without a checkout."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from windlass import git
+from windlass.errors import GitError
+from windlass.git import Done
+from windlass.workspace.files import check_path
+from windlass.workspace.repo import EngineRepo
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A folder an agent works in: a detached worktree of the engine's repository."""
+
+    n: int
+    path: Path
+    git_dir: Path
+    """Named in every call, because an agent can overwrite the slot's own `.git`."""
+
+    def git(self, *args: str, env: Mapping[str, str] | None = None, check: bool = True) -> Done:
+        places = [f"--git-dir={self.git_dir}", f"--work-tree={self.path}"]
+        return git.run([*places, *args], self.path, env=env, check=check)
+
+
+@dataclass(frozen=True)
+class SlotStatus:
+    head: str
+    tree: str
+    """The tree of `head`, without what is uncommitted."""
+    dirty: tuple[str, ...]
+    """Changed or untracked, not ignored. A folder that is a repository of its own ends with '/'."""
+    detached: bool = True
+
+
+class Kind(StrEnum):
+    ADDED = "added"
+    MODIFIED = "modified"
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True)
+class Change:
+    path: str
+    kind: Kind
+
+
+def status(engine: EngineRepo, slot: Slot) -> SlotStatus:
+    options = ["--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=none"]
+    fields = slot.git("status", *options).fields
+    heads = [field.removeprefix("# branch.oid ") for field in fields if field.startswith("# branch.oid ")]
+    if not heads or heads[0] == "(initial)":
+        raise GitError(f"slot {slot.n} has no commit", hint="`windlass doctor`")
+    dirty = tuple(_path_of(field) for field in fields if not field.startswith("#"))
+    return SlotStatus(heads[0], engine.tree_of(heads[0]), dirty, "# branch.head (detached)" in fields)
+
+
+def _path_of(entry: str) -> str:
+    """In porcelain v2 the path is the last of 9 fields, of 11 for an unmerged one, of 2 for an untracked one."""
+    spaces = {"1": 8, "u": 10, "?": 1}[entry[0]]
+    return entry.split(" ", spaces)[spaces]
+
+
+def harvest(engine: EngineRepo, slot: Slot, message: str, date: float) -> str:
+    """Commit everything that is not ignored; the head, which is the old one when there was nothing to commit."""
+    seen = status(engine, slot)
+    if not seen.dirty:
+        return seen.head
+    clear_locks(slot)
+    slot.git("add", "-A")
+    _add_nested(engine, slot, seen.dirty, {"GIT_INDEX_FILE": str(slot.git_dir / "index")})
+    slot.git("commit", "-q", "--no-verify", "--allow-empty", "--cleanup=whitespace", "-m", message, env=git.dated(date))
+    head, tree = slot.git("rev-parse", "HEAD", "HEAD^{tree}").out.split()
+    engine.remember_tree(head, tree)
+    return head
+
+
+def clear_locks(slot: Slot) -> None:
+    """A git that was killed leaves its lock. Only for a slot in which no process is left."""
+    for name in ("index.lock", "HEAD.lock"):
+        (slot.git_dir / name).unlink(missing_ok=True)
+
+
+def work_tree(engine: EngineRepo, slot: Slot, seen: SlotStatus | None = None) -> str:
+    """The tree of all that is in the slot and not ignored. Changes neither the slot's index nor its files."""
+    seen = seen or status(engine, slot)
+    if not seen.dirty:
+        return seen.tree
+    with _temporary_index() as (env, index):
+        if (slot.git_dir / "index").exists():
+            shutil.copyfile(slot.git_dir / "index", index)
+        slot.git("add", "-A", env=env)
+        _add_nested(engine, slot, seen.dirty, env)
+        return slot.git("write-tree", env=env).line
+
+
+def _add_nested(engine: EngineRepo, slot: Slot, dirty: Sequence[str], env: Mapping[str, str]) -> None:
+    """`git add` stores a repository inside the slot as a bare commit name: store its files instead."""
+    for folder in (path for path in dirty if path.endswith("/")):
+        slot.git("rm", "--cached", "-f", "-q", "-r", "--ignore-unmatch", "--", folder.rstrip("/"), env=env)
+        root = slot.path / folder
+        files = [path for path in root.rglob("*") if _is_plain(path) and ".git" not in path.relative_to(root).parts]
+        blobs = {str(path.relative_to(slot.path)): path.read_bytes() for path in sorted(files)}
+        _stage(engine, blobs, env)
+
+
+def _is_plain(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
+
+
+@contextmanager
+def _temporary_index() -> Iterator[tuple[dict[str, str], Path]]:
+    with tempfile.TemporaryDirectory(prefix="windlass-index-") as folder:
+        index = Path(folder) / "index"
+        yield {"GIT_INDEX_FILE": str(index)}, index
+
+
+def _stage(engine: EngineRepo, blobs: Mapping[str, bytes], env: Mapping[str, str]) -> None:
+    shas = {path: engine.git("hash-object", "-w", "--stdin", input=content).line for path, content in blobs.items()}
+    stage(engine, {path: f"100644 {sha}" for path, sha in shas.items()}, env)
+
+
+def stage(engine: EngineRepo, entries: Mapping[str, str], env: Mapping[str, str]) -> None:
+    """`entries`: path -> 'mode sha'."""
+    lines = "".join(f"{entry}\t{path}\0" for path, entry in entries.items())
+    engine.git("update-index", "-z", "--add", "--replace", "--index-info", input=lines, env=env)
+
+
+def edited_tree(engine: EngineRepo, base: str, contents: Mapping[str, str]) -> str:
+    """The tree of `base` with these files written into it."""
+    for path in contents:
+        check_path(path)
+    with _temporary_index() as (env, _):
+        engine.git("read-tree", base, env=env)
+        _stage(engine, {path: text.encode("utf-8", "surrogateescape") for path, text in contents.items()}, env)
+        return engine.git("write-tree", env=env).line
+
+
+def restaged_tree(engine: EngineRepo, base: str, entries: Mapping[str, str]) -> str:
+    """The tree of `base` with other blobs at these paths; `entries`: path -> 'mode sha'."""
+    with _temporary_index() as (env, _):
+        engine.git("read-tree", base, env=env)
+        stage(engine, entries, env)
+        return engine.git("write-tree", env=env).line
+
+
+def commit_tree(engine: EngineRepo, tree: str, parents: Sequence[str], message: str, date: float) -> str:
+    """The same arguments give the same SHA, so a repeated call after a crash changes nothing."""
+    flags = [flag for parent in parents for flag in ("-p", parent)]
+    sha = engine.git("commit-tree", tree, *flags, "-F", "-", input=message, env=git.dated(date)).line
+    engine.remember_tree(sha, tree)
+    return sha
+
+
+def commit_artifacts(
+    engine: EngineRepo, run: str, tip: str, contents: Mapping[str, str], message: str, date: float
+) -> str:
+    """Commit files onto the run's tip without a checkout. The new tip; `tip` itself when nothing would change."""
+    tree = edited_tree(engine, tip, contents)
+    if tree == engine.tree_of(tip):
+        return tip
+    new = commit_tree(engine, tree, [tip], message, date)
+    if not engine.set_tip(run, new, tip):
+        raise GitError(f"the tip of run '{run}' moved while files were committed", hint="`windlass resume`")
+    return new
+
+
+def changes(engine: EngineRepo, base: str, head: str) -> tuple[Change, ...]:
+    """Between two commits or trees. For a slot with uncommitted work, `head` is its `work_tree`."""
+    fields = engine.git("diff-tree", "-r", "-z", "--no-renames", "--name-status", base, head).fields
+    kinds = {"A": Kind.ADDED, "D": Kind.DELETED}
+    pairs = zip(fields[0::2], fields[1::2], strict=True)
+    return tuple(Change(path, kinds.get(letter, Kind.MODIFIED)) for letter, path in pairs)
+
+
+def diff(engine: EngineRepo, base: str, head: str, max_bytes: int) -> str:
+    options = ["--no-color", "--no-ext-diff", "--no-textconv", "--no-renames"]
+    text, more = git.capped([f"--git-dir={engine.path}", "diff", *options, base, head], engine.home, max_bytes)
+    return f"{text}\n[diff cut after {max_bytes} bytes]\n" if more else text
+
+
+def patch_id(engine: EngineRepo, base: str, head: str) -> str:
+    """The same for the same change on another base: tells whether resolving a conflict changed what was reviewed."""
+    command = [f"--git-dir={engine.path}", "diff-tree", "-p", "--full-index", "--no-ext-diff", base, head]
+    patch = git.run_raw(command, engine.home).stdout
+    return engine.git("patch-id", "--stable", input=patch).line.partition(" ")[0]

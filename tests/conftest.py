@@ -1,0 +1,90 @@
+"""Every test starts in a clean room: no home folder, no git configuration, no network, no real agent CLI."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Derandomised: whether the suite passes depends on the code alone. `explore` is for hunting.
+_COMMON: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
+settings.register_profile("fast", max_examples=40, derandomize=True, **_COMMON)
+settings.register_profile("ci", max_examples=200, derandomize=True, **_COMMON)
+settings.register_profile("explore", max_examples=5000, **_COMMON)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
+
+AGENT_CLIS = ("claude", "codex", "pi", "gemini", "opencode", "copilot", "goose", "qwen", "gh")
+KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "TZ", "PYTHONDONTWRITEBYTECODE", "HYPOTHESIS_PROFILE", "SYSTEMROOT")
+KEPT_PREFIXES = ("PYTEST_", "COV_")
+IDENTITY = {"NAME": "Test Person", "EMAIL": "person@example.invalid", "DATE": "2026-01-02T03:04:05+00:00"}
+REFUSAL = """#!/bin/sh
+echo "a test started the real agent CLI '$(basename "$0")'; mark it with real_agent if it must" >&2
+exit 97
+"""
+
+
+@pytest.fixture(scope="session")
+def refusing_clis(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("clis")
+    for name in AGENT_CLIS:
+        (folder / name).write_text(REFUSAL)
+        (folder / name).chmod(0o755)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def _homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("homes")
+    return (folder / str(n) for n in itertools.count())
+
+
+@pytest.fixture(autouse=True)
+def clean_room(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, refusing_clis: Path, _homes: Iterator[Path]
+) -> Path:
+    """The test's own home folder, and nothing else of the person who runs the suite. Gives that folder."""
+    home = next(_homes)
+    real = request.node.get_closest_marker("real_agent") is not None
+    for name in list(os.environ):
+        if name not in KEPT and not name.startswith(KEPT_PREFIXES):
+            monkeypatch.delenv(name)
+    for name, value in _environment(home).items():
+        monkeypatch.setenv(name, value)
+    if not real:
+        monkeypatch.setenv("PATH", f"{refusing_clis}{os.pathsep}{os.environ['PATH']}")
+        monkeypatch.setattr(socket.socket, "connect", _loopback_only(socket.socket.connect))
+        monkeypatch.setattr(socket.socket, "connect_ex", _loopback_only(socket.socket.connect_ex))
+    return home
+
+
+def _environment(home: Path) -> dict[str, str]:
+    folders = {"HOME": home}
+    for name in ("CONFIG", "STATE", "DATA", "CACHE"):
+        folders[f"XDG_{name}_HOME"] = home / name.lower()
+    for folder in folders.values():
+        folder.mkdir(parents=True)
+    git = {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in IDENTITY.items()}
+    return {
+        **{name: str(folder) for name, folder in folders.items()},
+        **git,
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+        "TERM": "dumb",
+        "COLUMNS": "80",
+    }
+
+
+def _loopback_only(connect: Any) -> Any:
+    def guarded(self: socket.socket, address: Any) -> Any:
+        if self.family != getattr(socket, "AF_UNIX", None) and address[0] not in ("127.0.0.1", "::1", "localhost"):
+            raise RuntimeError(f"a test reached for the network: {address[0]}")
+        return connect(self, address)
+
+    return guarded

@@ -1,0 +1,79 @@
+"""The flow files that tests read, with the names they may use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import windlass
+from windlass.flow.fault import places, role_names
+from windlass.flow.load import parse_flow
+from windlass.flow.outcomes import routes
+from windlass.flow.schema import Flow
+from windlass.flow.shape import read_shape
+from windlass.flow.ways import Way, phase_ways, step_ways
+from windlass.flow.yaml import load_strict
+from windlass.phases import review, tasks
+
+HERE = Path(__file__).parent
+SHIPPED = Path(windlass.__file__).parent / "flows"
+FILES = {path.stem: path for folder in (SHIPPED, HERE / "flows") for path in sorted(folder.glob("*.yaml"))}
+CONTRACTS = frozenset(
+    {
+        "acceptance",
+        "approaches",
+        "contract-tasks",
+        "docs-result",
+        "intake-facts",
+        "questions",
+        "sections",
+        "subtasks",
+        "tasks",
+        "test-result",
+    }
+)
+
+
+def roles_named(text: str, where: str) -> set[str]:
+    flow = read_shape(load_strict(text, where))
+    return {name for place in places(flow) for _, name in role_names(place)}
+
+
+def load(name: str) -> Flow:
+    text = FILES[name].read_text(encoding="utf-8")
+    return parse_flow(text, name, roles=roles_named(text, name), contracts=CONTRACTS)
+
+
+def by_outcome(flow: Flow, phase: str) -> dict[str, str]:
+    return {outcome: str(route) for outcome, route in routes(flow, flow.phase(phase)).items()}
+
+
+def tasks_of(flow: Flow) -> tasks.Spec:
+    return next(phase for phase in flow.all_phases() if isinstance(phase, tasks.Spec))
+
+
+def step(flow: Flow, id: str) -> review.Spec:
+    found = next(step for step in tasks_of(flow).steps if step.id == id)
+    assert isinstance(found, review.Spec)
+    return found
+
+
+def review_of(flow: Flow, id: str) -> review.Spec:
+    phase = flow.phase(id)
+    assert isinstance(phase, review.Spec)
+    return phase
+
+
+def labels(flow: Flow, mode: str = "") -> list[str]:
+    """The checkpoint names of a run that goes straight through, each once where it repeats in a row."""
+    seen: list[str] = []
+    for phase in flow.sequence(mode):
+        for name in (phase.label.enter or phase.id, phase.label.done):
+            if name and seen[-1:] != [name]:
+                seen.append(name)
+    return seen
+
+
+def ways_by(flow: Flow, question: str) -> dict[str, Way]:
+    inner = tasks_of(flow)
+    found = [*phase_ways(flow), *step_ways(flow, inner, ())]
+    return {way.answer: way for way in found if way.question == question}

@@ -1,0 +1,223 @@
+"""The shape of the house: what may import what, what is listed by hand, what may not happen."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "windlass"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+PHASE_HELPERS = {"__init__", "base", "calls", "routes"}
+KIND_MAY_IMPORT = {
+    "windlass.errors",
+    "windlass.events",
+    "windlass.git",
+    "windlass.model",
+    "windlass.phases.base",
+    "windlass.phases.calls",
+    "windlass.phases.routes",
+}
+TASK_STEPS = {"windlass.phases.command", "windlass.phases.produce", "windlass.phases.review"}
+ADAPTER_MAY_IMPORT = {
+    "windlass.agents.base",
+    "windlass.agents.failures",
+    "windlass.errors",
+    "windlass.events",
+    "windlass.model",
+}
+# programs of their own: started as `python FILE`, never imported by the driver
+PROGRAMS = {"agents/supervisor.py", "agents/scripted_program.py"}
+HEAVY = {"asyncio", "pydantic", "yaml", "rich", "prompt_toolkit", "psutil", "genai_prices"}
+LONGEST_FUNCTION = 50
+LONGEST_FILE = 400
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imported(path: Path) -> set[str]:
+    """Modules of ours; `from windlass.phases import review` counts as windlass.phases.review."""
+    found: set[str] = set()
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {_module(node.module, alias.name) for alias in node.names}
+    return {name for name in found if name.split(".")[0] == "windlass"}
+
+
+def _module(package: str, name: str) -> str:
+    folder = ROOT / "src" / Path(*package.split("."))
+    return f"{package}.{name}" if (folder / f"{name}.py").is_file() or (folder / name).is_dir() else package
+
+
+def clean_python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env=env,
+        cwd=ROOT,
+    )
+
+
+def test_imports_go_one_way() -> None:
+    linter = "import sys; from importlinter.cli import lint_imports_command; sys.argv[1:] = ['--no-cache']; "
+    done = clean_python(f"{linter} lint_imports_command()")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_kinds_are_the_files_of_the_folder() -> None:
+    kinds = importlib.import_module("windlass.phases").KINDS
+    files = {path.stem for path in (PACKAGE / "phases").glob("*.py")} - PHASE_HELPERS
+    assert {name: module.__name__ for name, module in kinds.items()} == {
+        name: f"windlass.phases.{name}" for name in files
+    }
+
+
+def kinds() -> list[Path]:
+    return [path for path in sorted((PACKAGE / "phases").glob("*.py")) if path.stem not in PHASE_HELPERS]
+
+
+@pytest.mark.parametrize("path", kinds(), ids=relative)
+def test_a_kind_imports_only_what_a_kind_needs(path: Path) -> None:
+    steps = TASK_STEPS if path.stem == "tasks" else set()
+    assert imported(path) - KIND_MAY_IMPORT - steps == set()
+
+
+@pytest.mark.parametrize("path", kinds(), ids=relative)
+def test_a_kind_has_a_spec_of_its_name_and_its_outcomes(path: Path) -> None:
+    module = importlib.import_module(f"windlass.phases.{path.stem}")
+    assert module.Spec.model_fields["kind"].annotation.__args__ == (path.stem,)
+    assert len(set(module.OUTCOMES)) == len(module.OUTCOMES) > 0
+
+
+def adapters() -> list[Path]:
+    """A file with a class that has the three methods of the port is an adapter; the port itself is not."""
+    return [path for path in sorted((PACKAGE / "agents").glob("*.py")) if path.stem != "base" and _has_adapter(path)]
+
+
+def _has_adapter(path: Path) -> bool:
+    classes = (node for node in tree(path).body if isinstance(node, ast.ClassDef))
+    methods = ({item.name for item in one.body if isinstance(item, ast.FunctionDef)} for one in classes)
+    return any({"invocation", "parse", "classify"} <= names for names in methods)
+
+
+def test_the_adapters_are_the_files_of_the_folder() -> None:
+    listed = importlib.import_module("windlass.agents.registry").ADAPTERS
+    assert set(listed) == {path.stem for path in adapters()}
+
+
+@pytest.mark.parametrize("path", adapters(), ids=relative)
+def test_an_adapter_imports_only_the_port_and_the_nouns(path: Path) -> None:
+    assert imported(path) - ADAPTER_MAY_IMPORT == set()
+
+
+@pytest.mark.parametrize("path", [PACKAGE / name for name in sorted(PROGRAMS)], ids=relative)
+def test_a_program_of_its_own_imports_nothing_of_ours(path: Path) -> None:
+    assert imported(path) == set()
+
+
+def forks(path: Path) -> Iterator[str]:
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Attribute) and node.attr in ("fork", "forkpty"):
+            yield f"line {node.lineno}: {ast.unparse(node)}"
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        origin = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        for name in (*names, *origin):
+            if name.split(".")[0] in ("multiprocessing", "pty") or name == "concurrent.futures.process":
+                yield f"line {node.lineno}: imports {name}"
+        if isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node).endswith("ProcessPoolExecutor"):
+            yield f"line {node.lineno}: ProcessPoolExecutor"
+
+
+def test_the_driver_never_forks() -> None:
+    """A forked child would keep the run's lock."""
+    found = {relative(path): list(forks(path)) for path in SOURCES if relative(path) not in PROGRAMS}
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+WATCHED_IMPORTS = """
+import importlib, os, sys, threading
+import asyncio, psutil, pydantic, yaml
+
+sys.dont_write_bytecode = True
+ACTS = {"os.fork", "os.mkdir", "os.posix_spawn", "os.putenv", "os.remove", "os.rename", "os.system", "shutil.rmtree",
+        "socket.bind", "socket.connect", "sqlite3.connect", "subprocess.Popen"}
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+seen = []
+
+def watch(event, args):
+    if event in ACTS or (event == "open" and isinstance(args[2], int) and args[2] & WRITES):
+        seen.append(f"{event} {args[0]}")
+
+sys.addaudithook(watch)
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+    if seen:
+        print(name, seen)
+        seen.clear()
+if threading.active_count() > 1:
+    print(threading.enumerate())
+"""
+
+
+def module_name(path: Path) -> str:
+    return ".".join(("windlass", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
+
+
+def test_nothing_happens_on_import() -> None:
+    names = [module_name(path) for path in SOURCES if path.stem != "__main__" and relative(path) not in PROGRAMS]
+    done = clean_python(WATCHED_IMPORTS, *names)
+    assert (done.stdout, done.returncode) == ("", 0), done.stdout + done.stderr
+
+
+def test_what_happens_on_import_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "busy.py").write_text("open(__file__ + '.log', 'w').close()")
+    done = clean_python(f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{WATCHED_IMPORTS}", "busy")
+    assert "busy ['open " in done.stdout
+
+
+def test_the_command_line_starts_without_heavy_packages() -> None:
+    done = clean_python("import sys, windlass.interfaces.cli; print(*sorted({m.split('.')[0] for m in sys.modules}))")
+    assert done.returncode == 0, done.stderr
+    assert HEAVY & set(done.stdout.split()) == set()
+
+
+def functions(path: Path) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield f"{relative(path)}:{node.lineno} {node.name}", (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    long = [
+        f"{name}: {length} lines" for path in SOURCES for name, length in functions(path) if length > LONGEST_FUNCTION
+    ]
+    assert long == []
+
+
+def test_nine_functions_in_ten_are_short() -> None:
+    lengths = sorted(length for path in SOURCES for _, length in functions(path))
+    assert lengths[len(lengths) * 9 // 10] < 32
+
+
+def test_no_file_is_too_long_to_be_read_at_once() -> None:
+    lengths = {relative(path): len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCES}
+    assert {name: length for name, length in lengths.items() if length > LONGEST_FILE} == {}

@@ -1,0 +1,237 @@
+"""team, staged and contract: what their documents demand of order, routes, questions and caps."""
+
+from __future__ import annotations
+
+import pytest
+
+from flow_files import by_outcome, labels, load, review_of, step, tasks_of
+from windlass.flow.ways import step_ways
+from windlass.phases import publish, tasks
+
+CHECKPOINTS = """
+    QUEUED REPO_SYNC WORKSPACE_CREATED BRANCH_CREATED CLARIFYING CLARIFIED PLANNING PLANNED AGENTS_SPAWNED
+    SUBTASK_IMPLEMENTING SUBTASK_COMMITTING SUBTASK_TESTING SUBTASK_REVIEWING SUBTASK_FEEDBACK SUBTASK_DONE
+    MERGING_AGENTS CREATING_PR COMPLETED FAILED
+"""
+
+
+# -- team
+
+
+@pytest.mark.req("S2-18")
+def test_the_checkpoints_of_team_have_the_order_of_the_document() -> None:
+    flow = load("team")
+    found = list(flow.source.labels)
+    for phase in flow.phases:
+        found += [phase.label.enter, phase.label.done]
+        if isinstance(phase, tasks.Spec):
+            for inner in phase.steps:
+                found += [inner.label.enter, getattr(inner, "harvest", "")]
+            found += [phase.done_label, phase.land.label.enter]
+    assert list(dict.fromkeys(name for name in found if name)) == [
+        "QUEUED",
+        "REPO_SYNC",
+        "WORKSPACE_CREATED",
+        "BRANCH_CREATED",
+        "CLARIFYING",
+        "CLARIFIED",
+        "PLANNING",
+        "PLANNED",
+        "AGENTS_SPAWNED",
+        "SUBTASK_IMPLEMENTING",
+        "SUBTASK_COMMITTING",
+        "SUBTASK_TESTING",
+        "SUBTASK_REVIEWING",
+        "SUBTASK_FEEDBACK",
+        "SUBTASK_DONE",
+        "MERGING_AGENTS",
+        "CREATING_PR",
+        "COMPLETED",
+        "FAILED",
+    ]
+
+
+@pytest.mark.req("S2-12", "S2-13", "S2-14")
+def test_clarification_can_be_skipped_and_goes_on_when_its_rounds_are_used_up() -> None:
+    flow = load("team")
+    assert flow.phase("clarify").when == {"skip_clarification": False}
+    assert (flow.settings["max_clarification_rounds"].default, flow.settings["skip_clarification"].default) == (
+        "10",
+        "false",
+    )
+    assert by_outcome(flow, "clarify")["limit"] == "next"
+
+
+@pytest.mark.req("S2-45", "S2-46", "S2-47")
+def test_tests_and_reviews_share_one_bounded_loop_through_feedback() -> None:
+    flow = load("team")
+    inner = {way.source.id: way for way in step_ways(flow, tasks_of(flow), ()) if way.to and way.to[0].id == "feedback"}
+    assert {(way.source.id, way.outcome) for way in inner.values()} == {("test", "rejected"), ("review", "blocking")}
+    back = next(step for step in tasks_of(flow).steps if step.id == "feedback").on["ok"]
+    assert str(back) == "test (at most $max_review_iterations, then fail)"
+
+
+@pytest.mark.req("S2-35", "S2-37", "S2-50", "S2-51", "S2-52", "S2-53")
+def test_team_publishes_and_fails_by_policy() -> None:
+    flow = load("team")
+    pr = flow.phase("pr")
+    assert isinstance(pr, publish.Spec)
+    assert pr.do == ("push", "pr")
+    assert list(flow.settings["failure_policy"].options) == ["retry", "continue", "stop"]
+    assert by_outcome(flow, "execute") == {"done": "next", "stopped": "failed"}
+    assert (flow.branch, flow.agent_branch) == ("swe-team/{slug}-{id8}", "swe-team/{slug}-{id8}-agent-{n}")
+
+
+# -- staged
+
+
+@pytest.mark.req("S3-01", "S3-02", "S3-03")
+def test_the_schedule_has_the_stages_and_phases_of_the_document() -> None:
+    flow = load("staged")
+    assert [stage.id for stage in flow.stages] == ["EXPLORE", "PLAN", "IMPLEMENT", "TEST", "FINAL"]
+    phases = ["0", "1.1", "1.2", "1.3", "2.1", "2.2", "2.3", "3.1", "3.2", "3.3", "4.1", "4.2", "4.3", "end"]
+    assert [phase.id for phase in flow.all_phases()] == phases
+
+
+@pytest.mark.req("S3-15", "S3-22", "S3-33", "S3-42", "S3-47")
+def test_the_gates_stand_before_the_phases_that_need_them() -> None:
+    found = {phase.id: phase.needs for phase in load("staged").all_phases() if phase.needs}
+    assert found == {
+        "1.1": ("file explore",),
+        "2.1": ("file plan", "file plan_review"),
+        "3.1": ("file tasks", "file impl_review"),
+        "4.1": ("file impl_review", "file results", "file test_review"),
+        "4.3": ("file final_review",),
+        "end": ("file final_review",),
+    }
+
+
+@pytest.mark.req("S3-19", "S3-23", "S3-34", "S3-43", "S3-48", "S3-57", "S3-64", "S3-65")
+def test_a_review_that_stays_negative_restarts_or_asks_and_one_that_fails_asks() -> None:
+    flow = load("staged")
+    reviews = {id: by_outcome(flow, id) for id in ("1.3", "2.3", "3.3", "4.2")}
+    assert {id: on["exhausted"] for id, on in reviews.items()} == {
+        "1.3": "ask failure",
+        "2.3": "restart IMPLEMENT",
+        "3.3": "ask failure",
+        "4.2": "restart TEST else IMPLEMENT",
+    }
+    assert {on["inconclusive"] for on in reviews.values()} == {"ask failure"}
+    assert reviews["4.2"]["hard_stop"] == "ask failure"
+    assert {review_of(flow, id).threshold for id in reviews} == {"$block_on_severity"}
+    assert flow.settings["block_on_severity"].default == "low"
+
+
+@pytest.mark.req("S3-36", "S3-37", "S3-61", "S3-62")
+def test_failing_tests_are_mended_and_failing_source_restarts_implement() -> None:
+    flow = load("staged")
+    on = by_outcome(flow, "3.1")
+    assert (on["failed.test"], on["failed.source"]) == ("3.2", "restart IMPLEMENT")
+    assert flow.phase("3.2").when == {"results.passed": False}
+    assert by_outcome(flow, "3.2")["ok"] == "3.1 (at most $max_per_phase, then ask failure)"
+
+
+@pytest.mark.req("S3-63", "S3-66", "S3-68", "S3-78", "S3-79")
+def test_a_failure_offers_five_ways_and_restarts_are_counted() -> None:
+    flow = load("staged")
+    assert {key: str(target) for key, target in flow.questions["failure"].options.items()} == {
+        "retry": "again",
+        "restart": "restart here",
+        "restart-previous": "restart previous",
+        "skip": "waive",
+        "abort": "stop",
+    }
+    assert flow.restarts is not None
+    assert (flow.restarts.max, str(flow.restarts.then)) == ("$max_restarts", "ask restarts-used-up")
+    assert list(flow.questions["restarts-used-up"].options) == ["force", "abort"]
+
+
+@pytest.mark.req("S3-71", "S3-72", "S3-73", "S3-74")
+def test_what_a_restart_deletes_follows_from_what_a_stage_puts_out() -> None:
+    flow = load("staged")
+    outs = {
+        stage.id: {flow.artifacts[name].path.rsplit("/")[-1] for p in stage.phases for name in p.artifacts_out()}
+        for stage in flow.stages
+    }
+    assert outs["PLAN"] == {"1.1-brainstorm.md", "1.2-plan.md", "1.3-plan-review.json"}
+    assert outs["IMPLEMENT"] == {"2.1-tasks.json", "2.2-simplify.md", "2.3-impl-review.json"}
+    assert outs["TEST"] == {"3.1-test-results.json", "3.2-analysis.md", "3.3-test-review.json"}
+    assert outs["FINAL"] == {"4.1-docs.md", "4.2-final-review.json"}
+
+
+@pytest.mark.req("S3-82")
+def test_the_test_stage_can_be_off() -> None:
+    assert next(stage for stage in load("staged").stages if stage.id == "TEST").when == {"test_stage": True}
+
+
+# -- contract
+
+
+@pytest.mark.req("S4-01", "S4-02", "S4-08", "S4-34", "S4-47")
+def test_full_and_lean_visit_their_own_states() -> None:
+    flow = load("contract")
+    full = [
+        "INTAKE",
+        "DESIGN",
+        "APPROVE_DESIGN",
+        "PLAN",
+        "REVIEW_STRATEGY",
+        "IMPLEMENT_LOOP",
+        "INTEGRATE",
+        "RELEASE",
+        "DONE",
+    ]
+    assert labels(flow, "full") == full
+    assert labels(flow, "lean") == ["INTAKE_LEAN", "IMPLEMENT_LOOP", "INTEGRATE", "DONE"]
+
+
+@pytest.mark.req("S4-12")
+def test_lean_is_left_for_full_once() -> None:
+    flow = load("contract")
+    assert by_outcome(flow, "implement")["escape"] == "mode full (at most 1, then ask gate-failed)"
+
+
+@pytest.mark.req("S4-20", "S4-21", "S4-28", "S4-30", "S4-45")
+def test_both_decisions_are_mandatory_and_gate_what_follows() -> None:
+    flow = load("contract")
+    assert flow.phase("plan").needs == ("answered approve-design approve",)
+    assert flow.phase("implement").needs == ("answered review-strategy",)
+    for name, id in (("approve-design", "UD-APPROVE-DESIGN"), ("review-strategy", "UD-REVIEW-STRATEGY")):
+        question = flow.questions[name]
+        assert (question.id, question.mandatory, question.reask, question.yes) == (id, True, 3, "")
+        assert str(question.cancel) == "block mandatory_user_decision_missing"
+    assert by_outcome(flow, "approve-design")["change-spec"] == "intake"
+
+
+@pytest.mark.req("S4-53", "S4-83", "S4-90", "S4-91", "S4-92", "S4-93", "S4-94", "S4-95")
+def test_repairs_are_named_capped_and_end_with_the_person() -> None:
+    flow = load("contract")
+    assert [step(flow, id).label.fix for id in ("review", "qa", "security")] == [
+        "FIX_REVIEW",
+        "FIX_TESTS",
+        "FIX_SECURITY",
+    ]
+    assert {step(flow, id).max for id in ("review", "qa", "security")} == {"$max_repairs"}
+    assert flow.phase("checks").label.fix == "FIX_BUILD"
+    assert str(step(flow, "security").on["needs_decision"]) == "ask decide"
+    assert str(step(flow, "review").on["noted"]) == "ask notes"
+    assert set(flow.questions["stuck"].options) == {"other-approach", "accept", "simplify", "guidance"}
+
+
+@pytest.mark.req("S4-56", "S4-57", "S4-66", "S4-70")
+def test_a_single_final_review_leaves_out_the_reviews_of_each_task() -> None:
+    flow = load("contract")
+    assert {step(flow, id).when["strategy"] for id in ("review", "qa", "security")} == {("per-batch", "none")}
+    assert "meta-review" in flow.modes["full"]
+    assert "meta-review" not in flow.modes["lean"]
+
+
+@pytest.mark.req("S4-97", "S4-101")
+def test_the_agents_that_must_run_are_named_per_mode() -> None:
+    flow = load("contract")
+    assert flow.must_run["lean"] == ("coder", "reviewer")
+    assert sorted(flow.must_run["full"]) == sorted(
+        ["spec-agent", "architect", "planner", "coder", "reviewer", "qa", "security", "integrator", "docs"]
+    )
+    lean = {role for phase in flow.sequence("lean") for role in phase.roles()}
+    assert lean.isdisjoint({"architect", "planner", "designer", "integrator", "docs", "researcher"})
