@@ -37,6 +37,7 @@ from windlass.store.sqlite import Store
 from windlass.workspace import EngineRepo, Slots
 
 POLL_S = 0.1
+TRY_AGAIN = "windlass resume tries again"
 
 
 @dataclass(frozen=True)
@@ -301,3 +302,6 @@ async def _settle_edits(parts: Parts, folder: Path) -> None:
             restore(parts.store, folder, edit)
             text = f"your edit of {edit.path} was kept as {aside}" if aside else f"{edit.path} was restored"
             parts.journal.emit(key.text, Warned("adopt", text))
+
+
+__all__ = ["Asker", "Ended", "Policy", "drive"]

@@ -309,6 +309,7 @@ class Answer:
     comment: str = ""
     by: str = ""
 
+
 def question_json(question: Question) -> dict[str, Json]:
     return {
         "id": question.id,

@@ -168,23 +168,16 @@ def _check_runnable(flow: Flow) -> None:
 
 def _needed(flow: Flow) -> set[str]:
     """Roles a run cannot do without: optional reviewers may be missing."""
-    optional = {
-        reviewer.role
-        for phase in (*flow.all_phases(), *_steps(flow))
-        for reviewer in getattr(phase, "reviewers", ())
-        if reviewer.optional
-    }
-    needed: set[str] = set()
-    for phase in flow.all_phases():
-        needed |= phase.roles()
-    required = {
-        r.role for p in (*flow.all_phases(), *_steps(flow)) for r in getattr(p, "reviewers", ()) if not r.optional
-    }
-    return (needed - optional) | required
+    phases = [*flow.all_phases(), *_steps(flow)]
+    reviewers = [reviewer for phase in phases for reviewer in getattr(phase, "reviewers", ())]
+    required = {reviewer.role for reviewer in reviewers if not reviewer.optional}
+    optional = {reviewer.role for reviewer in reviewers if reviewer.optional}
+    everyone = {role for phase in phases for role in phase.roles()}
+    return (everyone - optional) | required
 
 
-def _steps(flow: Flow) -> tuple[Any, ...]:
-    return tuple(step for phase in flow.all_phases() if phase.kind == "tasks" for step in phase.steps)
+def _steps(flow: Flow) -> list[Any]:
+    return [step for phase in flow.all_phases() if phase.kind == "tasks" for step in phase.steps]
 
 
 def _given(flow: Flow, start: Start) -> dict[str, str]:

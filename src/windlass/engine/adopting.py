@@ -1,4 +1,4 @@
-"""An artifact that a person edited while the run was at rest: adopted, kept aside, or restored. Never silently followed."""
+"""An artifact that a person edited while the run was at rest: adopted, kept aside or restored, never just followed."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _changed_tasks(journal: Journal, phase: Key, listed: StepRow | None, edit: E
     assert listed is not None
     old = [Task.from_json(t) for t in _dicts(listed.result)]
     under = {task.id: _under(journal, phase, task.id) for task in old}
-    landed = {id for id, rows in under.items() if any(_landed(row) for row in rows)}
+    landed = {id for id, rows in under.items() if any(is_landed(row.result) for row in rows)}
     started = {id for id, rows in under.items() if rows}
     parsed = contracts.parse_plan(edit.content)
     matched = contracts.match_tasks(old, parsed.tasks, started=started, landed=landed)
@@ -134,17 +134,17 @@ def _fields(task: Task) -> Json:
 
 
 def _under(journal: Journal, phase: Key, task: str) -> list[StepRow]:
+    return [row for row in journal.recorded_keys() if is_step_of(phase, Key.parse(row.key), task)]
+
+
+def is_step_of(phase: Key, key: Key, task: str) -> bool:
+    """Recorded for any visit to that task of the phase."""
     depth = len(phase.parts)
-    found = []
-    for row in journal.recorded_keys():
-        parts = Key.parse(row.key).parts
-        if len(parts) > depth + 1 and parts[:depth] == phase.parts and parts[depth].id == task:
-            found.append(row)
-    return found
+    return len(key.parts) > depth + 1 and phase.contains(key) and key.parts[depth].id == task
 
 
-def _landed(row: StepRow) -> bool:
-    return isinstance(row.result, dict) and row.result.get("kind") == "landed"
+def is_landed(result: Json) -> bool:
+    return isinstance(result, dict) and result.get("kind") == "landed"
 
 
 def _unusable(flow: Flow, edit: Edit) -> str:

@@ -167,9 +167,11 @@ async def _settle(order: Order, seen: Seen) -> list[Finding]:
     world, desk = order.parts.world, order.place.desk
     ours = {world.path(name) for name in world.artifacts} | set(order.outs.values())
     moved = seen.status.head != desk.head
-    if seen.status.dirty or moved:
-        await desk.undo(order.key.text, order.n)
     found = [f"{path} was changed by a role that may not" for path in seen.status.dirty if path not in ours]
+    if found or moved:
+        await desk.undo(order.key.text, order.n)
+    elif seen.status.dirty:
+        await desk.reset()
     found += [f"commit {seen.status.head[:12]} was made by a role that may not"] if moved else []
     return [_note(f"{text}; undone, kept under refs/windlass/keep") for text in found]
 

@@ -98,10 +98,13 @@ def _question(verdict: dict[str, Json], cycle: int) -> Question:
     )
 
 
-def _names(verdict: dict[str, Json]) -> str:
+def _failing(verdict: dict[str, Json]) -> list[str]:
     failing = verdict["failing"]
-    names = [str(test) for test in failing[:5]] if isinstance(failing, list) else []
-    return ", ".join(names) or str(verdict["output"]).strip()[-200:] or "no output"
+    return [str(test) for test in failing] if isinstance(failing, list) else []
+
+
+def _names(verdict: dict[str, Json]) -> str:
+    return ", ".join(_failing(verdict)[:5]) or str(verdict["output"]).strip()[-200:] or "no output"
 
 
 def _json(found: Verdict) -> Json:

@@ -59,7 +59,8 @@ class Policy:
         if not isinstance(data, dict):
             return cls()
         answers, yes_to = data["answers"], data["yes_to"]
-        assert isinstance(answers, dict) and isinstance(yes_to, list)
+        assert isinstance(answers, dict)
+        assert isinstance(yes_to, list)
         given = {key: str(value) for key, value in answers.items()}
         return cls(given, bool(data["yes"]), frozenset(str(name) for name in yes_to), bool(data["wait"]))
 
@@ -82,8 +83,7 @@ class Broker:
         self._pend(name, question, row)
         # One prompt at a time, in the order the questions arose.
         async with self._lock:
-            answer = self._automatic(name, question) or await self._from_person(name, question)
-        return answer
+            return self._automatic(name, question) or await self._from_person(name, question)
 
     def _pend(self, name: str, question: Question, row: QuestionRow | None) -> None:
         if row is not None:

@@ -30,7 +30,7 @@ class Budget:
         self._freed = asyncio.Event()
 
     async def reserve(self, token: str, role: str, cap: float | None = None) -> float:
-        """The dollars this dispatch may use. Waits for others to give back what they hold; raises when it cannot fit."""
+        """The dollars this dispatch may use. Waits for others to give back what they hold; raises if it cannot fit."""
         while True:
             amount = self._fitting(role, cap)
             if amount is not None:

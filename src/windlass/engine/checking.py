@@ -58,7 +58,7 @@ class Checker:
         mark.write_text(wanted)
 
     async def check(self, key: Key, desk: Desk, commit: str, tree: str) -> Verdict:
-        """The configured checks on a tree, in the desk's slot; each result is remembered by tree, command and set-up."""
+        """The configured checks on a tree, in the desk's slot; remembered by tree, command and set-up."""
         if not self.configured:
             return Verdict(True, "unchecked")
         slot = await desk.ready(key.text, 0)
@@ -106,13 +106,12 @@ class Checker:
 
     async def _stand_on(self, slot: Slot, desk: Desk, commit: str, tree: str) -> None:
         if tree != desk.tree:
-            await asyncio.to_thread(slot.git, "checkout", "-q", "--force", "--detach", commit)
+            await asyncio.to_thread(slot.stand_on, commit)
             desk.disturbed()
 
     async def _wipe(self, slot: Slot, desk: Desk) -> None:
         """What checks leave behind is nobody's work."""
-        await asyncio.to_thread(slot.git, "checkout", "-q", "--force", "--detach", desk.head)
-        await asyncio.to_thread(slot.git, "clean", "-ffdq")
+        await asyncio.to_thread(slot.stand_on, desk.head)
 
     async def _all(self, key: Key, commands: CommandSet, slot: Slot, tree: str) -> list[tuple[CheckResult, bool]]:
         """In order, up to the first that is red."""

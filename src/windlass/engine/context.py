@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from windlass.agents import contracts
+from windlass.engine.adopting import is_landed, is_step_of
 from windlass.engine.broker import PausedError
 from windlass.engine.checking import Checker
 from windlass.engine.desk import Desk
@@ -176,18 +177,14 @@ class PhaseHere(Here):
         return replace(task, visit=max(self._visits(task.id), default=0) + 1)
 
     def _visits(self, task: str) -> set[int]:
-        parts = (
-            Key.parse(row.key).parts for row in self._journal.recorded_keys() if row.key.startswith(self.key.text + "/")
-        )
-        depth = len(self.key.parts)
-        return {p[depth].visit for p in parts if len(p) > depth + 1 and p[depth].id == task}
+        return {key.parts[len(self.key.parts)].visit for key, _ in self._steps_of(task)}
 
     def _landed(self, task: str) -> bool:
-        rows = self._journal.recorded_keys()
-        return any(
-            _is_landing(self.key, row.key, task) and isinstance(row.result, dict) and row.result.get("kind") == "landed"
-            for row in rows
-        )
+        return any(is_landed(result) for _, result in self._steps_of(task))
+
+    def _steps_of(self, task: str) -> list[tuple[Key, Json]]:
+        rows = [(Key.parse(row.key), row.result) for row in self._journal.recorded_keys()]
+        return [(key, result) for key, result in rows if is_step_of(self.key, key, task)]
 
     def enter_task(self, task: Task, visit: int) -> TaskHere:
         key = self.key.child(task.id, visit=visit)
@@ -256,11 +253,3 @@ class TaskHere(Here):
             self._owner.desk.move(tip)
             self.shared.completed.append(self.task)
         return landed
-
-
-def _is_landing(phase: Key, key: str, task: str) -> bool:
-    parts = Key.parse(key).parts
-    depth = len(phase.parts)
-    return (
-        len(parts) == depth + 2 and parts[:depth] == phase.parts and parts[depth].id == task and parts[-1].id == "land"
-    )

@@ -119,6 +119,12 @@ class Desk:
         place = self._slots.place
         return await asyncio.to_thread(place, self.slot, self.head, self._attempt(key, n), self._clock())
 
+    async def reset(self) -> None:
+        """Back to this scope's head; what is dropped is stored elsewhere."""
+        assert self.slot is not None
+        await asyncio.to_thread(self.slot.stand_on, self.head)
+        self._moved = False
+
     async def hold(self, name: str, sha: str) -> None:
         await asyncio.to_thread(self.engine.hold, self._run, name, sha)
 

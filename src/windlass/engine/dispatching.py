@@ -128,6 +128,7 @@ def reply_of(result: Json) -> Reply:
     assert isinstance(result, dict)
     notes = result["notes"]
     files = result["files"]
-    assert isinstance(notes, list) and isinstance(files, list)
+    assert isinstance(notes, list)
+    assert isinstance(files, list)
     found = tuple(Finding.from_json(note) for note in notes if isinstance(note, dict))
     return Reply(**{**result, "files": tuple(files), "notes": found})  # type: ignore[arg-type]

@@ -11,7 +11,6 @@ from windlass.model import Choice, Finding, Json, Key, Question, RunFacts, Task
 from windlass.phases.base import Outcome, PhaseSpec, PlanView
 from windlass.phases.routes import Target, To
 
-
 REVIEWED = {
     "pass": "The reviews passed.",
     "noted": "The reviews have findings:",
@@ -85,7 +84,7 @@ class Knowledge:
 
     def question(self, id: str, reason: str = "", findings: Sequence[Finding] = ()) -> Question:
         spec = self._world.flow.questions[id]
-        choices = tuple(Choice(key, spec.labels.get(key, key.replace("-", " ").capitalize())) for key in spec.options)
+        choices = tuple(Choice(key, spec.labels.get(key, _label(key))) for key in spec.options)
         return Question(
             id=spec.id or id,
             text=self._text(spec.text, reason),
@@ -141,6 +140,9 @@ class Knowledge:
         return f"{said}\n{body}" if body and outcome.name != "pass" else said
 
 
+def _label(key: str) -> str:
+    return key.replace("-", " ").capitalize()
+
+
 def _list(findings: Sequence[Finding]) -> str:
     return "\n".join(f"  - [{f.severity.word}] {f.role + ': ' if f.role else ''}{f.message}" for f in findings)
-

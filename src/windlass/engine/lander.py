@@ -62,7 +62,7 @@ class Lander:
         if not tip or tip in (world.published_tip, facts.base):
             return
         if world.in_place:
-            await asyncio.to_thread(follow, self._parts.engine, facts.id, facts.branch, tip)
+            await asyncio.to_thread(follow, self._parts.engine, facts.branch, tip)
         branch, last = world.branch or facts.branch, world.published_tip
         done = await asyncio.to_thread(lambda: publish(self._parts.engine, facts.id, branch, tip, last))
         world.published_tip, world.branch = done.commit, done.branch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeAlias, assert_never
+from typing import Protocol, TypeAlias
 
 from windlass.errors import StoppedError
 from windlass.flow.schema import Flow, Phase, Stage
@@ -12,6 +12,12 @@ from windlass.model import Json, RunState
 from windlass.phases.base import When, holds
 from windlass.phases.routes import Route, Target, To
 
+ENDS = {
+    To.STOP: RunState.STOPPED,
+    To.BLOCK: RunState.BLOCKED,
+    To.ABORT: RunState.ABORTED,
+    To.FINISH: RunState.FINISHED,
+}
 
 
 class World(Protocol):
@@ -187,6 +193,8 @@ def _follow(flow: Flow, state: State, world: World, route: Route, name: str, rea
 
 
 def _go(flow: Flow, state: State, world: World, target: Target, reason: str) -> State:
+    if target.to in ENDS:
+        return replace(state, ended=Ended(ENDS[target.to], target.arg or reason))
     match target.to:
         case To.NEXT:
             return _next(flow, state)
@@ -204,18 +212,8 @@ def _go(flow: Flow, state: State, world: World, target: Target, reason: str) -> 
             return _enter(replace(state, mode=target.arg), flow.sequence(target.arg)[0].id)
         case To.RESTART:
             return _restart(flow, state, world, target, reason)
-        case To.STOP:
-            return replace(state, ended=Ended(RunState.STOPPED, reason))
-        case To.BLOCK:
-            return replace(state, ended=Ended(RunState.BLOCKED, target.arg or reason))
-        case To.ABORT:
-            return replace(state, ended=Ended(RunState.ABORTED, reason))
-        case To.FINISH:
-            return replace(state, ended=Ended(RunState.FINISHED))
-        case To.REDO | To.SKIP | To.FAIL | To.ESCAPE:
-            raise StoppedError(f"'{target}' is only possible inside a task", hint="windlass flow check FILE")
         case _:
-            assert_never(target.to)
+            raise StoppedError(f"'{target}' is only possible inside a task", hint="windlass flow check FILE")
 
 
 def _enter(state: State, phase: str) -> State:

@@ -86,4 +86,5 @@ class Parts:
 
     def agent_of(self, role: str, profile: str = "") -> str:
         own = self.config.role(profile or role).agent or self.roles[profile or role].agent
-        return self.agent or own or self.config.agents.default
+        # A role that is switched off stays off, whatever agent the others get.
+        return own if own == "none" else self.agent or own or self.config.agents.default

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias, assert_never
+from typing import TypeAlias
 
 from windlass.model import ErrorClass
 
 FORMAT_RETRIES = 2
 PAUSES = (2.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+
+
+#: nothing is stored: the run stops, a person mends it, a resume tries again
+STOPS = {
+    ErrorClass.OVER_BUDGET: "raise the limit: windlass resume --budget USD",
+    ErrorClass.AUTH: "log in to the agent, then: windlass resume",
+    ErrorClass.BILLING: "the account behind the agent needs credit; then: windlass resume",
+    ErrorClass.MISSING_BINARY: "install the agent, or choose another with --agent; windlass agents shows what is there",
+    ErrorClass.DISK_FULL: "free some disk space, then: windlass resume",
+    ErrorClass.GIT_FAILURE: "mend the repository, then: windlass resume",
+}
 
 
 @dataclass(frozen=True)
@@ -43,6 +54,8 @@ class Retries:
 
 def after(error: ErrorClass, failed_before: int, retries: Retries, pauses: tuple[float, ...] = PAUSES) -> Next:
     """`failed_before`: earlier attempts of this key that ended with this class."""
+    if error in STOPS:
+        return Stop(STOPS[error])
     match error:
         case ErrorClass.RATE_LIMITED | ErrorClass.OVERLOADED:
             return Again(pauses[min(failed_before, len(pauses) - 1)], shared=True)
@@ -54,19 +67,6 @@ def after(error: ErrorClass, failed_before: int, retries: Retries, pauses: tuple
             return Again(pauses[0]) if failed_before < retries.crashed else Fail()
         case ErrorClass.TIMED_OUT:
             return Again() if failed_before < retries.timed_out else Fail()
-        case ErrorClass.REFUSED | ErrorClass.CONTEXT_OVERFLOW:
-            return Fail()
-        case ErrorClass.OVER_BUDGET:
-            return Stop("raise the limit: windlass resume --budget USD")
-        case ErrorClass.AUTH:
-            return Stop("log in to the agent, then: windlass resume")
-        case ErrorClass.BILLING:
-            return Stop("the account behind the agent needs credit; then: windlass resume")
-        case ErrorClass.MISSING_BINARY:
-            return Stop("install the agent or choose another with --agent; windlass agents shows what is there")
-        case ErrorClass.DISK_FULL:
-            return Stop("free some disk space, then: windlass resume")
-        case ErrorClass.GIT_FAILURE:
-            return Stop("mend the repository, then: windlass resume")
         case _:
-            assert_never(error)
+            # Refused, context overflow: the same again would end the same.
+            return Fail()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -48,11 +47,11 @@ def _usage(error: click.UsageError) -> int:
 
 def _say(message: str, hint: str, code: Exit, argv: Sequence[str]) -> int:
     if "--json" in argv:
-        print(json.dumps({"error": message, "hint": hint, "exit": int(code)}))
+        click.echo(json.dumps({"error": message, "hint": hint, "exit": int(code)}))
     else:
-        print(f"error: {message}", file=sys.stderr)
+        click.echo(f"error: {message}", err=True)
         if hint:
-            print(f"hint: {hint}", file=sys.stderr)
+            click.echo(f"hint: {hint}", err=True)
     return code
 
 
@@ -62,9 +61,11 @@ def _bug(argv: Sequence[str]) -> int:
     try:
         folder = state_dir(environment()) / "windlass" / "logs"
         folder.mkdir(parents=True, exist_ok=True)
-        path: Path | str = folder / f"bug-{int(time.time())}-{os.getpid()}.log"
+        path: Path | str = folder / f"bug-{os.getpid()}.log"
         Path(path).write_text(f"windlass {' '.join(argv[:1])}\n\n{text}", encoding="utf-8", errors="replace")
     except (OSError, WindlassError):
         path = "(no log could be written)"
-        print(text, file=sys.stderr)
-    return _say(f"this is a bug in Windlass: {text.strip().splitlines()[-1]}", f"the details are in {path}", Exit.BUG, argv)
+        click.echo(text, err=True)
+    return _say(
+        f"this is a bug in Windlass: {text.strip().splitlines()[-1]}", f"the details are in {path}", Exit.BUG, argv
+    )

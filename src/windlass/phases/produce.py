@@ -8,7 +8,7 @@ from windlass.phases.base import CallSpec, Context, Outcome, PhaseSpec, Strict, 
 from windlass.phases.calls import make_call
 
 OUTCOMES = ("ok", "failed", "empty", "invalid")
-#: a contract may add outcomes of its own, named by its block's status; one that the flow does not route counts as failed
+#: a contract may add outcomes of its own, named by its block's status; one that is not routed counts as failed
 EXTRA_OUTCOMES = ("rejected", "too_complex", "needs_decision")
 
 
@@ -56,14 +56,15 @@ async def run(spec: Spec, ctx: Context) -> Outcome:
 
 async def _call(spec: Spec, call: CallSpec, ctx: Context, id: str) -> Outcome | None:
     """None: go on with the next call."""
-    feedback, tries = "", spec.empty.retry + 1
+    tries = 1 + (spec.empty.retry if _is_plan(call, ctx) else 0)
+    feedback, looped = "", tries > 1
     first = make_call(ctx, call, _purpose(ctx))
-    earlier = ctx.earlier(id, first, cycle=1 if tries > 1 and call.out else None)
+    earlier = ctx.earlier(id, first, cycle=1 if looped else None)
     if earlier and earlier.ok and not earlier.outcome and not _problem(call, ctx):
         return None
     for cycle in range(1, tries + 1):
         job = make_call(ctx, call, _purpose(ctx), inputs={"feedback": feedback} if feedback else None)
-        reply = await ctx.dispatch(id, job, cycle=cycle if tries > 1 and call.out else None)
+        reply = await ctx.dispatch(id, job, cycle=cycle if looped else None)
         if not reply.ok:
             return Outcome("failed", f"{call.role}: {reply.reason}")
         if reply.outcome:
@@ -76,9 +77,12 @@ async def _call(spec: Spec, call: CallSpec, ctx: Context, id: str) -> Outcome | 
 
 def _spoilt(spec: Spec, call: CallSpec, ctx: Context, problem: str) -> Outcome:
     """A plan without tasks is `empty`, anything else that breaks its form `invalid`; what is not routed has failed."""
-    plan = any(ctx.fact(f"artifact.{name}.contract") == "tasks" for name in call.out)
-    name = "empty" if plan else "invalid"
+    name = "empty" if _is_plan(call, ctx) else "invalid"
     return Outcome(name if name in spec.on else "failed", f"{call.role}: {problem}")
+
+
+def _is_plan(call: CallSpec, ctx: Context) -> bool:
+    return any(ctx.fact(f"artifact.{name}.contract") in ("tasks", "subtasks", "contract-tasks") for name in call.out)
 
 
 def _purpose(ctx: Context) -> str:

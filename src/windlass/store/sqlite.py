@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from windlass.errors import LostAttemptError, StoppedError, StoreError
+from windlass.errors import LostAttemptError, StoreError
 from windlass.events import Event, Recorded, decode, encode
 from windlass.model import Json, RunState
+from windlass.store.codec import attempt_row, dump, load, question_row, run_row
+from windlass.store.opening import migrate, readable
 from windlass.store.rows import AdoptionRow, AttemptRow, Intent, QuestionRow, RunRow, Spend, StepRow, TimerRow
-
-MIGRATIONS = sorted(Path(__file__).parent.glob("[0-9][0-9][0-9]-*.sql"))
-VERSION = len(MIGRATIONS)
 
 
 class Store:
@@ -29,12 +27,12 @@ class Store:
     def open(cls, path: Path, clock: Callable[[], float], *, create: bool = False) -> Store:
         if not create and not path.exists():
             raise StoreError(f"no runs yet: '{path}' does not exist", hint='start one: windlass run "what to build"')
-        with _readable(path):
+        with readable(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             db = sqlite3.connect(path, isolation_level=None, timeout=30.0)
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=FULL")
-            _migrate(db, path)
+            migrate(db, path)
         return cls(db, path, clock)
 
     def close(self) -> None:
@@ -46,7 +44,7 @@ class Store:
         if self._depth:
             yield
             return
-        with _readable(self.path):
+        with readable(self.path):
             self.db.execute("BEGIN IMMEDIATE")
             self._depth = 1
             try:
@@ -71,7 +69,7 @@ class Store:
             " budget_usd, warn_usd, parent, started_at, updated_at) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
             (
                 *(row.id, row.request, row.flow, row.flow_text, row.slug, row.date, row.base, row.branch),
-                *(_dump(row.settings), _dump(row.options), row.state, row.budget_usd, row.warn_usd, row.parent),
+                *(dump(row.settings), dump(row.options), row.state, row.budget_usd, row.warn_usd, row.parent),
                 *(row.started_at, row.updated_at),
             ),
         )
@@ -80,10 +78,10 @@ class Store:
         row = self._one("SELECT * FROM run WHERE id = ?", (id,))
         if row is None:
             raise StoreError(f"no run '{id}'", hint="windlass runs lists them")
-        return _run(row)
+        return run_row(row)
 
     def runs(self) -> list[RunRow]:
-        return [_run(row) for row in self._all("SELECT * FROM run ORDER BY started_at DESC, rowid DESC", ())]
+        return [run_row(row) for row in self._all("SELECT * FROM run ORDER BY started_at DESC, rowid DESC", ())]
 
     def next_epoch(self, run: str) -> int:
         """Each driver gets a number of its own; what an older one finishes no longer counts."""
@@ -103,13 +101,13 @@ class Store:
         self.db.execute("UPDATE run SET budget_usd = ?, warn_usd = ? WHERE id = ?", (limit, warn, run))
 
     def set_options(self, run: str, options: dict[str, Json]) -> None:
-        self.db.execute("UPDATE run SET options = ? WHERE id = ?", (_dump(options), run))
+        self.db.execute("UPDATE run SET options = ? WHERE id = ?", (dump(options), run))
 
     # -- steps
 
     def steps(self, run: str) -> list[StepRow]:
         rows = self._all("SELECT seq, key, fingerprint, inputs, result FROM step WHERE run = ? ORDER BY seq", (run,))
-        return [StepRow(r["seq"], r["key"], r["fingerprint"], _load(r["inputs"]), _load(r["result"])) for r in rows]
+        return [StepRow(r["seq"], r["key"], r["fingerprint"], load(r["inputs"]), load(r["result"])) for r in rows]
 
     def add_step(self, run: str, key: str, fingerprint: str, inputs: str, context: str, result: str) -> int:
         done = self.db.execute(
@@ -128,7 +126,7 @@ class Store:
 
     def step_context(self, run: str, key: str) -> Json:
         row = self._one("SELECT context FROM step WHERE run = ? AND key = ?", (run, key))
-        return _load(row["context"]) if row else None
+        return load(row["context"]) if row else None
 
     # -- attempts
 
@@ -167,7 +165,7 @@ class Store:
         done = self.db.execute(
             "UPDATE attempt SET state = ?, error = ?, reason = ?, usage = ?, cost_usd = ?, ended_at = ?"
             " WHERE run = ? AND key = ? AND n = ? AND state = 'running' AND epoch = ?",
-            (state, error, reason, _dump(usage), cost_usd, self.clock(), run, key, n, epoch),
+            (state, error, reason, dump(usage), cost_usd, self.clock(), run, key, n, epoch),
         )
         if done.rowcount != 1:
             raise LostAttemptError(f"attempt {n} of '{key}' belongs to another driver now")
@@ -181,11 +179,13 @@ class Store:
 
     def attempts(self, run: str, key: str | None = None) -> list[AttemptRow]:
         where, args = ("run = ?", (run,)) if key is None else ("run = ? AND key = ?", (run, key))
-        return [_attempt(row) for row in self._all(f"SELECT * FROM attempt WHERE {where} ORDER BY started_at, n", args)]
+        return [
+            attempt_row(row) for row in self._all(f"SELECT * FROM attempt WHERE {where} ORDER BY started_at, n", args)
+        ]
 
     def open_attempts(self, run: str) -> list[AttemptRow]:
         rows = self._all("SELECT * FROM attempt WHERE run = ? AND state = 'running' ORDER BY started_at", (run,))
-        return [_attempt(row) for row in rows]
+        return [attempt_row(row) for row in rows]
 
     def spend(self, run: str) -> Spend:
         rows = self._all(
@@ -228,18 +228,18 @@ class Store:
         """False: it was stored before."""
         done = self.db.execute(
             "INSERT OR IGNORE INTO question (run, key, id, data, state, asked_at) VALUES (?,?,?,?,'pending',?)",
-            (run, key, id, _dump(data), self.clock()),
+            (run, key, id, dump(data), self.clock()),
         )
         return done.rowcount == 1
 
     def question(self, run: str, key: str) -> QuestionRow | None:
         row = self._one("SELECT * FROM question WHERE run = ? AND key = ?", (run, key))
-        return _question(row) if row else None
+        return question_row(row) if row else None
 
     def questions(self, run: str, *, pending: bool = False) -> list[QuestionRow]:
         only = " AND state = 'pending'" if pending else ""
         return [
-            _question(r) for r in self._all(f"SELECT * FROM question WHERE run = ?{only} ORDER BY asked_at", (run,))
+            question_row(r) for r in self._all(f"SELECT * FROM question WHERE run = ?{only} ORDER BY asked_at", (run,))
         ]
 
     def answer(self, run: str, key: str, value: str, comment: str, by: str) -> bool:
@@ -254,7 +254,7 @@ class Store:
     def replace_question(self, run: str, key: str, data: Json) -> None:
         """A pending question whose text changed (an adopted plan was reviewed again) is asked as it is now."""
         self.db.execute(
-            "UPDATE question SET data = ? WHERE run = ? AND key = ? AND state = 'pending'", (_dump(data), run, key)
+            "UPDATE question SET data = ? WHERE run = ? AND key = ? AND state = 'pending'", (dump(data), run, key)
         )
 
     # -- content, adoptions, timers, checks
@@ -278,7 +278,7 @@ class Store:
                 row.producer,
                 row.old_sha,
                 row.new_sha,
-                _dump(sorted(row.covers)),
+                dump(sorted(row.covers)),
                 row.by,
                 self.clock(),
             ),
@@ -308,14 +308,14 @@ class Store:
     def put_checked(self, tree: str, command: str, setup: str, result: Json) -> None:
         self.db.execute(
             "INSERT OR REPLACE INTO checked (tree, command, setup, result, at) VALUES (?,?,?,?,?)",
-            (tree, command, setup, _dump(result), self.clock()),
+            (tree, command, setup, dump(result), self.clock()),
         )
 
     def checked(self, tree: str, command: str, setup: str) -> Json:
         row = self._one(
             "SELECT result FROM checked WHERE tree = ? AND command = ? AND setup = ?", (tree, command, setup)
         )
-        return _load(row["result"]) if row else None
+        return load(row["result"]) if row else None
 
     # -- reading
 
@@ -324,104 +324,7 @@ class Store:
         return rows[0] if rows else None
 
     def _all(self, sql: str, args: Sequence[object]) -> list[sqlite3.Row]:
-        with _readable(self.path):
+        with readable(self.path):
             cursor = self.db.execute(sql, args)
             cursor.row_factory = sqlite3.Row
             return cursor.fetchall()
-
-
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """sqlite's words become ours: what is wrong, where, and that nothing was replaced."""
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        raise _operational(error, path) from error
-    except sqlite3.DatabaseError as error:
-        raise StoreError(
-            f"the database '{path}' cannot be read: {error}",
-            hint="it is kept as it is; move it aside to begin anew, or restore a copy of it",
-        ) from error
-    except OSError as error:
-        raise StoreError(f"'{path}': {os.strerror(error.errno or 0)}") from error
-
-
-def _operational(error: sqlite3.OperationalError, path: Path) -> Exception:
-    text = str(error)
-    if "full" in text:
-        return StoppedError(f"no space left for '{path}'", hint="free some disk space, then: windlass resume")
-    if "readonly" in text or "unable to open" in text:
-        return StoreError(f"cannot write to '{path}': {text}", hint="check its permissions and those of its folder")
-    if "locked" in text or "busy" in text:
-        return StoppedError(f"'{path}' is locked by another process", hint="try again: windlass resume")
-    return StoreError(f"the database '{path}' cannot be used: {text}", hint="it is kept as it is")
-
-
-def _migrate(db: sqlite3.Connection, path: Path) -> None:
-    version = int(db.execute("PRAGMA user_version").fetchone()[0])
-    if version > VERSION:
-        raise StoreError(
-            f"'{path}' was written by a newer Windlass (schema {version}, this one knows {VERSION})",
-            hint="upgrade windlass; nothing was changed",
-        )
-    for number, script in enumerate(MIGRATIONS[version:], start=version + 1):
-        _apply(db, number, script.read_text())
-
-
-def _apply(db: sqlite3.Connection, number: int, script: str) -> None:
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        # Another process may have migrated while we waited for the lock.
-        if int(db.execute("PRAGMA user_version").fetchone()[0]) < number:
-            for statement in _statements(script):
-                db.execute(statement)
-            db.execute(f"PRAGMA user_version = {number}")
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise
-
-
-def _statements(script: str) -> Iterator[str]:
-    """executescript commits on its own; we want one transaction."""
-    text = ""
-    for line in script.splitlines(keepends=True):
-        text += line
-        if sqlite3.complete_statement(text):
-            yield text
-            text = ""
-
-
-def _dump(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"))
-
-
-def _load(text: str) -> Json:
-    return json.loads(text) if text else None
-
-
-def _run(row: sqlite3.Row) -> RunRow:
-    values = dict(row)
-    values["settings"] = json.loads(values["settings"])
-    values["options"] = json.loads(values["options"])
-    values["state"] = RunState(values["state"])
-    return RunRow(**values)
-
-
-def _attempt(row: sqlite3.Row) -> AttemptRow:
-    intent = Intent(
-        *(row["key"], row["n"], row["folder"], row["host"], row["boot"], row["slot"], row["base"], row["role"]),
-        *(row["agent"], row["model"], row["credential"], row["reserved"], row["wall_s"]),
-    )
-    return AttemptRow(
-        *(intent, row["state"], row["epoch"], row["started_at"], row["ended_at"], row["proc"], row["session"]),
-        *(row["error"], row["reason"], _load(row["usage"]), row["cost_usd"]),
-    )
-
-
-def _question(row: sqlite3.Row) -> QuestionRow:
-    return QuestionRow(
-        *(row["key"], row["id"], json.loads(row["data"]), row["state"], row["asked_at"]),
-        *(row["answer"], row["comment"], row["by"], row["answered_at"]),
-    )

@@ -30,6 +30,14 @@ class Slot:
         places = [f"--git-dir={self.git_dir}", f"--work-tree={self.path}"]
         return git.run([*places, *args], self.path, env=env, check=check)
 
+    def stand_on(self, commit: str) -> None:
+        """A clean checkout of `commit`. What is there is not kept; the log of HEAD stays the agent's."""
+        log = self.git_dir / "logs" / "HEAD"
+        before = log.read_bytes() if log.exists() else b""
+        self.git("checkout", "-q", "--force", "--detach", commit)
+        self.git("clean", "-ffdq")
+        log.write_bytes(before)
+
 
 @dataclass(frozen=True)
 class SlotStatus:

@@ -46,7 +46,9 @@ class Lazy(click.Group):
         command: click.Command = module.COMMANDS[name]
         return command
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         from windlass.errors import near
 
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):

@@ -43,7 +43,9 @@ def _meant(service: Service, words: tuple[str, ...]) -> tuple[str, str, str]:
     if not words:
         raise UserError("an answer is missing", hint="windlass status shows the question and its options")
     if len(words) > 3:
-        raise UserError("too many words", hint='windlass answer [RUN] [KEY] VALUE; quote a value with spaces: "two words"')
+        raise UserError(
+            "too many words", hint='windlass answer [RUN] [KEY] VALUE; quote a value with spaces: "two words"'
+        )
     *names, value = words
     runs = [row.id for row in service.runs()]
     run = service.run(names.pop(0)).id if names and any(id.startswith(names[0]) for id in runs) else service.run().id

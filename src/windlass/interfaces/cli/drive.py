@@ -11,8 +11,7 @@ from typing import Any
 import click
 
 from windlass.app import App
-from windlass.driving import Ended
-from windlass.engine.broker import Asker, Policy
+from windlass.driving import Asker, Ended, Policy
 from windlass.errors import UserError
 from windlass.events import Recorded, encode
 from windlass.interfaces.cli.common import (
@@ -34,7 +33,15 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
     options = [
         click.option("--set", "settings", multiple=True, metavar="K=V", help="A setting of the flow; it is not asked."),
         click.option("--answer", "answers", multiple=True, metavar="KEY=VALUE", help="Answer KEY once; KEY*=V always."),
-        click.option("--yes", "yes", multiple=True, metavar="[KEY]", is_flag=False, flag_value="*", help="Take the safe answer; name mandatory ones."),
+        click.option(
+            "--yes",
+            "yes",
+            multiple=True,
+            metavar="[KEY]",
+            is_flag=False,
+            flag_value="*",
+            help="Take the safe answer; name mandatory ones.",
+        ),
         click.option("--agent", default="", metavar="A", help="This agent for every role."),
         click.option("--script", default="", metavar="FILE", help="What the scripted agent says."),
         click.option("--budget", type=click.FloatRange(min=0), metavar="USD", help="Stop before spending more."),
@@ -69,7 +76,9 @@ def run(request: tuple[str, ...], flow: str, **options: Any) -> int:
 
 @click.command(short_help="One task, without the ceremony.")
 @click.argument("request", nargs=-1)
-@click.option("--plan", type=click.Path(exists=True, dir_okay=False), help="A plan you wrote, with a superteam-tasks block.")
+@click.option(
+    "--plan", type=click.Path(exists=True, dir_okay=False), help="A plan you wrote, with a superteam-tasks block."
+)
 @run_options
 def task(request: tuple[str, ...], plan: str | None, **options: Any) -> int:
     """Implement, review and land one task: no plan, no configuration, no final review.
@@ -142,7 +151,9 @@ def resume_active() -> int:
     return go_on(here, row.id)
 
 
-def go_on(here: App, run: str, as_json: bool = False, policy: Policy | None = None, *, detach: bool = False, **more: Any) -> int:
+def go_on(
+    here: App, run: str, as_json: bool = False, policy: Policy | None = None, *, detach: bool = False, **more: Any
+) -> int:
     """As the run was started: a detached one gets a driver of its own again."""
     row = here.service.run(run)
     if (detach or row.options.get("detached")) and not policy and not any(more.values()):
@@ -187,7 +198,9 @@ def _refuse_second(here: App) -> None:
     row = here.service.active()
     if row is None:
         return
-    if is_interactive() and click.confirm(f"Run {row.id} ({row.request[:60]}) is {row.state}. Start a new one beside it?"):
+    if is_interactive() and click.confirm(
+        f"Run {row.id} ({row.request[:60]}) is {row.state}. Start a new one beside it?"
+    ):
         return
     raise UserError(
         f"run {row.id} is {row.state}: {row.request[:60]}",
@@ -208,7 +221,11 @@ def _drive(here: App, run: str, *, as_json: bool, asker: Asker | None, **more: A
     face = _json_face if as_json else _plain_face(here, run)
     ended = here.drive(run, on_event=face, asker=asker, **more)
     if as_json:
-        print(json.dumps({"run": run, "state": ended.state, "exit": int(ended.exit), "reason": ended.reason, "hint": ended.hint}))
+        click.echo(
+            json.dumps(
+                {"run": run, "state": ended.state, "exit": int(ended.exit), "reason": ended.reason, "hint": ended.hint}
+            )
+        )
     else:
         _last_words(ended)
     return int(ended.exit)
@@ -217,9 +234,9 @@ def _drive(here: App, run: str, *, as_json: bool, asker: Asker | None, **more: A
 def _last_words(ended: Ended) -> None:
     """What stopped it was said by the event; on stderr it also reaches those who log only errors."""
     if ended.exit not in (0, 10, 11) and ended.reason:
-        print(f"{ended.state}: {ended.reason}", file=sys.stderr)
+        click.echo(f"{ended.state}: {ended.reason}", err=True)
         if ended.hint:
-            print(f"hint: {ended.hint}", file=sys.stderr)
+            click.echo(f"hint: {ended.hint}", err=True)
 
 
 def _plain_face(here: App, run: str) -> Callable[[Recorded], None]:
@@ -234,7 +251,7 @@ def _plain_face(here: App, run: str) -> Callable[[Recorded], None]:
 
 def _json_face(recorded: Recorded) -> None:
     event = {"seq": recorded.seq, "at": recorded.at, "type": recorded.event.type, **json.loads(encode(recorded.event))}
-    print(json.dumps(event), flush=True)
+    click.echo(json.dumps(event))
 
 
 def _asker(as_json: bool) -> Asker | None:

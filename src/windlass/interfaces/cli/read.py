@@ -26,14 +26,16 @@ def status(run: str, as_json: bool) -> None:
     """
     service = app().service
     if not service.has_runs:
-        return echo_json({"runs": 0}) if as_json else click.echo('No runs here yet. Start one: windlass run "what to build"')
+        return (
+            echo_json({"runs": 0})
+            if as_json
+            else click.echo('No runs here yet. Start one: windlass run "what to build"')
+        )
     row = service.run(run)
     view, driven = service.view(row.id), service.driven(row.id)
     if as_json:
         return echo_json(status_json(view, service.world.clock(), driver_alive=driven))
-    click.echo(
-        render_status(view, service.world.clock(), width=width(), driver_alive=driven, unicode=unicode_fits())
-    )
+    click.echo(render_status(view, service.world.clock(), width=width(), driver_alive=driven, unicode=unicode_fits()))
     return None
 
 

@@ -153,9 +153,7 @@ class PlainFace:
     def _phase(self, event: e.PhaseEntered | e.PhaseFinished | e.PhaseSkipped) -> None:
         match event:
             case e.PhaseEntered():
-                if event.kind == "tasks":
-                    self._list_tasks()
-                elif event.kind not in SILENT:
+                if event.kind not in SILENT:
                     self._out.line()
                     self._out.line(f"▸ {self._name(event.phase, event.label)}", paint=Paint.BOLD)
             case e.PhaseFinished():
@@ -173,7 +171,6 @@ class PlainFace:
         verdicts = self._view.reviews.get(event.phase)
         if verdicts:
             self._out.line(f"{self._name(event.phase)}: {said.verdicts(verdicts)} ({event.outcome})", indent=2)
-            self._list_tasks()
         elif event.outcome in said.BAD_OUTCOMES:
             self._bad(f"{spoken(event.phase)}: {event.outcome}" + (f": {event.detail}" if event.detail else ""))
 
@@ -199,7 +196,7 @@ class PlainFace:
             case e.StepEntered():
                 self._head(event.task)
             case e.TasksListed():
-                pass
+                self._list_tasks()
             case e.TaskChanged():
                 self._task_changed(event)
             case e.TaskLanded():

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-
+import click
 from prompt_toolkit import PromptSession
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
@@ -25,7 +24,7 @@ class TerminalAsker:
 
     async def __call__(self, key: str, question: Question, problem: str) -> Answer | None:
         if problem:
-            print(f"  {problem}", file=sys.stdout, flush=True)
+            click.echo(f"  {problem}")
         default = f" [{question.default}]" if question.default else ""
         try:
             value = await self._session.prompt_async(f"answer{default}> ")
