@@ -20,10 +20,10 @@ from windlass.engine.governor import Governor
 from windlass.engine.journal import Journal
 from windlass.engine.loop import Driver
 from windlass.engine.machine import End
-from windlass.engine.parts import AbortedError, InterruptedDriverError, Machine, Parts, Wanted
+from windlass.engine.parts import Machine, Parts, Wanted
 from windlass.engine.recovery import recover
 from windlass.engine.world import World as Facts
-from windlass.errors import Exit, UserError, WindlassError
+from windlass.errors import AbortedError, Exit, InterruptedDriverError, UserError, WindlassError
 from windlass.events import BudgetChanged, Recorded, RunEnded, RunResumed, Warned
 from windlass.flow.load import parse_flow
 from windlass.kit import Kit

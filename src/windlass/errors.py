@@ -74,6 +74,18 @@ class LostAttemptError(WindlassError):
     exit = Exit.STOPPED
 
 
+class AbortedError(WindlassError):
+    """A person ended the run."""
+
+    exit = Exit.ABORTED
+
+
+class InterruptedDriverError(WindlassError):
+    """Ctrl-C or a signal: state is saved."""
+
+    exit = Exit.INTERRUPTED
+
+
 def near(name: str, known: Iterable[str]) -> str:
     """' Did you mean x?' for the nearest known name, else the list of what exists."""
     names = sorted(known)

@@ -43,7 +43,8 @@ class Projecting:
         self._clock = clock
         self._folds = Folder(row.id)
         self._written_at = 0.0
-        self._projectors = [Projector(folder), *([Projector(in_place)] if in_place else [])]
+        there = [Projector(in_place, folder / "in-place.json")] if in_place else []
+        self._projectors = [Projector(folder), *there]
         self._files = Projector(folder / FILES)
         for recorded in store.events(row.id):
             self._folds.feed(recorded)

@@ -42,12 +42,12 @@ class Service:
 
     @property
     def has_runs(self) -> bool:
-        return self.world.place.database.exists()
+        return bool(self.runs())
 
     # -- reading
 
     def runs(self) -> list[RunRow]:
-        return self.store.runs() if self.has_runs else []
+        return self.store.runs() if self.world.place.database.exists() else []
 
     def active(self) -> RunRow | None:
         """The newest run that is not at its end: what a bare `windlass` means."""

@@ -56,7 +56,7 @@ def start_run(kit: Kit, start: Start, run: str) -> str:
     roles = kit.roles()
     source = kit.find_flow(start.flow or config.flow)
     flow = kit.parse(source, roles)
-    settings = _settings(flow, config, start)
+    settings = settings_for(flow, config, start.settings)
     _check_answers(flow, start.policy)
     _check_runnable(flow)
     _check_agents(kit, flow, roles, config, start)
@@ -105,10 +105,13 @@ def _create(
 
 def _check_agents(kit: Kit, flow: Flow, roles: Mapping[str, Role], config: Config, start: Start) -> None:
     """S0-19: a role without an agent is named before anything is dispatched."""
-    make = kit.adapters(config, start.script)
-    for role in sorted(_needed(flow)):
-        name = start.agent or config.role(role).agent or roles[role].agent or config.agents.default
-        if not name or name == "none":
+    make, needed = kit.adapters(config, start.script), _needed(flow)
+    for role in sorted({role for phase in flow.all_phases() for role in phase.roles()}):
+        own = config.role(role).agent or roles[role].agent
+        name = own if own == "none" else start.agent or own or config.agents.default
+        if name in ("", "none") and role not in needed:
+            continue
+        if name in ("", "none"):
             raise UserError(
                 f"no agent is available for role '{role}'",
                 hint=f"--agent NAME, or agent = … under [roles.{role}] in .windlass/config.toml; windlass agents",
@@ -126,13 +129,13 @@ def _refuse_odd(repo: UserRepo) -> None:
         raise UserError(f"this repository cannot be driven: {'; '.join(odd)}", hint="windlass doctor says why")
 
 
-def _settings(flow: Flow, config: Config, start: Start) -> dict[str, str]:
+def settings_for(flow: Flow, config: Config, given: Mapping[str, str]) -> dict[str, str]:
     """--set before config; each must be one the flow has and fit its type."""
-    given = {name: str(value) for name, value in config.settings.items() if name in flow.settings}
-    for name in start.settings:
+    configured = {name: str(value) for name, value in config.settings.items() if name in flow.settings}
+    for name in given:
         if name not in flow.settings:
             raise UserError(f"flow '{flow.flow}' has no setting '{name}'", hint=near(name, flow.settings))
-    merged = {**given, **start.settings}
+    merged = {**configured, **given}
     for name, value in merged.items():
         _fits(flow, name, value)
     return merged

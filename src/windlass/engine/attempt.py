@@ -13,7 +13,7 @@ from windlass.agents.dispatch import agent_env, run_agent
 from windlass.engine.desk import Seen
 from windlass.engine.jobs import Order, make_intent, make_job
 from windlass.engine.journal import Failure
-from windlass.events import Activity, ArtifactStored, DispatchFinished, DispatchStarted, Event, Warned
+from windlass.events import Activity, ArtifactStored, DispatchFinished, DispatchStarted, Event, TasksListed, Warned
 from windlass.model import ErrorClass, Finding, Json, Severity, content_id
 from windlass.phases.base import Reply
 from windlass.tdd import TEST_GLOBS, guard
@@ -108,7 +108,9 @@ def _activity(event: AgentEvent) -> tuple[str, str, bool, float | None] | None:
         case ToolFinished(text=text, ok=ok, tool=tool):
             return "tool.finished", text or tool, ok, None
         case Said(text=text):
-            return "text", text, True, None
+            # The contract's block is for the engine; what it says is shown as the review's result.
+            words = text.split("```superteam", 1)[0].strip()
+            return ("text", words, True, None) if words else None
         case Spent(usage=usage):
             return "usage", "", True, usage.cost_usd
         case SessionSeen() | Done():
@@ -258,9 +260,17 @@ def _finish(
         result=_json(reply) if reply else None,
         failure=failure,
         usage=result.usage,
-        events=[_ended(order, result, failure), *stored, *warned],
+        events=[_ended(order, result, failure), *stored, *_listed(order, contents), *warned],
         blobs=[(content_id(text), text) for text in contents.values()],
     )
+
+
+def _listed(order: Order, contents: Mapping[str, str]) -> list[Event]:
+    """A plan's tasks are known as soon as it was read back, and known anew after each revision."""
+    artifacts = order.parts.world.flow.artifacts
+    plans = [text for name, text in contents.items() if artifacts[name].contract == "tasks"]
+    found = [contracts.match_tasks((), contracts.parse_plan(text).tasks).tasks for text in plans]
+    return [TasksListed(order.key.text, [task.to_json() for task in tasks]) for tasks in found if tasks]
 
 
 def _ended(order: Order, result: AgentResult, failure: Failure | None) -> Event:

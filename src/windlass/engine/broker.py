@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from windlass.engine.answers import validate
 from windlass.engine.journal import Journal
 from windlass.errors import Exit, UserError, WindlassError
 from windlass.events import QuestionAnswered, QuestionAsked
 from windlass.model import Answer, Json, Key, Question, question_json, question_of
+from windlass.questions import validate
 from windlass.store.rows import QuestionRow
 
 BUSY_S = 0.02
@@ -86,15 +86,14 @@ class Broker:
             return self._automatic(name, question) or await self._from_person(name, question)
 
     def _pend(self, name: str, question: Question, row: QuestionRow | None) -> None:
+        event = _asked(name, question)
         if row is not None:
             if question_of(row.data) != question:
                 with self._store.tx():
                     self._store.replace_question(self._run, name, question_json(question))
+            # It was asked before this driver came: show it again, record it once.
+            self._journal.show(event)
             return
-        options: list[Json] = [{"key": o.key, "label": o.label, "about": o.about} for o in question.options]
-        event = QuestionAsked(
-            name, question.id, question.text, options, question.default, question.detail, question.task
-        )
         with self._journal.writing(f"{name}.ask", event):
             self._store.add_question(self._run, name, question.id, question_json(question))
 
@@ -134,7 +133,7 @@ class Broker:
     async def _from_person(self, name: str, question: Question) -> Answer:
         if self._asker is None and not self._policy.wait:
             self._other(name)
-            raise WaitingError(f"waiting for an answer: {question.text}", hint=f"windlass answer {name} VALUE")
+            raise WaitingError(question.text, hint="windlass answer VALUE")
         watcher = asyncio.create_task(self._watch(name))
         prompt = asyncio.create_task(self._prompt(name, question)) if self._asker else None
         try:
@@ -150,7 +149,7 @@ class Broker:
         while True:
             said = await self._asker(name, question, problem)
             if said is None:
-                raise PausedError("the question stays open", hint=f"windlass answer {name} VALUE, or: windlass resume")
+                raise PausedError("the question stays open", hint="windlass answer VALUE; windlass resume asks again")
             checked = validate(question, said.value, said.comment)
             if isinstance(checked, str):
                 problem = checked
@@ -161,6 +160,7 @@ class Broker:
         """Another process may answer: `PRAGMA data_version` tells when anything was committed."""
         version, quiet = self._store.data_version(), 0.0
         while True:
+            self._wanted()
             answer = self._other(name)
             if answer:
                 return answer
@@ -169,7 +169,6 @@ class Broker:
             now, quiet = self._store.data_version(), quiet + pause
             if now != version:
                 version, quiet = now, 0.0
-                self._wanted()
 
     def _other(self, name: str) -> Answer | None:
         row = self._store.question(self._run, name)
@@ -187,6 +186,11 @@ class Broker:
         other = self._other(name)
         assert other is not None
         return other
+
+
+def _asked(name: str, question: Question) -> QuestionAsked:
+    options: list[Json] = [{"key": o.key, "label": o.label, "about": o.about} for o in question.options]
+    return QuestionAsked(name, question.id, question.text, options, question.default, question.detail, question.task)
 
 
 def _done(task: asyncio.Task[Answer] | None) -> Answer:

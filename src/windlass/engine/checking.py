@@ -12,7 +12,7 @@ from windlass.agents.processes import agent_env, supervise
 from windlass.checks import Check, CheckResult, RunOutput, acceptable, canary_tree, run_check
 from windlass.config import CommandSet
 from windlass.engine.desk import Desk
-from windlass.engine.parts import Parts
+from windlass.engine.parts import Bench
 from windlass.errors import StoppedError, UserError, near
 from windlass.events import CommandFinished, Event
 from windlass.model import Json, Key, digest
@@ -33,8 +33,10 @@ class Verdict:
 
 
 class Checker:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Bench, *, recall: bool = True) -> None:
         self._parts = parts
+        self._recall = recall
+        """False: what was found before does not count, because what is around the tree may have changed."""
         self.known: frozenset[str] = frozenset()
         """Tests that failed on the base and that a person accepted."""
         self._ready: dict[int, str] = {}
@@ -125,7 +127,7 @@ class Checker:
 
     async def _one(self, key: Key, check: Check, slot: Slot, tree: str, number: int) -> tuple[CheckResult, bool]:
         store, setup = self._parts.store, self._setup_hash(slot)
-        seen = store.checked(tree, check.command, setup)
+        seen = store.checked(tree, check.command, setup) if self._recall else None
         if seen is not None:
             return _result(seen), True
         folder = self._parts.folder / "attempts" / key.text / f"check{number}"
@@ -159,7 +161,7 @@ class Checker:
             wall_s=timeout,
             on_line=None,
             stop=self._parts.wanted.stop,
-            marker=f"{self._parts.world.facts.id}:{folder.name}",
+            marker=f"{self._parts.journal.run}:{folder.name}",
         )
         return RunOutput(ended.code, _joined(folder, ended.error), ended.seconds, ended.reason == "wall")
 

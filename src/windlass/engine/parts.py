@@ -15,21 +15,9 @@ from windlass.engine.budget import Budget
 from windlass.engine.governor import Governor
 from windlass.engine.journal import Journal
 from windlass.engine.world import World
-from windlass.errors import Exit, WindlassError
+from windlass.errors import AbortedError, InterruptedDriverError
 from windlass.store.sqlite import Store
 from windlass.workspace import EngineRepo, Slots
-
-
-class AbortedError(WindlassError):
-    """A person ended the run."""
-
-    exit = Exit.ABORTED
-
-
-class InterruptedDriverError(WindlassError):
-    """Ctrl-C or a signal: state is saved."""
-
-    exit = Exit.INTERRUPTED
 
 
 @dataclass
@@ -62,11 +50,22 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Parts:
+class Bench:
+    """What checks need. A run has it as a part of its parts, `windlass check` without a run."""
+
     store: Store
     journal: Journal
-    world: World
     config: Config
+    slots: Slots
+    folder: Path
+    """The run's own: attempts, projections."""
+    machine: Machine
+    wanted: Wanted
+
+
+@dataclass(frozen=True)
+class Parts(Bench):
+    world: World
     broker: Broker
     budget: Budget
     governor: Governor
@@ -76,11 +75,6 @@ class Parts:
     agent: str
     """--agent: used for every role; '' leaves each its own."""
     engine: EngineRepo
-    slots: Slots
-    folder: Path
-    """The run's own: attempts, projections."""
-    machine: Machine
-    wanted: Wanted
     report: Callable[[str], str]
     """Renders the run's record by a template."""
 

@@ -27,8 +27,10 @@ class Written:
 class Projector:
     """One folder of projections. Contract: a crash at any moment leaves the old or the new text of each file."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, memory: Path | None = None) -> None:
+        """`memory`: where the hashes of what was written are kept, when not in the folder itself."""
         self._folder = folder
+        self._memory = memory or folder / MEMORY
 
     def write(self, name: str, text: str) -> Written:
         path = self._path(name)
@@ -63,7 +65,7 @@ class Projector:
     def _ours(self) -> dict[str, list[str]]:
         """What was written by us; empty when the memory is unreadable, so that everything counts as somebody's."""
         try:
-            data = json.loads((self._folder / MEMORY).read_text("utf-8"))
+            data = json.loads(self._memory.read_text("utf-8"))
         except (OSError, ValueError):
             return {}
         if not isinstance(data, dict):
@@ -71,7 +73,7 @@ class Projector:
         return {str(name): [str(one) for one in hashes] for name, hashes in data.items() if isinstance(hashes, list)}
 
     def _remember(self, hashes: dict[str, list[str]]) -> None:
-        _replace(self._folder / MEMORY, json.dumps(hashes, indent=1, sort_keys=True) + "\n")
+        _replace(self._memory, json.dumps(hashes, indent=1, sort_keys=True) + "\n")
 
 
 def _set_aside(path: Path) -> Path:

@@ -221,13 +221,14 @@ def _step(view: View, at: float, event: e.StepEntered) -> None:
 
 
 def _list_tasks(view: View, at: float, listed: list[Json]) -> None:
-    known = {task.id: task for task in view.tasks}
+    known, titles = {task.id: task for task in view.tasks}, [task.title for task in view.tasks]
     verb = "revised" if known else "written"
     view.tasks, view.positions = [], {}
     for raw in listed:
         if isinstance(raw, dict) and raw.get("id") and str(raw["id"]) not in view.positions:
             _add_listed(view, raw, known)
-    _note(view, at, f"Plan {verb} ({plural(len(view.tasks), 'task')})")
+    if [task.title for task in view.tasks] != titles:
+        _note(view, at, f"Plan {verb} ({plural(len(view.tasks), 'task')})")
 
 
 def _add_listed(view: View, raw: dict[str, Json], known: dict[str, p.TaskView]) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 import click
 
 from windlass.app import App, build, environment
+from windlass.errors import UserError
+from windlass.projections.text import Page
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Machine-readable output on stdout.")
 run_argument = click.argument("run", default="", metavar="[RUN]")
@@ -39,3 +41,17 @@ def is_interactive() -> bool:
 
 def echo_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2))
+
+
+def page() -> Page:
+    return Page(width(), unicode=unicode_fits())
+
+
+def pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
+    found = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UserError(f"{option} {text}: it has the form NAME=VALUE", hint=f"{option} review_mode=iterative")
+        found[name] = value
+    return found

@@ -20,6 +20,7 @@ from windlass.interfaces.cli.common import (
     echo_json,
     is_interactive,
     json_option,
+    pairs,
     run_argument,
     unicode_fits,
     width,
@@ -27,6 +28,16 @@ from windlass.interfaces.cli.common import (
 from windlass.interfaces.terminal.plain import PlainFace
 from windlass.model import RunState
 from windlass.starting import Start
+
+
+class RequestCommand(click.Command):
+    """A quoted request may begin with dashes: a word with spaces that is no option of ours is text."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        known = tuple(f"{name}=" for option in self.get_params(ctx) for name in option.opts)
+        texts = [] if "--" in args else [a for a in args if a.startswith("-") and " " in a and not a.startswith(known)]
+        rest = [a for a in args if a not in texts]
+        return super().parse_args(ctx, [*rest, "--", *texts] if texts else rest)
 
 
 def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -58,7 +69,7 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@click.command(short_help="Start a run.", context_settings={"ignore_unknown_options": False})
+@click.command(cls=RequestCommand, short_help="Start a run.")
 @click.argument("request", nargs=-1, required=True)
 @click.option("--flow", default="", metavar="F", help="A flow's name or file; windlass flow list.")
 @run_options
@@ -74,7 +85,7 @@ def run(request: tuple[str, ...], flow: str, **options: Any) -> int:
     return _begin(_start(" ".join(request), flow, "", options), options)
 
 
-@click.command(short_help="One task, without the ceremony.")
+@click.command(cls=RequestCommand, short_help="One task, without the ceremony.")
 @click.argument("request", nargs=-1)
 @click.option(
     "--plan", type=click.Path(exists=True, dir_okay=False), help="A plan you wrote, with a superteam-tasks block."
@@ -168,7 +179,7 @@ def _start(request: str, flow: str, plan: str, options: dict[str, Any]) -> Start
     return Start(
         request=request.encode("utf-8", "replace").decode(),
         flow=flow,
-        settings=_pairs(options["settings"], "--set"),
+        settings=pairs(options["settings"], "--set"),
         agent=options["agent"] or ("scripted" if options["script"] else ""),
         script=_path(options["script"]),
         budget=options["budget"],
@@ -264,17 +275,7 @@ def _asker(as_json: bool) -> Asker | None:
 
 def _policy(options: dict[str, Any]) -> Policy:
     yes = set(options["yes"])
-    return Policy(_pairs(options["answers"], "--answer"), "*" in yes, frozenset(yes - {"*"}), options["wait"])
-
-
-def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
-    pairs = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise UserError(f"{option} {text}: it has the form NAME=VALUE", hint=f"{option} review_mode=iterative")
-        pairs[name] = value
-    return pairs
+    return Policy(pairs(options["answers"], "--answer"), "*" in yes, frozenset(yes - {"*"}), options["wait"])
 
 
 def _path(script: str) -> str:

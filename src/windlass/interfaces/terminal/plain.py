@@ -41,6 +41,7 @@ class PlainFace:
         """Take in what happened before this face was there, silently."""
         for recorded in records:
             self._feed(recorded)
+        self._unlisted = False
         self._headed |= {(task.id, task.visit) for task in self._view.tasks if task.state != "pending"}
 
     def on_event(self, recorded: Recorded) -> None:
@@ -78,8 +79,9 @@ class PlainFace:
     def _feed(self, recorded: Recorded) -> None:
         if not self._view.run:
             self._view.run = recorded.run
+        before = [task.title for task in self._view.tasks]
         self._folder.feed(recorded)
-        self._unlisted = self._unlisted or isinstance(recorded.event, e.TasksListed)
+        self._unlisted = self._unlisted or before != [task.title for task in self._view.tasks]
 
     def _good(self, text: str, task: str = "") -> None:
         self._out.line(f"{self._whose(task)}✓ {text}", indent=2, paint=Paint.GREEN)
@@ -171,6 +173,7 @@ class PlainFace:
         verdicts = self._view.reviews.get(event.phase)
         if verdicts:
             self._out.line(f"{self._name(event.phase)}: {said.verdicts(verdicts)} ({event.outcome})", indent=2)
+            self._list_tasks()
         elif event.outcome in said.BAD_OUTCOMES:
             self._bad(f"{spoken(event.phase)}: {event.outcome}" + (f": {event.detail}" if event.detail else ""))
 
@@ -196,7 +199,8 @@ class PlainFace:
             case e.StepEntered():
                 self._head(event.task)
             case e.TasksListed():
-                self._list_tasks()
+                # Shown when somebody has judged it, or when a person is asked.
+                pass
             case e.TaskChanged():
                 self._task_changed(event)
             case e.TaskLanded():

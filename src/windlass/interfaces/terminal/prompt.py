@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 from prompt_toolkit import PromptSession
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
-from windlass.interfaces.terminal.question import comment_wanted
+from windlass.errors import InterruptedDriverError
 from windlass.model import Answer, Question
+from windlass.questions import comment_wanted, validate
 
 
 class TerminalAsker:
@@ -28,7 +31,15 @@ class TerminalAsker:
         default = f" [{question.default}]" if question.default else ""
         try:
             value = await self._session.prompt_async(f"answer{default}> ")
-            comment = await self._session.prompt_async("comment> ") if comment_wanted(question, value) else ""
+            return Answer(value, await self._comment(question, value), "terminal")
         except EOFError:
             return None
-        return Answer(value, comment, "terminal")
+        except KeyboardInterrupt:
+            raise InterruptedDriverError("interrupted", hint="windlass resume asks again") from None
+
+    async def _comment(self, question: Question, value: str) -> str:
+        """Asked for a valid choice only; what is wrong with the choice is said first."""
+        chosen = validate(replace(question, comment=""), value)
+        if isinstance(chosen, str) or not comment_wanted(question, chosen.value):
+            return ""
+        return await self._session.prompt_async("what to change> ")

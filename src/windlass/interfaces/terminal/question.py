@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from windlass.events import QuestionAsked
-from windlass.model import Question
 from windlass.projections.outlook import answer_command
 from windlass.projections.parts import Option, QuestionView, question_from
 from windlass.projections.text import Page
@@ -32,8 +31,3 @@ def _option_line(number: int, option: Option, default: str) -> str:
     usual = " (default)" if option.key == default and default else ""
     return f"{number}) {option.key}{label}{about}{usual}"
 
-
-def comment_wanted(question: Question, value: str) -> bool:
-    """Ask for a comment only where it can matter: not for the answer that needs none."""
-    exempt = question.comment.removeprefix("required-unless-") if "-unless-" in question.comment else question.yes
-    return bool(question.comment) and value.strip() not in ("", exempt)

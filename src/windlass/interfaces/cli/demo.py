@@ -1,0 +1,106 @@
+"""windlass demo: a whole run on a sample repository, with agents whose words are written down beforehand."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+import windlass
+from windlass import git
+from windlass.agents.plain_yaml import read, values
+from windlass.app import build
+from windlass.engine.broker import Policy
+from windlass.errors import UserError
+from windlass.interfaces.cli.drive import go_on
+from windlass.starting import Start
+
+REQUEST = "Add rate limiting with token bucket algorithm"
+ANSWERS = {"approve": "approve", "review_mode": "iterative", "execution_mode": "auto"}
+AUTHOR = ("-c", "user.name=Sample Author", "-c", "user.email=author@windlass.invalid")
+DATA = Path(windlass.__file__).parent / "demo"
+
+
+@click.command(short_help="A whole run on a sample repository.")
+@click.option("--into", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Make the sample there.")
+@click.option("--ask", is_flag=True, help="Answer the questions yourself.")
+def demo(into: Path | None, ask: bool) -> int:
+    """Make a sample repository and drive a run on it, from request to landed code.
+
+    The agents are scripted, so it needs no network, no key and no money. Everything else is real: the repository, the
+    slots, the tests, the reviews that send work back, the landings.
+
+    \b
+      windlass demo
+      windlass demo --into ~/sample --ask
+    """
+    folder = _empty_folder(into)
+    click.echo(f"A sample repository in {folder}; the agents' words are scripted, everything else is real.\n")
+    make_sample(folder)
+    here = build(folder)
+    policy = Policy() if ask else Policy(answers=ANSWERS)
+    run = here.start(Start(REQUEST, "plan", agent="scripted", script=str(DATA / "script.yaml"), policy=policy))
+    code = go_on(here, run)
+    click.echo(_what_to_try(folder, here.service.run(run).branch, finished=code == 0))
+    return code
+
+
+def make_sample(folder: Path) -> None:
+    """A repository with one commit; its checks are its own tests."""
+    for path, text in _sample_files().items():
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text.replace("{check}", json.dumps(_check())), encoding="utf-8")
+    git.require_git()
+    git.run(["init", "--quiet", "--initial-branch=main"], folder)
+    git.run(["add", "--all"], folder)
+    git.run([*AUTHOR, "commit", "--quiet", "--message", "A small URL shortener"], folder)
+
+
+def _sample_files() -> dict[str, str]:
+    listed = values(read((DATA / "sample.yaml").read_text(encoding="utf-8")))
+    assert isinstance(listed, dict)
+    return {path: str(text or "") for path, text in listed.items()}
+
+
+def _check() -> list[str]:
+    """The sample's tests run with either; which one this machine has is decided once and committed."""
+    if find_spec("pytest"):
+        return [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    return [sys.executable, "-m", "unittest", "-q"]
+
+
+def _empty_folder(into: Path | None) -> Path:
+    if into is None:
+        return Path(tempfile.mkdtemp(prefix="windlass-demo-")).resolve()
+    if into.exists() and any(into.iterdir()):
+        raise UserError(f"'{into}' is not empty", hint="name a new folder, or leave --into out for a temporary one")
+    into.mkdir(parents=True, exist_ok=True)
+    return into.resolve()
+
+
+def _what_to_try(folder: Path, branch: str, *, finished: bool) -> str:
+    last = ("windlass land", "take the result into your checkout") if finished else ("windlass", "go on with the run")
+    commands = [
+        ("windlass status", "where the run stands"),
+        ("windlass show", "tasks, reviews, findings, cost"),
+        ("windlass log", "what happened, line by line"),
+        ("windlass runs", "all runs of the repository"),
+        last,
+    ]
+    return "\n".join(
+        [
+            "\nThe sample repository is yours to look around in. Its checkout was not touched.",
+            f"  cd {shlex.quote(str(folder))}",
+            f"  git diff main..{branch}",
+            *(f"  {command:<18}{about}" for command, about in commands),
+        ]
+    )
+
+
+COMMANDS = {"demo": demo}
