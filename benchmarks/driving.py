@@ -6,6 +6,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from benchmarks.clock import best_in_turns, run_quietly, seconds, slowness
@@ -120,19 +121,22 @@ def _waiting(folder: Path) -> Iterator[Figure]:
     sample = make_sample(folder / "waiting", tasks=1, pause=0.0)
     driver = sample.start("run", "Ask me", "--flow", "many-questions", "--wait")
     delays = []
-    for n in range(QUESTIONS):
-        wait_until(lambda n=n: _asked(sample) == n + 1)  # type: ignore[misc]
-        time.sleep(IDLE_S)
-        if n == 0:
-            yield Figure("driver waiting at a question", _memory_mb(driver.pid), "MB", 60.0)
-        run_quietly(sample.windlass("answer", f"q{n}", "on", "--no-resume"), sample.root, sample.env)
-        delays.append(_delay(sample, n))
-    driver.wait()
+    try:
+        for n in range(QUESTIONS):
+            wait_until(partial(_is_asked, sample, n))
+            time.sleep(IDLE_S)
+            if n == 0:
+                yield Figure("driver waiting at a question", _memory_mb(driver.pid), "MB", 60.0)
+            run_quietly(sample.windlass("answer", f"q{n}", "on", "--no-resume"), sample.root, sample.env)
+            delays.append(_delay(sample, n))
+    finally:
+        driver.terminate()
+        driver.wait()
     yield Figure("an answer wakes the driver", max(delays) * 1000, "ms", _limit(100.0), detail=f"worst of {len(delays)}")
 
 
-def _asked(sample: Sample) -> int:
-    return len(sample.event_times("question.asked"))
+def _is_asked(sample: Sample, n: int) -> bool:
+    return len(sample.event_times("question.asked")) == n + 1
 
 
 def _delay(sample: Sample, n: int) -> float:

@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-FILES = 200
+FILES = 20
 TASKS_FLOW = """\
 flow: many-tasks
 about: A plan, then its tasks, one dispatch each.

@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from windlass.config import load_config
+from windlass.interfaces.cli.demo import make_sample
+
 TITLES = ("Token bucket implementation", "Rate limit middleware", "Configuration and tests")
-IDENTITY = ("-c", "user.name=Test", "-c", "user.email=test@example.invalid")
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,8 @@ def test_the_demo_leaves_the_samples_checkout_as_it_was(demo: Demo) -> None:
 
 
 def test_three_tasks_are_landed_on_the_runs_branch(demo: Demo) -> None:
-    log = demo.git("log", "--first-parent", "--reverse", "--format=%s|%(trailers:key=Windlass-Task,valueonly,separator=)",
-                   f"main..{demo.branch}")  # fmt: skip
+    line = "--format=%s|%(trailers:key=Windlass-Task,valueonly,separator=)"
+    log = demo.git("log", "--first-parent", "--reverse", line, f"main..{demo.branch}")
     landed = [line.split("|") for line in log.splitlines() if not line.endswith("|")]
     assert landed == [[title, f"t{number}"] for number, title in enumerate(TITLES, 1)]
     assert [event["checks"] for event in demo.events("task.landed")] == ["passed"] * 3
@@ -81,11 +83,12 @@ def test_three_tasks_are_landed_on_the_runs_branch(demo: Demo) -> None:
 @pytest.mark.parametrize("runner", ["pytest", "unittest"])
 def test_what_was_built_passes_its_own_tests(demo: Demo, tmp_path: Path, runner: str) -> None:
     demo.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "built"), demo.branch)
-    done = subprocess.run([sys.executable, "-m", runner, "-q"], cwd=tmp_path / "built", capture_output=True, text=True,
-                          check=False)  # fmt: skip
+    command = [sys.executable, "-m", runner, "-q"]
+    done = subprocess.run(command, cwd=tmp_path / "built", capture_output=True, text=True, check=False)
     demo.git("worktree", "remove", "--force", str(tmp_path / "built"))
     said = done.stdout + done.stderr
-    assert done.returncode == 0 and ("27 passed" in said or "Ran 27 tests" in said), said
+    assert done.returncode == 0, said
+    assert "27 passed" in said or "Ran 27 tests" in said
 
 
 @pytest.mark.req("S0-52")
@@ -101,33 +104,38 @@ def test_the_review_that_failed_led_to_a_fix_and_passed(demo: Demo) -> None:
 def test_the_report_tells_what_the_events_tell(demo: Demo) -> None:
     costs = [event["cost_usd"] for event in demo.events("dispatch.finished")]
     [report] = demo.events("report.written")
-    assert round(sum(costs), 2) == 4.82 and "Total cost: $4.82" in report["text"]
+    assert round(sum(costs), 2) == 4.82
+    assert "Total cost: $4.82" in report["text"]
     assert [title for title in TITLES if f"✅ {title}" in report["text"]] == list(TITLES)
-    assert "3 completed" in report["text"] and report["text"].strip() in demo.out
+    assert "3 completed" in report["text"]
+    assert report["text"].strip() in demo.out
 
 
 def test_it_ends_with_where_the_sample_is_and_what_to_try(demo: Demo) -> None:
     end = demo.out[demo.out.index("The sample repository is yours") :]
-    assert f"cd {demo.folder}" in end and f"git diff main..{demo.branch}" in end and "windlass land" in end
+    wanted = (f"cd {demo.folder}", f"git diff main..{demo.branch}", "windlass land")
+    assert [line for line in wanted if line not in end] == []
 
 
 @pytest.mark.parametrize("command", ["status", "show", "log", "runs"])
 def test_the_commands_to_try_work_in_the_sample(demo: Demo, command: str) -> None:
     done = demo.windlass(command)
-    assert (done.returncode, done.stderr) == (0, "") and "rate limiting" in done.stdout
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "rate limiting" in done.stdout
 
 
 def test_a_folder_with_something_in_it_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     done = windlass(tmp_path, "demo", "--into", str(tmp_path), cwd=tmp_path)
     assert (done.returncode, [path.name for path in tmp_path.iterdir()]) == (1, ["mine.txt"])
-    assert "is not empty" in done.stderr and "hint: " in done.stderr
+    assert "is not empty" in done.stderr
+    assert "hint: " in done.stderr
 
 
 def test_a_second_demo_into_the_same_folder_is_refused(demo: Demo) -> None:
     done = windlass(demo.home, "demo", "--into", str(demo.folder), cwd=demo.folder)
-    assert done.returncode == 1 and "is not empty" in done.stderr
-    assert len(demo.windlass("runs", "--json").stdout and json.loads(demo.windlass("runs", "--json").stdout)) == 1
+    assert (done.returncode, "is not empty" in done.stderr) == (1, True)
+    assert len(json.loads(demo.windlass("runs", "--json").stdout)) == 1
 
 
 def test_with_ask_and_no_terminal_the_first_question_waits(tmp_path: Path) -> None:
@@ -135,3 +143,12 @@ def test_with_ask_and_no_terminal_the_first_question_waits(tmp_path: Path) -> No
     assert done.returncode == 10, done.stdout + done.stderr
     status = windlass(tmp_path, "status", cwd=tmp_path / "sample")
     assert "Approve this plan?" in status.stdout
+
+
+def test_without_pytest_the_sample_checks_itself_with_unittest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windlass.interfaces.cli.demo.find_spec", lambda name: None)
+    make_sample(tmp_path)
+    config = load_config(tmp_path, tmp_path / "none", {})
+    [command] = config.checks.commands
+    assert command == (sys.executable, "-m", "unittest", "-q")
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == 0

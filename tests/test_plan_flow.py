@@ -71,7 +71,6 @@ class Story:
     said: list[Done] = field(default_factory=list)
     states: list[dict[str, Any]] = field(default_factory=list)
     """The state file at each question."""
-    files: list[Path] = field(default_factory=list)
 
     def note(self, done: Done) -> None:
         self.said.append(done)
@@ -261,8 +260,9 @@ def test_changed_files_are_looked_at_again_after_a_fix(story: Story) -> None:
 
 @pytest.mark.req("S0-50")
 def test_a_finding_below_critical_is_noted_and_nothing_stops(story: Story) -> None:
-    noted = [note.finding.message for note in story.front.view.noted.values()]
-    assert "log the caller" in noted
+    report = (story.front.folder / "report.md").read_text()
+    accepted = report[report.index("## Accepted Issues") :]
+    assert "Multiply: medium: src/t1.py log the caller (security-reviewer)" in accepted
     assert story.front.states("t2")[-1] == "complete"
 
 
@@ -323,7 +323,7 @@ def test_the_cost_is_the_sum_of_the_dispatches(story: Story) -> None:
     costs = [event.cost_usd for event in story.front.events(DispatchFinished)]
     assert all(costs)
     assert story.front.view.spent.usd == pytest.approx(sum(cost or 0 for cost in costs))
-    assert story.states[0]["totalCostUsd"] == pytest.approx(0.10)
+    assert story.states[0]["totalCostUsd"] == pytest.approx(0.09)
 
 
 # -- what a person sees

@@ -77,7 +77,8 @@ class App:
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "driver.log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "windlass", "drive", run],
+                # -P: nothing that lies in the user's repository is imported.
+                [sys.executable, "-P", "-m", "windlass", "drive", run],
                 cwd=self.world.cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

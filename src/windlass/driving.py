@@ -24,7 +24,7 @@ from windlass.engine.parts import Machine, Parts, Wanted
 from windlass.engine.recovery import recover
 from windlass.engine.world import World as Facts
 from windlass.errors import AbortedError, Exit, InterruptedDriverError, UserError, WindlassError
-from windlass.events import BudgetChanged, Recorded, RunEnded, RunResumed, Warned
+from windlass.events import BranchPublished, BudgetChanged, Recorded, RunEnded, RunResumed, Warned
 from windlass.flow.load import parse_flow
 from windlass.kit import Kit
 from windlass.locks import driver_lock
@@ -125,6 +125,10 @@ class _Drive:
         finally:
             watcher.cancel()
             _ignore_signals()
+        parts.journal.flush()
+        if ended.state.final:
+            # Cleared before the end is on record: killed in between, nobody would come by again.
+            projecting.flush(final=True)
         self._record(parts, ended)
         projecting.flush(final=ended.state.final)
         return ended
@@ -195,7 +199,7 @@ class _Drive:
             settings=dict(row.settings),
             in_place=bool(row.options.get("in_place")),
             branch=projecting.view.published,
-            published_tip=projecting.view.tip,
+            published_tip=_published_tip(self._store, row.id),
         )
         _hold_given(facts, self._store, row)
         policy = Policy.from_json(row.options.get("policy"))
@@ -228,8 +232,20 @@ class _Drive:
 # -- small things
 
 
+def _published_tip(store: Store, run: str) -> str:
+    """A landing that was not published yet does not count: a driver may die in between."""
+    commits = [r.event.commit for r in store.events(run) if isinstance(r.event, BranchPublished)]
+    return commits[-1] if commits else ""
+
+
 def _host() -> str:
     return socket.gethostname()
+
+
+def _published_tip(store: Store, run: str) -> str:
+    """What has landed may not have been published yet."""
+    published = [r.event.commit for r in store.events(run) if isinstance(r.event, BranchPublished)]
+    return published[-1] if published else ""
 
 
 def _hold_given(facts: Facts, store: Store, row: RunRow) -> None:

@@ -46,8 +46,11 @@ class Projecting:
         there = [Projector(in_place, folder / "in-place.json")] if in_place else []
         self._projectors = [Projector(folder), *there]
         self._files = Projector(folder / FILES)
+        self._report: ReportWritten | None = None
         for recorded in store.events(row.id):
             self._folds.feed(recorded)
+            if isinstance(recorded.event, ReportWritten):
+                self._report = recorded.event
         self._rebuild(folder)
 
     @property
@@ -91,6 +94,8 @@ class Projecting:
         for artifact in self.view.artifacts.values():
             if artifact.path and not (folder / FILES / artifact.path).exists():
                 self._files.write(artifact.path, self._store.blob(artifact.sha))
+        if self._report and not (folder / self._report.path).exists():
+            self._projectors[0].write(self._report.path, self._report.text)
 
 
 def edits(store: Store, run: str, folder: Path) -> list[Edit]:

@@ -16,6 +16,8 @@ from windlass.events import Recorded, RunEnded
 from windlass.locks import is_driven
 from windlass.model import Answer, RunState
 from windlass.place import Place
+from windlass.projections import superteam
+from windlass.projections.files import Projector
 from windlass.projections.parts import View
 from windlass.projections.view import Folder
 from windlass.store.rows import QuestionRow, RunRow, TimerRow
@@ -142,7 +144,15 @@ class Service:
         with self.store.tx():
             self.store.set_state(row.id, RunState.ABORTED, "aborted by the user")
             self.store.add_event(row.id, RunEnded(RunState.ABORTED, "aborted by the user"))
+        self._clear(row)
         return f"run {row.id} is aborted; its branch and its record stay"
+
+    def _clear(self, row: RunRow) -> None:
+        """A driver that ends a run takes the active-workflow file away; here there is none."""
+        places = [self.world.place.run_folder(row.id)]
+        places += [self.world.place.root] if row.options.get("in_place") else []
+        for folder in places:
+            Projector(folder).remove(superteam.FILE)
 
     def set_budget(self, run: str, limit: float | None) -> None:
         from windlass.events import BudgetChanged

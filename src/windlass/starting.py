@@ -105,7 +105,7 @@ def _create(
 
 def _check_agents(kit: Kit, flow: Flow, roles: Mapping[str, Role], config: Config, start: Start) -> None:
     """S0-19: a role without an agent is named before anything is dispatched."""
-    make, needed = kit.adapters(config, start.script), _needed(flow)
+    make, needed = kit.adapters(config, start.script), needed_roles(flow)
     for role in sorted({role for phase in flow.all_phases() for role in phase.roles()}):
         own = config.role(role).agent or roles[role].agent
         name = own if own == "none" else start.agent or own or config.agents.default
@@ -169,7 +169,7 @@ def _check_runnable(flow: Flow) -> None:
         )
 
 
-def _needed(flow: Flow) -> set[str]:
+def needed_roles(flow: Flow) -> set[str]:
     """Roles a run cannot do without: optional reviewers may be missing."""
     phases = [*flow.all_phases(), *_steps(flow)]
     reviewers = [reviewer for phase in phases for reviewer in getattr(phase, "reviewers", ())]

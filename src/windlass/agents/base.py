@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from windlass.model import ErrorClass, Json, Usage
 
@@ -112,6 +112,9 @@ class Invocation:
     env: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     """Written below the attempt's folder before the start."""
+    carried: Mapping[str, str] = field(default_factory=dict)
+    """Name below the attempt's folder -> what stands in its place where it exists: a file (the user's login) is copied,
+    put back if the CLI renewed it, and taken away at the end; a folder (earlier sessions) is linked."""
 
 
 @dataclass(frozen=True)
@@ -120,12 +123,28 @@ class Capabilities:
     cost: str = "none"
     """stream | end | tokens | none"""
     structured: bool = False
+    """The CLI checks the answer against a JSON schema."""
     read_only: bool = False
     effort: bool = False
+    sandbox: bool = False
+    """The CLI confines its commands; else only its tools are restricted."""
+
+
+class Reader(Protocol):
+    """Reads the lines of one dispatch. Contract: as `Adapter.parse`, but it may remember the lines before."""
+
+    def parse(self, line: str) -> list[AgentEvent]: ...
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """An adapter whose lines mean something together only: each dispatch has a reader of its own."""
+
+    def reader(self, job: Job) -> Reader: ...
 
 
 class Adapter(Protocol):
-    """Contract: `argv` and `parse` are pure. `parse` never raises: what it does not know gives []."""
+    """Contract: `invocation` and `parse` are pure. `parse` never raises: what it does not know gives []."""
 
     name: str
     capabilities: Capabilities

@@ -15,12 +15,16 @@ from windlass.agents.base import (
     AgentResult,
     Done,
     Job,
+    Reader,
+    Remembers,
     Said,
     SessionSeen,
     Spent,
     ToolFinished,
     ToolStarted,
 )
+from windlass.agents.carrying import bring, take_away
+from windlass.agents.failures import WAITS, reset_time
 from windlass.agents.fences import plain
 from windlass.agents.processes import Exit, Proc, agent_env, boot_id, end_leftover, process_start, supervise
 from windlass.errors import UserError
@@ -56,6 +60,7 @@ async def run_agent(
     invocation = adapter.invocation(job)
     job.folder.mkdir(parents=True, exist_ok=True)
     _write(job.folder, {"prompt.md": job.prompt, **invocation.files})
+    carried = bring(job.folder, invocation.carried)
     halt = asyncio.Event()
     with (job.folder / "events.jsonl").open("a", encoding="utf-8", errors="replace") as log:
         stream = Stream(adapter, job, on_event, clock, log, halt)
@@ -76,6 +81,7 @@ async def run_agent(
         finally:
             for watcher in watchers:
                 watcher.cancel()
+            take_away(carried)
     return stream.result(ended, _tail(job.folder / "stderr"))
 
 
@@ -94,6 +100,7 @@ class Stream:
     clock: Callable[[], float]
     log: TextIO
     halt: asyncio.Event
+    reader: Reader = field(init=False)
     usage: Usage = Usage()
     done: Done | None = None
     finished: asyncio.Event = field(default_factory=asyncio.Event)
@@ -103,10 +110,13 @@ class Stream:
     broken: tuple[ErrorClass, str] | None = None
     """The limit that ended it; later lines no longer count."""
 
+    def __post_init__(self) -> None:
+        self.reader = self.adapter.reader(self.job) if isinstance(self.adapter, Remembers) else self.adapter
+
     def line(self, text: str) -> None:
         if self.broken:
             return
-        for event in self.adapter.parse(text):
+        for event in self.reader.parse(text):
             self._take(event)
         self._check_limits()
 
@@ -155,11 +165,19 @@ class Stream:
             session=self.session,
             error=error,
             reason=reason,
-            retry_at=done.retry_at,
+            retry_at=self._retry_at(error, reason, stderr),
             code=ended.code,
             seconds=ended.seconds,
             tools=self.tools,
         )
+
+    def _retry_at(self, error: ErrorClass | None, reason: str, stderr: str) -> float | None:
+        """Told by the CLI as a time, or in words that only a clock turns into one."""
+        if self.done and self.done.retry_at is not None:
+            return self.done.retry_at
+        if error not in WAITS:
+            return None
+        return reset_time(reason if self.done else f"{reason}\n{stderr}", self.clock())
 
     def _error(self, ended: Exit, stderr: str) -> tuple[ErrorClass | None, str]:
         if self.broken:

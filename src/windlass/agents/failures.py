@@ -1,29 +1,160 @@
-"""Why a CLI that gave no terminal event failed, from the end of what it wrote."""
+"""Why a CLI failed, from what it wrote: the class of the error, and when to try again."""
 
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta, tzinfo
+from zoneinfo import ZoneInfo
 
 from windlass.model import ErrorClass
 
+WAITS = (ErrorClass.RATE_LIMITED, ErrorClass.OVERLOADED)
+REASON = 300
+LONGEST_WAIT_S = 32 * 86_400.0
+"""A quota window is a month at most; what lies beyond is a misread number."""
+
 #: the first that is found counts: a 429 that speaks of a quota is a wait, not a bill
 _SIGNS: tuple[tuple[ErrorClass, str], ...] = (
-    (ErrorClass.RATE_LIMITED, r"\b429\b|rate.?limit|too many requests"),
-    (ErrorClass.OVERLOADED, r"\b(500|502|503|504|529)\b|overloaded|temporarily unavailable|bad gateway"),
-    (ErrorClass.AUTH, r"\b(401|403)\b|unauthori[sz]ed|invalid api key|not logged in|authentication"),
-    (ErrorClass.BILLING, r"\b402\b|billing|insufficient (credit|quota|funds|balance)|payment required"),
-    (ErrorClass.CONTEXT_OVERFLOW, r"context (length|window)|prompt is too long|maximum context|too many tokens"),
-    (ErrorClass.REFUSED, r"\brefus(ed|al)\b(?! to connect)|content policy|usage policy"),
+    (ErrorClass.BILLING, r"\b402\b|credit balance|insufficient (credit|quota|funds|balance)|insufficient_quota"),
+    (ErrorClass.BILLING, r"payment required|billing_(error|not_active|hard_limit)|check your plan and billing"),
+    (ErrorClass.CONTEXT_OVERFLOW, r"context.?(length|window)|prompt is too long|maximum context|too many tokens"),
+    (ErrorClass.CONTEXT_OVERFLOW, r"exceeds the maximum number of tokens|input is too long|contextoverflow"),
+    (ErrorClass.RATE_LIMITED, r"\b429\b|rate.?limit|too many requests|resource.?exhausted|quota"),
+    (ErrorClass.RATE_LIMITED, r"(usage|session|weekly|hour|daily|spend|opus|sonnet) limit|limit (reached|will reset)"),
+    (ErrorClass.AUTH, r"\b(401|403)\b|unauthori[sz]ed|invalid.{0,12}api.?key|incorrect api key|not logged in"),
+    (ErrorClass.AUTH, r"authenticat|please (run )?/?log.?in|token (has )?expired|no api key|permission.?denied_error"),
+    (ErrorClass.AUTH, r"set an auth method|no models available"),
+    (ErrorClass.OVERLOADED, r"\b(500|502|503|504|520|522|524|529)\b|overloaded|temporarily unavailable|bad gateway"),
+    (ErrorClass.OVERLOADED, r"internal server error|server_error|service unavailable|server is busy|high demand"),
+    (ErrorClass.OVERLOADED, r"stream (disconnected|closed|ended|error)|connection (error|reset|refused|closed)"),
+    (ErrorClass.OVERLOADED, r"econn(reset|refused|aborted)|socket hang up|fetch failed|terminated early|etimedout"),
+    (ErrorClass.OVERLOADED, r"(unable|failed) to connect|unexpected end of (json|stream)|request timed out"),
+    (ErrorClass.BILLING, r"billing"),
+    (ErrorClass.REFUSED, r"\brefus(ed|al)\b(?! to connect)|content.?(policy|filter)|usage policy|flagged for possible"),
     (ErrorClass.DISK_FULL, r"no space left|\benospc\b"),
 )
+_COMPILED = tuple((error, re.compile(sign, re.IGNORECASE)) for error, sign in _SIGNS)
+
+_BY_STATUS = {
+    400: ErrorClass.CRASHED,
+    401: ErrorClass.AUTH,
+    402: ErrorClass.BILLING,
+    403: ErrorClass.AUTH,
+    413: ErrorClass.CONTEXT_OVERFLOW,
+    429: ErrorClass.RATE_LIMITED,
+}
 
 
 def classify_text(text: str, code: int | None) -> tuple[ErrorClass, str]:
     """Contract: never raises. The reason is the line that told, else the last one."""
     lines = [line.strip() for line in text[-20_000:].splitlines() if line.strip()]
-    for error, sign in _SIGNS:
+    for error, sign in _COMPILED:
         for line in reversed(lines):
-            if re.search(sign, line, re.IGNORECASE):
-                return error, line[:300]
-    ended = "was killed" if code is None else f"ended with code {code}"
-    return ErrorClass.CRASHED, f"{ended}: {lines[-1][:300]}" if lines else f"{ended} and said nothing"
+            if sign.search(line):
+                return error, line[:REASON]
+    ended = "was killed" if code is None or code < 0 else f"ended with code {code}"
+    return ErrorClass.CRASHED, f"{ended}: {lines[-1][:REASON]}" if lines else f"{ended} and said nothing"
+
+
+def class_of(text: str, status: int | None = None) -> ErrorClass:
+    """Of an error that the stream told: its words where they say more than the status, else the status."""
+    told = classify_text(text, 0)[0] if text.strip() else ErrorClass.CRASHED
+    if status is None or status < 400:
+        return told
+    by_status = ErrorClass.OVERLOADED if status >= 500 else _BY_STATUS.get(status, ErrorClass.CRASHED)
+    plainer = (ErrorClass.BILLING, ErrorClass.CONTEXT_OVERFLOW)
+    return told if told in plainer or by_status is ErrorClass.CRASHED else by_status
+
+
+# -- when to try again
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_NUMBER = r"(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?)\b"
+_SPAN = re.compile(
+    rf"(?:again|retry|retrying|resets?|retrydelay\W+|wait)\s*(?:in|after)?\s*((?:{_NUMBER}[\s,]*(?:and\s+)?)+)", re.I
+)
+_ONE = re.compile(_NUMBER, re.I)
+_HEADER = re.compile(r"retry-after\W{1,4}(\d+(?:\.\d+)?)\b", re.I)
+_EPOCH = re.compile(r"(?:reset[s_]?(?:at|_at)?|limit reached)\W{1,4}(1\d{9})(\d{3})?\b", re.I)
+_ISO = re.compile(r"\b(20\d\d-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?)(?:\.\d+)?\s*(Z|UTC|[+-]\d\d:?\d\d)?", re.I)
+_CLOCK = re.compile(
+    r"(?:resets?|again|until)(?:\s+(?:at|on))?\s+"
+    r"(?:(?P<month>[A-Z][a-z]{2})[a-z]*\.?\s+(?P<day>\d{1,2})(?:st|nd|rd|th)?(?:,?\s+(?P<year>20\d\d))?(?:,|\s+at)?\s+)?"
+    r"(?P<hour>\d{1,2})(?::(?P<minute>\d\d))?\s*(?P<half>[ap]\.?m\.?)?(?:\s*\((?P<zone>[A-Za-z_]+(?:/[A-Za-z_]+)*)\))?",
+    re.I,
+)
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+
+
+def reset_time(text: str, now: float) -> float | None:
+    """When a limit ends, as the words say; None when they do not."""
+    for reading in (_epoch, _header, _span, _iso, _wall_clock):
+        found = reading(text, now)
+        if found is not None and now < found <= now + LONGEST_WAIT_S:
+            return found
+    return None
+
+
+def _epoch(text: str, now: float) -> float | None:
+    found = _EPOCH.search(text)
+    return float(found[1]) if found else None
+
+
+def _header(text: str, now: float) -> float | None:
+    found = _HEADER.search(text)
+    return now + float(found[1]) if found else None
+
+
+def _span(text: str, now: float) -> float | None:
+    found = _SPAN.search(text)
+    return now + sum(float(n) * _unit(unit) for n, unit in _ONE.findall(found[1])) if found else None
+
+
+def _unit(word: str) -> float:
+    return _UNITS["ms" if word.lower().startswith(("ms", "milli")) else word[0].lower()]
+
+
+def _iso(text: str, now: float) -> float | None:
+    found = _ISO.search(text)
+    if not found:
+        return None
+    zone = (found[2] or "Z").upper().replace("UTC", "Z")
+    try:
+        return datetime.fromisoformat(found[1].replace(" ", "T") + zone).timestamp()
+    except ValueError:
+        return None
+
+
+def _wall_clock(text: str, now: float) -> float | None:
+    found = _CLOCK.search(text)
+    if not found or not (found["half"] or found["minute"]):
+        return None
+    here = datetime.fromtimestamp(now, UTC).astimezone(_zone(found["zone"]))
+    try:
+        then = here.replace(**_fields(found, here), second=0, microsecond=0)
+    except ValueError:
+        return None
+    if then <= here and not found["month"]:
+        then += timedelta(days=1)
+    return then.timestamp()
+
+
+def _fields(found: re.Match[str], here: datetime) -> dict[str, int]:  # type: ignore[type-arg]
+    hour = int(found["hour"])
+    if found["half"]:
+        hour = hour % 12 + (12 if found["half"].lower().startswith("p") else 0)
+    fields = {"hour": hour, "minute": int(found["minute"] or 0)}
+    if found["month"]:
+        month = _MONTHS.index(found["month"].lower()) + 1
+        # "Jan 2", read in December
+        year = int(found["year"]) if found["year"] else here.year + (month < here.month)
+        fields |= {"month": month, "day": int(found["day"]), "year": year}
+    return fields
+
+
+def _zone(name: str | None) -> tzinfo | None:
+    """None: that of this machine."""
+    try:
+        return ZoneInfo(name) if name else None
+    except (ValueError, OSError, KeyError):
+        return None

@@ -259,6 +259,17 @@ def end_leftover(
     return _end_all(lambda: list(_leftovers(proc, marker, slot)), grace_s)
 
 
+def marked() -> list[tuple[int, str]]:
+    """Every process of any attempt or check that can be seen: its pid and whose it is."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            marker = process.environ().get(MARKER, "")
+            if marker and process.status() != psutil.STATUS_ZOMBIE:
+                found.append((process.pid, marker))
+    return found
+
+
 def _leftovers(proc: Proc | None, marker: str, slot: Path | None) -> Iterator[psutil.Process]:
     ours = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
     roots = _known(proc) if proc else []

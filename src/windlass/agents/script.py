@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from windlass.agents.plain_yaml import Node, Scalar, Sequence, Table, YamlError, read
 from windlass.errors import UserError, near
 from windlass.model import Json
 
 WHEN = ("role", "phase", "task", "cycle", "attempt", "purpose")
+Fields: TypeAlias = Mapping[str, Callable[[Node], Json]]
 USAGE = ("input", "output", "cached", "cost_usd")
 
 
@@ -26,15 +27,15 @@ class Script:
     rules: tuple[dict[str, Json], ...]
 
 
-def load_script(path: Path) -> Script:
+def load_script(path: Path, fields: Fields | None = None) -> Script:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ScriptError(f"the script {path} cannot be read: {error}", hint="give a file with --script") from None
-    return parse_script(text, path)
+    return parse_script(text, path, fields)
 
 
-def parse_script(text: str, path: Path) -> Script:
+def parse_script(text: str, path: Path, fields: Fields | None = None) -> Script:
     try:
         node = read(text)
     except YamlError as error:
@@ -42,7 +43,7 @@ def parse_script(text: str, path: Path) -> Script:
     if not isinstance(node, Sequence):
         raise ScriptError(f"{path}:1: a script is a list of rules", hint="begin each rule with '- when: {role: …}'")
     problems: list[str] = []
-    rules = tuple(_rule(item, problems) for item in node.items)
+    rules = tuple(_rule(item, fields or FIELDS, problems) for item in node.items)
     if problems:
         raise ScriptError(
             "\n".join(f"{path}:{problem}" for problem in problems), hint="see 'The scripted agent' in the docs"
@@ -50,17 +51,17 @@ def parse_script(text: str, path: Path) -> Script:
     return Script(path, rules)
 
 
-def _rule(node: Node, problems: list[str]) -> dict[str, Json]:
+def _rule(node: Node, fields: Fields, problems: list[str]) -> dict[str, Json]:
     if not isinstance(node, Table):
         problems.append(f"{node.line}: a rule is a mapping")
         return {}
     rule: dict[str, Json] = {}
     for key, item in node.items.items():
-        if key not in FIELDS:
-            problems.append(f"{node.lines[key]}: unknown key '{key}'; {near(key, FIELDS)}")
+        if key not in fields:
+            problems.append(f"{node.lines[key]}: unknown key '{key}'; {near(key, fields)}")
             continue
         try:
-            rule[key] = FIELDS[key](item)
+            rule[key] = fields[key](item)
         except ValueError as error:
             problems.append(f"{node.lines[key]}: '{key}' {error}")
     return rule
@@ -110,6 +111,16 @@ def _table_of(item: Callable[[Node], Any], keys: tuple[str, ...] = ()) -> Callab
     return take
 
 
+def _record(fields: Fields) -> Callable[[Node], Json]:
+    def take(node: Node) -> Json:
+        if isinstance(node, Table):
+            _only(tuple(fields), node)
+            return {key: fields[key](one) for key, one in node.items.items()}
+        raise ValueError("is a mapping")
+
+    return take
+
+
 def _only(keys: tuple[str, ...], node: Table) -> None:
     for key in node.items:
         if key not in keys:
@@ -138,7 +149,7 @@ def _any(node: Node) -> Json:
             return node.text
 
 
-FIELDS: dict[str, Callable[[Node], Json]] = {
+FIELDS: Fields = {
     "when": _table_of(_text, WHEN),
     "times": _integer,
     "files": _table_of(_text),
@@ -155,4 +166,26 @@ FIELDS: dict[str, Callable[[Node], Json]] = {
     "ignore_term": _truth,
     "exit": _integer,
     "stderr": _text,
+}
+
+_ERROR: Fields = {
+    "status": _integer,
+    "type": _text,
+    "message": _text,
+    "retry_after": _number,
+    "times": _integer,
+    "turn": _integer,
+    "headers": _table_of(_text),
+}
+#: what only a program can do; a model cannot make the CLI around it exit
+_OF_THE_PROGRAM = ("ignore_term", "exit", "stderr", "usage_steps")
+
+#: the same script for a model server: what can happen between a CLI and its model comes on top
+MODEL_FIELDS: Fields = {
+    **{key: take for key, take in FIELDS.items() if key not in _OF_THE_PROGRAM},
+    "error": _record(_ERROR),
+    "cut_after": _integer,
+    "cut_times": _integer,
+    "delay": _number,
+    "structured": _truth,
 }

@@ -48,7 +48,7 @@ class ScriptedAdapter:
         self.source = source
 
     def invocation(self, job: Job) -> Invocation:
-        rules: list[Json] = [_filled(rule, job) | {"n": n} for n, rule in enumerate(self.rules) if _matches(rule, job)]
+        rules: list[Json] = [filled(rule, job) | {"n": n} for n, rule in enumerate(self.rules) if matches(rule, job)]
         spec: dict[str, Json] = {
             **_facts(job),
             "run": job.run,
@@ -120,7 +120,7 @@ def _facts(job: Job) -> dict[str, Json]:
     }
 
 
-def _matches(rule: Mapping[str, Json], job: Job) -> bool:
+def matches(rule: Mapping[str, Json], job: Job) -> bool:
     when, facts = rule.get("when"), _facts(job)
     wanted = when.items() if isinstance(when, dict) else ()
     return all(str(value) in _named(name, facts) for name, value in wanted)
@@ -130,7 +130,7 @@ def _named(name: str, facts: Mapping[str, Json]) -> set[str]:
     return {str(facts["task"]), str(facts["title"])} - {""} if name == "task" else {str(facts[name])}
 
 
-def _filled(rule: Mapping[str, Json], job: Job) -> dict[str, Json]:
+def filled(rule: Mapping[str, Json], job: Job) -> dict[str, Json]:
     named = {"task_id": job.task_id, "task_title": job.task_title, "cwd": str(job.cwd)}
     named |= {"plan_path": job.outs.get("plan", "")} | {f"out.{name}": path for name, path in job.outs.items()}
 

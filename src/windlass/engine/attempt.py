@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +10,8 @@ from typing import assert_never
 
 from windlass.agents import contracts
 from windlass.agents.base import AgentEvent, AgentResult, Done, Job, Said, SessionSeen, Spent, ToolFinished, ToolStarted
-from windlass.agents.dispatch import agent_env, run_agent
+from windlass.agents.dispatch import Proc, agent_env, run_agent
+from windlass.agents.liveness import Liveness, sample
 from windlass.engine.desk import Seen
 from windlass.engine.jobs import Order, make_intent, make_job
 from windlass.engine.journal import Failure
@@ -20,6 +22,7 @@ from windlass.tdd import TEST_GLOBS, guard
 
 MAX_TEXT = 200_000
 MAX_REASON = 2_000
+TICK_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -56,16 +59,25 @@ async def _run(order: Order, reserved: float) -> tuple[AgentResult, Seen]:
     before = await desk.before(ours)
     job = await make_job(order, slot.path, reserved)
     _begin(order, job, slot.n, reserved)
-    result = await run_agent(
-        order.adapter,
-        job,
-        env=agent_env(order.parts.machine.environ, order.parts.config.workspace.env),
-        stop=order.parts.wanted.stop,
-        on_event=lambda event: _show(order, event),
-        on_started=lambda proc: None,
-        clock=order.parts.machine.clock,
-    )
+    result = await _watched(order, job)
     return result, await desk.after(before, ours, order.key.text, order.n)
+
+
+async def _watched(order: Order, job: Job) -> AgentResult:
+    watch = Watch(order)
+    ticking = asyncio.create_task(watch.tick())
+    try:
+        return await run_agent(
+            order.adapter,
+            job,
+            env=agent_env(order.parts.machine.environ, order.parts.config.workspace.env),
+            stop=order.parts.wanted.stop,
+            on_event=watch.event,
+            on_started=watch.started,
+            clock=order.parts.machine.clock,
+        )
+    finally:
+        ticking.cancel()
 
 
 async def _lay_out(order: Order) -> None:
@@ -92,6 +104,36 @@ def _begin(order: Order, job: Job, slot: int, reserved: float) -> None:
         reserved_usd=reserved,
     )
     order.parts.journal.begin(make_intent(order, job, slot, reserved), started)
+
+
+class Watch:
+    """Shows what an agent does while it works, and says when it seems not to."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._clock = order.parts.machine.clock
+        self._liveness = Liveness(self._clock())
+        self._supervisor = 0
+
+    def started(self, proc: Proc) -> None:
+        self._supervisor = proc.supervisor
+
+    def event(self, event: AgentEvent) -> None:
+        self._warn(self._liveness.event(event, self._clock()))
+        _show(self._order, event)
+
+    async def tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            seen = await asyncio.to_thread(sample, self._supervisor) if self._supervisor else None
+            self._warn(self._liveness.tick(self._clock(), seen))
+
+    def _warn(self, text: str) -> None:
+        if text:
+            order = self._order
+            warned = Warned("liveness", f"{order.call.role}: {text}", order.key.text, order.task_id)
+            order.parts.journal.emit(f"{order.key}@{order.n}", warned)
+            order.parts.journal.flush()
 
 
 def _show(order: Order, event: AgentEvent) -> None:
@@ -212,7 +254,7 @@ def _failure(
 ) -> tuple[Failure | None, str]:
     """Why there is no good result, and what the agent is told when it tries again."""
     if result.error is not None:
-        return Failure(result.error, result.reason), ""
+        return Failure(result.error, result.reason, result.retry_at), ""
     if parsed.problem:
         return Failure(ErrorClass.BAD_OUTPUT, parsed.problem), contracts.reminder(order.contract, parsed.problem)
     refused = order.call.accept(contents)

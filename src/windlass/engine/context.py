@@ -20,7 +20,7 @@ from windlass.errors import StoppedError
 from windlass.events import Event, ReportWritten, TaskChanged, TasksListed
 from windlass.model import Answer, Json, Key, Question, Task, content_id
 from windlass.phases.base import Call, Landed, Outcome, PhaseSpec, Ran, Reply
-from windlass.workspace import commit_artifacts
+from windlass.workspace import Attempt, Slot, commit_artifacts
 
 
 @dataclass
@@ -35,10 +35,21 @@ class Shared:
     completed: list[Task] = field(default_factory=list)
     first_base: str = ""
     """Where the first task began: the final review looks at everything since."""
+    spare: list[tuple[Slot, str]] = field(default_factory=list)
+    """Slots that a finished scope left for the next one, each with the commit it stands on."""
 
     def desk(self, head: str) -> Desk:
         parts = self.parts
-        return Desk(parts.engine, parts.slots, parts.world.facts.id, head, parts.machine.clock, self.checker.prepare)
+        place = (parts.engine, parts.slots, parts.world.facts.id, head)
+        return Desk(*place, parts.machine.clock, self.checker.prepare, self.spare)
+
+    async def leave(self) -> None:
+        """Give the slots back to the pool."""
+        parts = self.parts
+        whose = Attempt(parts.world.facts.id, "driver", 0)
+        while self.spare:
+            slot, _ = self.spare.pop()
+            await asyncio.to_thread(parts.slots.release, slot, whose, parts.machine.clock())
 
 
 class Here(Knowledge):
@@ -216,6 +227,9 @@ class PhaseHere(Here):
             if stop:
                 raise StoppedError(reason, hint="windlass retry tries that task again")
             raise PausedError(reason, hint="windlass resume goes on")
+
+    def halted(self, id: str) -> bool:
+        return self._journal.recorded(self.key.child(id)) is not None
 
     def lived(self, id: str) -> bool:
         start = self.key.child(id).text

@@ -7,7 +7,18 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from windlass.workspace import Attempt, EngineRepo, Slot, Slots, SlotStatus, UserSignature, files, trees, user_signature
+from windlass.workspace import (
+    Attempt,
+    EngineRepo,
+    RefChange,
+    Slot,
+    Slots,
+    SlotStatus,
+    UserSignature,
+    files,
+    trees,
+    user_signature,
+)
 from windlass.workspace.keep import keep
 
 
@@ -40,6 +51,7 @@ class Desk:
         head: str,
         clock: Callable[[], float],
         prepare: Callable[[Slot], Awaitable[None]],
+        spare: list[tuple[Slot, str]] | None = None,
     ) -> None:
         self.engine = engine
         self.base = head
@@ -52,6 +64,10 @@ class Desk:
         self._run = run
         self._clock = clock
         self._prepare = prepare
+        self._spare = spare
+        """Slots of the run between two scopes: still leased, clean at that commit, so nobody asks the pool."""
+        self._seen: SlotStatus | None = None
+        """The slot as it is, while nothing has run in it since it was looked at."""
 
     @property
     def tree(self) -> str:
@@ -68,17 +84,32 @@ class Desk:
             desk._taken = False
 
     def _beside(self) -> Desk:
-        return Desk(self.engine, self._slots, self._run, self.head, self._clock, self._prepare)
+        return Desk(self.engine, self._slots, self._run, self.head, self._clock, self._prepare, self._spare)
 
     async def ready(self, key: str, n: int) -> Slot:
         """The slot, clean, at this scope's head. What was in it is kept first."""
         if self.slot is None:
-            self.slot = await asyncio.to_thread(self._slots.take, self._run, key, self.head)
+            self.slot = await self._sit_down(key, n)
             await self._prepare(self.slot)
         elif self._moved:
-            await asyncio.to_thread(self._slots.place, self.slot, self.head, self._attempt(key, n), self._clock())
-        self._moved = False
+            await self._put_at_head(key, n)
+        self._moved, self._seen = False, None
         return self.slot
+
+    async def _sit_down(self, key: str, n: int) -> Slot:
+        if not self._spare:
+            return await asyncio.to_thread(self._slots.take, self._run, key, self.head)
+        self.slot, at = self._spare.pop()
+        self._seen = SlotStatus(at, self.engine.tree_of(at), ())
+        await self._put_at_head(key, n)
+        return self.slot
+
+    async def _put_at_head(self, key: str, n: int) -> tuple[str, ...]:
+        """Keep what is in the slot, then make it a clean checkout of this scope's head."""
+        assert self.slot is not None
+        seen, self._seen = self._seen, None
+        place, attempt = self._slots.place, self._attempt(key, n)
+        return await asyncio.to_thread(place, self.slot, self.head, attempt, self._clock(), seen)
 
     def move(self, head: str) -> None:
         """A recorded step left the code here."""
@@ -90,40 +121,50 @@ class Desk:
         self._moved = True
 
     async def before(self, ours: tuple[str, ...]) -> Before:
-        return await asyncio.to_thread(lambda: Before(self.engine.refs(), user_signature(self.engine.user, ours)))
+        refs, user = await asyncio.gather(
+            asyncio.to_thread(self.engine.refs), asyncio.to_thread(user_signature, self.engine.user, ours)
+        )
+        return Before(refs, user)
 
     async def after(self, before: Before, ours: tuple[str, ...], key: str, n: int) -> Seen:
-        return await asyncio.to_thread(self._after, before, ours, key, n)
-
-    def _after(self, before: Before, ours: tuple[str, ...], key: str, n: int) -> Seen:
         assert self.slot is not None
         broken = self.engine.seal()
-        refs = self.engine.refs()
-        changes = self.engine.audit(self._run, before.refs, refs)
-        if changes:
-            keep(self.engine, self.slot, self._attempt(key, n), self._clock(), changes)
-            self.engine.undo(changes)
-        noticed = before.user.differences(user_signature(self.engine.user, ours))
-        trespasses = tuple(f"{change.name} was changed" for change in changes) + tuple(
-            f"{b} was changed" for b in broken
+        status, refs, user = await asyncio.gather(
+            asyncio.to_thread(trees.status, self.engine, self.slot),
+            asyncio.to_thread(self.engine.refs),
+            asyncio.to_thread(user_signature, self.engine.user, ours),
         )
-        return Seen(trees.status(self.engine, self.slot), trespasses, noticed)
+        changes = self.engine.audit(self._run, before.refs, refs)
+        if changes or not status.detached:
+            await asyncio.to_thread(self._put_back, changes, status, self._attempt(key, n))
+        else:
+            self._seen = status
+        trespasses = [f"{name} was changed" for name in (*(change.name for change in changes), *broken)]
+        return Seen(status, tuple(trespasses), before.user.differences(user))
+
+    def _put_back(self, changes: list[RefChange], status: SlotStatus, attempt: Attempt) -> None:
+        assert self.slot is not None
+        if not status.detached:
+            # A branch of the agent's own is about to go; what it stood on stays.
+            self.slot.git("update-ref", "--no-deref", "HEAD", status.head)
+        if changes:
+            keep(self.engine, self.slot, attempt, self._clock(), changes)
+            self.engine.undo(changes)
 
     async def harvest(self, message: str) -> str:
         assert self.slot is not None
+        self._seen = None
         return await asyncio.to_thread(trees.harvest, self.engine, self.slot, message, self._clock())
 
     async def undo(self, key: str, n: int) -> tuple[str, ...]:
         """Keep what is there, then put the slot back to this scope's head."""
-        assert self.slot is not None
-        place = self._slots.place
-        return await asyncio.to_thread(place, self.slot, self.head, self._attempt(key, n), self._clock())
+        return await self._put_at_head(key, n)
 
     async def reset(self) -> None:
         """Back to this scope's head; what is dropped is stored elsewhere."""
         assert self.slot is not None
         await asyncio.to_thread(self.slot.stand_on, self.head)
-        self._moved = False
+        self._moved, self._seen = False, None
 
     async def hold(self, name: str, sha: str) -> None:
         await asyncio.to_thread(self.engine.hold, self._run, name, sha)
@@ -141,12 +182,19 @@ class Desk:
 
     async def write(self, contents: dict[str, str]) -> None:
         assert self.slot is not None
+        self._seen = None
         await asyncio.to_thread(files.write_artifacts, self.slot.path, contents)
 
     async def leave(self, key: str) -> None:
-        if self.slot is not None:
+        """For the next scope of the run, or for others; what was in it is kept either way."""
+        if self.slot is None:
+            return
+        if self._spare is not None:
+            await self._put_at_head(key, 0)
+            self._spare.append((self.slot, self.head))
+        else:
             await asyncio.to_thread(self._slots.release, self.slot, self._attempt(key, 0), self._clock())
-            self.slot = None
+        self.slot = None
 
     def _attempt(self, key: str, n: int) -> Attempt:
         return Attempt(self._run, key, n)

@@ -56,6 +56,7 @@ class Dispatcher:
             n = self._journal.next_attempt(place.key)
             order = Order(self._parts, place, call, role, adapter, inputs, n, reminder)
             judged = await attempt(order, lambda failure: isinstance(self._next(place.key, failure, 0), Fail))
+            self._parts.governor.passed(adapter.credential, judged.failure.error if judged.failure else None)
             if judged.failure is None or judged.final:
                 return judged
             reminder = judged.reminder
@@ -73,7 +74,8 @@ class Dispatcher:
             case Stop(hint=hint):
                 raise StoppedError(failure.reason, hint=hint)
             case Again(pause_s=seconds, shared=True):
-                self._parts.governor.hold(key.text, adapter.credential, seconds, failure.reason)
+                until = failure.retry_at or self._parts.machine.clock() + seconds
+                self._parts.governor.hold(key.text, adapter.credential, until, failure.reason)
             case Again(pause_s=seconds):
                 await self._sleep(seconds)
             case Fail():

@@ -24,6 +24,8 @@ class Failure:
 
     error: ErrorClass
     reason: str
+    retry_at: float | None = None
+    """When the service said it may be tried again."""
 
 
 class Journal:

@@ -8,6 +8,7 @@ from windlass.engine.parts import Parts
 from windlass.flow.schema import QuestionSpec
 from windlass.flow.ways import back_options
 from windlass.model import Choice, Finding, Json, Key, Question, RunFacts, Task
+from windlass.phases import review
 from windlass.phases.base import Outcome, PhaseSpec, PlanView
 from windlass.phases.routes import Target, To
 
@@ -121,7 +122,8 @@ class Knowledge:
             return _list(findings)
         if what == "titles":
             tasks = self.plan(name).tasks
-            return "\n".join([f"{len(tasks)} tasks:", *(f"  {i}. {task.title}" for i, task in enumerate(tasks, 1))])
+            count = f"{len(tasks)} task{'s' if len(tasks) != 1 else ''}:"
+            return "\n".join([count, *(f"  {i}. {task.title}" for i, task in enumerate(tasks, 1))])
         if what == "findings":
             return self._review_result(name)
         return self._world.content(name) or ""
@@ -130,6 +132,8 @@ class Knowledge:
         outcome = self._outcomes.get(phase)
         if outcome is None:
             return ""
+        if outcome.detail == review.NOBODY:
+            return f"It was not reviewed: {review.NOBODY}."
         words = {
             "pass": "The reviews passed.",
             "noted": "The reviews have findings:",

@@ -21,6 +21,7 @@ class Lander:
         self._parts = parts
         self._checker = checker
         self._journal = parts.journal
+        self._publishing: asyncio.Task[None] | None = None
 
     async def land(self, key: Key, task: Task, desk: Desk, *, checked: bool) -> tuple[Landed, str]:
         """What became of it, and the tip to go on from."""
@@ -48,7 +49,7 @@ class Lander:
             if await landing.swap(desk.engine, self._run, candidate):
                 break
         self._finish(key, n, inputs, task, candidate, verdict)
-        await self.publish()
+        await self._publish_meanwhile()
 
     async def _verdict(self, key: Key, desk: Desk, candidate: Candidate, checked: bool) -> Verdict:
         if not checked or candidate.kind is Landing.ALREADY:
@@ -56,6 +57,23 @@ class Lander:
         return await self._checker.check(key, desk, candidate.commit, candidate.tree)
 
     async def publish(self) -> None:
+        await self._published()
+        await self._publish()
+
+    async def _publish_meanwhile(self) -> None:
+        """The branch only shows what has landed, so the next task need not wait for it."""
+        await self._published()
+        self._publishing = asyncio.create_task(self._publish())
+        if self._parts.world.in_place:
+            # The user's own checkout must not move while a dispatch is watched for touching it.
+            await self._published()
+
+    async def _published(self) -> None:
+        if self._publishing is not None:
+            publishing, self._publishing = self._publishing, None
+            await publishing
+
+    async def _publish(self) -> None:
         """Show the tip as the run's branch; what cannot be done now is tried again at the next landing."""
         facts, world = self._parts.world.facts, self._parts.world
         tip = self._parts.engine.tip(facts.id)

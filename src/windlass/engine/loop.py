@@ -45,6 +45,7 @@ class Driver:
             return await self._loop(desk)
         finally:
             await desk.leave("driver")
+            await self._shared.leave()
             await self._shared.lander.publish()
 
     async def _loop(self, desk: Desk) -> End:

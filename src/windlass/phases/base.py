@@ -302,6 +302,10 @@ class Context(Protocol):
 
     def fact(self, name: str) -> Json: ...
 
+    async def leave(self) -> None:
+        """Give the slot back."""
+        ...
+
     async def run_scope(self) -> Context:
         """The same place, looking at everything the run has changed."""
         ...
@@ -322,6 +326,10 @@ class TasksContext(Context, Protocol):
         """Rest here once, paused or stopped: the first time the driver ends, a resume passes."""
         ...
 
+    def halted(self, id: str) -> bool:
+        """True: some driver has rested here before."""
+        ...
+
     def lived(self, id: str) -> bool:
         """True: it happened under this driver, not in a replay."""
         ...
@@ -337,10 +345,6 @@ class TaskContext(Context, Protocol):
         ...
 
     async def land(self, cycle: int, *, checked: bool) -> Landed: ...
-
-    async def leave(self) -> None:
-        """Give the slot back."""
-        ...
 
 
 def holds(when: When, fact: Callable[[str], Json]) -> bool:

@@ -18,6 +18,7 @@ from windlass.phases.calls import make_call
 
 OUTCOMES = ("pass", "noted", "blocking", "exhausted", "inconclusive", "hard_stop", "needs_decision")
 NEVER = Severity.CRITICAL + 1
+NOBODY = "no reviewer is available"
 
 
 class Spec(PhaseSpec):
@@ -62,16 +63,25 @@ class Round:
 
 
 async def run(spec: Spec, ctx: Context) -> Outcome:
-    here = await ctx.run_scope() if spec.scope == "run" else ctx
-    reviewers = [r for r in spec.reviewers if holds(r.when, here.fact) and _there(r, here)]
-    wished = _wish(spec, here)
+    if spec.scope == "task":
+        return await _run(spec, ctx)
+    whole = await ctx.run_scope()
+    try:
+        return await _run(spec, whole)
+    finally:
+        await whole.leave()
+
+
+async def _run(spec: Spec, ctx: Context) -> Outcome:
+    reviewers = [r for r in spec.reviewers if holds(r.when, ctx.fact) and _there(r, ctx)]
+    wished = _wish(spec, ctx)
     if wished:
-        failed = await _fix(spec, here, wished, 0, int(here.setting(spec.max)))
+        failed = await _fix(spec, ctx, wished, 0, int(ctx.setting(spec.max)))
         if failed:
             return failed
     if not reviewers:
-        return Outcome("pass", "no reviewer is available")
-    return await _cycles(spec, here, reviewers)
+        return Outcome("pass", NOBODY)
+    return await _cycles(spec, ctx, reviewers)
 
 
 async def _cycles(spec: Spec, ctx: Context, reviewers: Sequence[CallSpec]) -> Outcome:

@@ -99,8 +99,11 @@ async def run(spec: Spec, ctx: TasksContext) -> Outcome:
         if ending.state == FAILED and ctx.setting(spec.failure) == "stop":
             return Outcome("stopped", f"{task.title}: {ending.reason}")
         fresh += ending.state == COMPLETE and ctx.lived(task.id)
-        if ending.state == COMPLETE and _rest(spec, ctx, fresh) and len(ended) < len(tasks):
-            await ctx.halt(f"pause.{task.id}", f"checkpoint after task {len(ended)} of {len(tasks)}")
+        pause = f"pause.{task.id}"
+        # Only live tasks count for a batch, so a replay must not count to know where it rested.
+        rests = ctx.halted(pause) or (ending.state == COMPLETE and _rest(spec, ctx, fresh) and len(ended) < len(tasks))
+        if rests:
+            await ctx.halt(pause, f"checkpoint after task {len(ended)} of {len(tasks)}")
             fresh = 0
     return Outcome("done", _counts(ended))
 

@@ -150,11 +150,13 @@ def _final_review(view: View) -> list[str]:
 
 
 def accepted(view: View) -> list[str]:
-    """Findings of a review that did not pass, in a task that was completed all the same."""
+    """Findings of reviews that did not pass: of a plan that was carried out, of a task that was completed all the same."""
+    phases = [(spoken(id), reviews) for id, reviews in view.reviews.items() if id != view.final_phase]
+    tasks = [(task.title, task.reviews) for task in view.tasks_in(COMPLETE)]
     return [
-        f"- {clean(task.title)}: {_note(role, finding_line(finding))}"
-        for task in view.tasks_in(COMPLETE)
-        for role, review in task.reviews.items()
+        f"- {clean(what)}: {_note(role, finding_line(finding))}"
+        for what, reviews in (*(phases if view.executing else ()), *tasks)
+        for role, review in reviews.items()
         if not review.passed
         for finding in review.findings
     ]

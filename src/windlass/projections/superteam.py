@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from windlass.model import Json, RunState
-from windlass.projections.parts import QuestionView, ReviewView, TaskView, View
+from windlass.projections.parts import COMPLETE, SKIPPED, QuestionView, ReviewView, TaskView, View
 
 FILE = ".superteam-workflow.json"
 PHASES = {"plan-approval": "plan-review", "report": "finalize", "plan-write": "plan-draft"}
+DONE = frozenset({COMPLETE, SKIPPED})
 FAILED = frozenset({RunState.STOPPED, RunState.BLOCKED, RunState.ABORTED})
 
 
@@ -32,7 +33,7 @@ def render(view: View, facts: SuperteamFacts) -> str:
         "planPath": facts.plan_path or None,
         "planContent": facts.plan_content or None,
         "tasks": [_task(task) for task in view.tasks],
-        "currentTaskIndex": next((i for i, task in enumerate(view.tasks) if not task.ended), len(view.tasks)),
+        "currentTaskIndex": next((i for i, task in enumerate(view.tasks) if task.state not in DONE), len(view.tasks)),
         "planReviewCycles": view.plan_revisions,
         "totalCostUsd": round(view.spent.usd, 6),
         "unknownCosts": view.spent.unknown,

@@ -119,6 +119,8 @@ class TimerRow:
     until: float
     since: float
     reason: str
+    probed_at: float = 0.0
+    """When a dispatch went ahead to see whether the quota is back; 0: none has."""
 
 
 @dataclass(frozen=True)

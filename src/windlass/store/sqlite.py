@@ -297,13 +297,25 @@ class Store:
     def set_timer(self, timer: TimerRow) -> None:
         self.db.execute(
             "INSERT INTO timer (credential, until, since, reason) VALUES (?,?,?,?) ON CONFLICT (credential)"
-            " DO UPDATE SET until = max(until, excluded.until), reason = excluded.reason",
+            " DO UPDATE SET until = max(until, excluded.until), reason = excluded.reason, probed_at = 0",
             (timer.credential, timer.until, timer.since, timer.reason),
         )
 
     def timers(self) -> list[TimerRow]:
-        rows = self._all("SELECT * FROM timer WHERE until > ? ORDER BY until", (self.clock(),))
-        return [TimerRow(r["credential"], r["until"], r["since"], r["reason"]) for r in rows]
+        rows = self._all("SELECT * FROM timer ORDER BY until", ())
+        return [TimerRow(r["credential"], r["until"], r["since"], r["reason"], r["probed_at"]) for r in rows]
+
+    def claim_probe(self, credential: str, stale_s: float) -> bool:
+        """True for the one that may try first; a claim nobody came back from is given again."""
+        now = self.clock()
+        done = self.db.execute(
+            "UPDATE timer SET probed_at = ? WHERE credential = ? AND until <= ? AND probed_at < ?",
+            (now, credential, now, now - stale_s),
+        )
+        return done.rowcount == 1
+
+    def clear_timer(self, credential: str) -> None:
+        self.db.execute("DELETE FROM timer WHERE credential = ?", (credential,))
 
     def put_checked(self, tree: str, command: str, setup: str, result: Json) -> None:
         self.db.execute(

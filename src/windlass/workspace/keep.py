@@ -44,9 +44,19 @@ class Kept:
     """The slot as it was found."""
 
 
-def keep(engine: EngineRepo, slot: Slot, attempt: Attempt, date: float, undone: Sequence[RefChange] = ()) -> Kept:
-    """`undone`: unexpected refs that are about to be put back; what they lead to is kept as well."""
-    seen = status(engine, slot)
+def keep(
+    engine: EngineRepo,
+    slot: Slot,
+    attempt: Attempt,
+    date: float,
+    undone: Sequence[RefChange] = (),
+    seen: SlotStatus | None = None,
+) -> Kept:
+    """`undone`: unexpected refs that are about to be put back; what they lead to is kept as well.
+
+    `seen`: the slot as it is, when the caller has looked and nothing has run in it since.
+    """
+    seen = seen or status(engine, slot)
     shas = _seen_by_head(slot) | {seen.head} | {sha for change in undone for sha in _history(engine, change)}
     if seen.dirty:
         shas.add(_snapshot(engine, slot, seen, attempt, date))
@@ -76,7 +86,7 @@ def _snapshot(engine: EngineRepo, slot: Slot, seen: SlotStatus, attempt: Attempt
 
 
 def _pin(engine: EngineRepo, attempt: Attempt, shas: Iterable[str]) -> tuple[str, ...]:
-    lost = unreached(engine, shas)
+    lost = unreached(engine, [sha for sha in shas if not engine.reaches(sha)])
     if not lost:
         return ()
     # An earlier call for this attempt has kept some of it.
@@ -104,7 +114,10 @@ def _free_names(attempt: Attempt, taken: Collection[str]) -> Iterator[str]:
 
 def unreached(engine: EngineRepo, shas: Iterable[str], reached: Iterable[str] = ()) -> list[str]:
     """Those of `shas` that no ref of a run, nothing in `reached` and no other of them leads to."""
-    stdin = "".join(f"{sha}\n" for sha in shas) + "".join(f"^{sha}\n" for sha in reached)
+    wanted = list(shas)
+    if not wanted:
+        return []
+    stdin = "".join(f"{sha}\n" for sha in wanted) + "".join(f"^{sha}\n" for sha in reached)
     options = ["--parents", "--ignore-missing", "--stdin", "--not", "--glob=refs/windlass/*"]
     lines = [line.split() for line in engine.git("rev-list", *options, input=stdin).out.splitlines()]
     parents = {parent for line in lines for parent in line[1:]}

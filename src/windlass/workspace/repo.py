@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import threading
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -76,7 +77,9 @@ class EngineRepo:
     sealed: Mapping[str, str]
     """Files below `path` and their content; an agent that changes them changes what later commands mean."""
     _moved: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    _reached: set[str] = field(default_factory=set, repr=False, compare=False)
     _trees: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    _compared: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def open(cls, user: UserRepo, state_dir: Path) -> EngineRepo:
@@ -140,7 +143,7 @@ class EngineRepo:
     def _swap(self, ref: str, new: str, old: str) -> bool:
         done = self.git("update-ref", ref, new, old, check=False)
         if done.code == 0:
-            self._moved[ref] = new
+            self._made(ref, new)
             return True
         # A lock file that nobody removes is no lost race: trying again would never end.
         if "cannot lock ref" in done.err and "Unable to create" not in done.err:
@@ -152,9 +155,18 @@ class EngineRepo:
         """A head that the journal names stays reachable, and so do earlier ones of that name."""
         ref = f"refs/windlass/{_named(run)}/hold/{name}/@{sha}"
         self.git("update-ref", ref, sha)
+        self._made(ref, sha)
+
+    def _made(self, ref: str, sha: str) -> None:
         self._moved[ref] = sha
+        self._reached.add(sha)
+
+    def reaches(self, sha: str) -> bool:
+        """Known without asking git: this process made a ref that leads to it. False may mean: not known."""
+        return sha in self._reached
 
     def drop(self, refs: Sequence[str]) -> None:
+        self._reached.clear()
         self.git("update-ref", "--stdin", input="".join(f"delete {ref}\n" for ref in refs))
         for ref in refs:
             self._moved[ref] = ""
@@ -186,11 +198,33 @@ class EngineRepo:
     def tree_of(self, sha: str) -> str:
         # A commit's tree never changes, so it is asked for once.
         if sha not in self._trees:
-            self.remember_tree(sha, self.git("rev-parse", "--verify", f"{sha}^{{tree}}").line)
+            tree = _tree_named_by(self.path / "objects" / sha[:2] / sha[2:], sha)
+            self.remember_tree(sha, tree or self.git("rev-parse", "--verify", f"{sha}^{{tree}}").line)
         return self._trees[sha]
+
+    def name_status(self, base: str, head: str) -> tuple[str, ...]:
+        """Letters and paths in turn, of what differs between two commits or trees."""
+        # Two trees never differ in another way later, so they are compared once.
+        pair = self._trees.get(base, base), self._trees.get(head, head)
+        if pair not in self._compared:
+            self._compared[pair] = self.git("diff-tree", "-r", "-z", "--no-renames", "--name-status", base, head).fields
+        return self._compared[pair]
 
     def remember_tree(self, sha: str, tree: str) -> None:
         self._trees[sha] = tree
+
+
+def _tree_named_by(loose: Path, sha: str) -> str:
+    """A commit that was just made lies there as a file whose first line names its tree; '' for anything else."""
+    try:
+        data = zlib.decompress(loose.read_bytes())
+    except (OSError, zlib.error):
+        return ""
+    # An agent can write there too: only what has the name's own hash is that commit.
+    is_it = hashlib.new("sha1" if len(sha) == 40 else "sha256", data, usedforsecurity=False).hexdigest() == sha
+    kind, _, body = data.partition(b"\0")
+    line = body.partition(b"\n")[0]
+    return line.removeprefix(b"tree ").decode("ascii") if is_it and kind.startswith(b"commit ") else ""
 
 
 def tip_ref(run: str) -> str:

@@ -20,6 +20,7 @@ MIN_FREE_BYTES = 200 * 1024 * 1024
 LOCKED = "a slot of Windlass\n"
 # `checkout --force` ends a merge, but not these.
 UNFINISHED = ("rebase-merge", "rebase-apply", "sequencer")
+PLAIN = {"HEAD", "ORIG_HEAD", "COMMIT_EDITMSG", "index", "logs", "commondir", "gitdir", "locked", "windlass-setup"}
 
 
 class Use(StrEnum):
@@ -82,18 +83,30 @@ class Slots:
                 hint="free some space, or run `windlass gc`, then `windlass resume`",
             )
 
-    def keep(self, slot: Slot, attempt: Attempt, date: float, undone: Sequence[RefChange] = ()) -> Kept | None:
-        """None: it was never checked out, so there is nothing in it."""
+    def keep(
+        self,
+        slot: Slot,
+        attempt: Attempt,
+        date: float,
+        undone: Sequence[RefChange] = (),
+        seen: SlotStatus | None = None,
+    ) -> Kept | None:
+        """None: it was never checked out, so there is nothing in it. `seen`: as in `keep.keep`."""
         if not (slot.git_dir / "HEAD").exists():
             return None
         self._mend(slot)
-        return keep(self.engine, slot, attempt, date, undone)
+        return keep(self.engine, slot, attempt, date, undone, seen)
 
-    def place(self, slot: Slot, at: str, attempt: Attempt, date: float) -> tuple[str, ...]:
+    def place(
+        self, slot: Slot, at: str, attempt: Attempt, date: float, seen: SlotStatus | None = None
+    ) -> tuple[str, ...]:
         """Keep what is in the slot, then make it a clean checkout of `at`. Ignored files stay. The keep-refs made."""
-        kept = self.keep(slot, attempt, date)
+        kept = self.keep(slot, attempt, date, seen=seen)
         clear_locks(slot)
-        if kept is None or not _is_at(kept.status, at):
+        if kept and _is_plain(slot) and _is_clean(kept.status, self.engine.tree_of(at)):
+            # The files and the index are right already: only HEAD has to say so.
+            _restore(slot.git_dir / "HEAD", f"{at}\n")
+        else:
             self._reset(slot, at)
         _start_log(slot, at)
         return kept.refs if kept else ()
@@ -183,8 +196,13 @@ def _parse(file: Path) -> Lease:
     return Lease(int(data["n"]), Use(data["use"]), str(data["run"]), str(data["key"]))
 
 
-def _is_at(seen: SlotStatus, at: str) -> bool:
-    return seen.head == at and not seen.dirty and seen.detached
+def _is_clean(seen: SlotStatus, tree: str) -> bool:
+    return seen.tree == tree and not seen.dirty and seen.detached
+
+
+def _is_plain(slot: Slot) -> bool:
+    """Nothing in its git folder that tells of an unfinished merge, rebase or bisect, or of a partial checkout."""
+    return {entry.name for entry in slot.git_dir.iterdir()} <= PLAIN
 
 
 def _start_log(slot: Slot, at: str) -> None:

@@ -183,7 +183,7 @@ def commit_artifacts(
 
 def changes(engine: EngineRepo, base: str, head: str) -> tuple[Change, ...]:
     """Between two commits or trees. For a slot with uncommitted work, `head` is its `work_tree`."""
-    fields = engine.git("diff-tree", "-r", "-z", "--no-renames", "--name-status", base, head).fields
+    fields = engine.name_status(base, head)
     kinds = {"A": Kind.ADDED, "D": Kind.DELETED}
     pairs = zip(fields[0::2], fields[1::2], strict=True)
     return tuple(Change(path, kinds.get(letter, Kind.MODIFIED)) for letter, path in pairs)

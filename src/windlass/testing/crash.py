@@ -1,4 +1,4 @@
-"""Doubles that ship: crash points for tests that kill a driver where it hurts."""
+"""Crash points: for tests that kill a driver where it hurts."""
 
 from __future__ import annotations
 

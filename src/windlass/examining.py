@@ -1,0 +1,249 @@
+"""What `doctor` and `agents` know: whether a run could start here, and what nobody can promise."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from windlass import git
+from windlass.agents import registry
+from windlass.agents.base import Capabilities, Job
+from windlass.agents.processes import marked
+from windlass.config import Config
+from windlass.errors import UserError, WindlassError
+from windlass.kit import Kit
+from windlass.place import state_dir
+from windlass.rehearsing import RUN as CHECK
+from windlass.service import Service
+from windlass.starting import needed_roles
+from windlass.store.opening import VERSION
+from windlass.workspace import EngineRepo, Slots, Use, repo_id
+
+LITTLE_BYTES, ENOUGH_BYTES = 200 * 2**20, 2 * 2**30
+UNSEEN = (
+    "what an agent writes outside its slot and your repository (home folder, /tmp, other projects) is not seen",
+    "what an agent does over the network is not seen; it has the rights of your user",
+    "a file an agent edits in your checkout is only noticed when HEAD, the index, the stash or a ref changes with it",
+    "an agent that reports no cost is counted with budget.unknown_usd, which is a guess",
+)
+UNSEEN_ELSEWHERE = "on this system a process that detaches itself is looked for, but may be missed"
+
+
+class Level(StrEnum):
+    OK = "ok"
+    NOTE = "note"
+    #: it works, but not as well as it could
+    WARN = "warn"
+    #: no run can start before it is mended
+    FIX = "fix"
+    #: what Windlass cannot know
+    BLIND = "blind"
+
+
+@dataclass(frozen=True)
+class Finding:
+    level: Level
+    topic: str
+    text: str
+    hint: str = ""
+
+
+Probe = Callable[[Kit], Iterator[Finding]]
+
+
+def examine(kit: Kit) -> list[Finding]:
+    found = [*on_machine()]
+    for topic, probe in PROBES.items():
+        try:
+            found += probe(kit)
+        except WindlassError as error:
+            found.append(Finding(Level.FIX, topic, error.message, error.hint))
+    # Several probes may stumble over the same stone.
+    first: dict[str, Finding] = {}
+    for finding in found:
+        first.setdefault(finding.text, finding)
+    return list(first.values())
+
+
+def on_machine() -> Iterator[Finding]:
+    """What can be said without a repository."""
+    try:
+        git.require_git()
+        yield Finding(Level.OK, "git", f"version {'.'.join(map(str, git.git_version()))}")
+    except WindlassError as error:
+        yield Finding(Level.FIX, "git", error.message, error.hint)
+
+
+def blind() -> Iterator[Finding]:
+    yield from (Finding(Level.BLIND, "limits", text) for text in UNSEEN)
+    if sys.platform != "linux":
+        yield Finding(Level.BLIND, "limits", UNSEEN_ELSEWHERE)
+
+
+# -- probes
+
+
+def _repository(kit: Kit) -> Iterator[Finding]:
+    repo = git.discover(kit.world.cwd)
+    where = f"on branch '{repo.branch}'" if repo.branch else "with a detached HEAD"
+    yield Finding(Level.OK, "repository", f"{repo.root} {where} at {repo.head[:12]}")
+    for odd in git.oddities(repo):
+        yield Finding(Level.FIX, "repository", f"refused: {odd}", "use a full clone without it")
+    if not repo.branch:
+        yield Finding(Level.NOTE, "repository", "windlass land needs a branch to land on", "git switch main")
+    if git.is_dirty(repo):
+        yield Finding(
+            Level.NOTE, "repository", "there are uncommitted changes; a run starts from HEAD and does not see them"
+        )
+
+
+def _config(kit: Kit) -> Iterator[Finding]:
+    config = kit.config()
+    yield Finding(
+        Level.OK, "config", f"readable; warns at ${config.budget.warn_usd:g}, stops at ${config.budget.stop_usd:g}"
+    )
+
+
+def _checks(kit: Kit) -> Iterator[Finding]:
+    commands = [" ".join(argv) for argv in kit.config().checks.commands]
+    if commands:
+        yield Finding(Level.OK, "checks", f"{'; '.join(commands)} (windlass check tries them)")
+    else:
+        hint = "windlass init proposes some"
+        yield Finding(Level.WARN, "checks", "none are configured: what lands is called 'unchecked'", hint)
+
+
+def _agents(kit: Kit) -> Iterator[Finding]:
+    config, roles = kit.config(), kit.roles()
+    needed = sorted(needed_roles(kit.parse(kit.find_flow(config.flow), roles)))
+    by_name = {one.name: one for one in agents(kit)}
+    without = [role for role in needed if agent_of(config, role, roles[role].agent) in ("", "none")]
+    if without:
+        hint = 'windlass agents lists them; default = "NAME" under [agents] in .windlass/config.toml'
+        yield Finding(Level.FIX, "agents", f"flow '{config.flow}' has no agent for {', '.join(without)}", hint)
+    for name in sorted({agent_of(config, role, roles[role].agent) for role in needed} - {"", "none"}):
+        one = by_name.get(name) or _agent(kit, config, name, {})
+        level = Level.OK if one.usable else Level.FIX
+        yield Finding(level, "agents", f"{name}: {one.problem or one.path}", "" if one.usable else "windlass agents")
+
+
+def _space(kit: Kit) -> Iterator[Finding]:
+    folder = _existing(state_dir(kit.world.environ) / "windlass")
+    left = shutil.disk_usage(folder).free
+    text = f"{left / 2**30:.1f} GiB left on the disk of '{folder}'"
+    level = Level.FIX if left < LITTLE_BYTES else Level.WARN if left < ENOUGH_BYTES else Level.OK
+    yield Finding(level, "disk", text, "" if level is Level.OK else "free some space, or: windlass gc")
+
+
+def _folders(kit: Kit) -> Iterator[Finding]:
+    for folder in (kit.world.place.home, state_dir(kit.world.environ) / "windlass"):
+        writable = os.access(_existing(folder), os.W_OK | os.X_OK)
+        hint = "" if writable else "check its permissions and its owner"
+        text = f"'{folder}' can{'' if writable else 'not'} be written"
+        yield Finding(Level.OK if writable else Level.FIX, "folders", text, hint)
+
+
+def _database(kit: Kit) -> Iterator[Finding]:
+    if not kit.world.place.database.exists():
+        yield Finding(Level.OK, "database", "there is none yet; the first run makes it")
+        return
+    count = len(Service(kit.world).runs())
+    yield Finding(Level.OK, "database", f"readable, schema {VERSION}, {count} run(s)")
+
+
+def _leftovers(kit: Kit) -> Iterator[Finding]:
+    service = Service(kit.world)
+    rows = service.runs()
+    at_rest = {row.id: row for row in rows if not service.driven(row.id)}
+    for row in at_rest.values():
+        if not row.state.final and service.store.open_attempts(row.id):
+            text = f"run {row.id} lost its driver while an agent was at work"
+            yield Finding(Level.WARN, "leftovers", text, f"windlass resume {row.id}")
+    for pid, marker in marked():
+        if marker.split(":")[0] in {*at_rest, CHECK}:
+            yield Finding(Level.WARN, "leftovers", f"process {pid} is left of {marker}", f"kill {pid}")
+    known = {row.id for row in rows if not row.state.final}
+    yield from _idle_slots(kit, known)
+
+
+def _idle_slots(kit: Kit, needed: set[str]) -> Iterator[Finding]:
+    repo = git.discover(kit.world.cwd)
+    state = state_dir(kit.world.environ)
+    # Looking must not create it.
+    if not (state.resolve() / "windlass" / repo_id(repo.common_dir) / "repo.git").exists():
+        return
+    leases = Slots(EngineRepo.open(repo, state)).leases()
+    idle = [lease for lease in leases if lease.use is not Use.FREE and lease.run not in needed]
+    if idle:
+        yield Finding(Level.NOTE, "leftovers", f"{len(idle)} slot(s) of runs that are done", "windlass gc")
+
+
+def _limits(kit: Kit) -> Iterator[Finding]:
+    yield from blind()
+
+
+PROBES: dict[str, Probe] = {
+    "repository": _repository,
+    "config": _config,
+    "checks": _checks,
+    "agents": _agents,
+    "disk": _space,
+    "folders": _folders,
+    "database": _database,
+    "leftovers": _leftovers,
+    "limits": _limits,
+}
+
+
+def _existing(path: Path) -> Path:
+    return next(folder for folder in (path, *path.parents) if folder.is_dir())
+
+
+# -- agents
+
+
+@dataclass(frozen=True)
+class AgentFacts:
+    name: str
+    path: str
+    """The program as found on this machine, '' when it is not."""
+    problem: str
+    """Why it cannot be used, '' when it can."""
+    capabilities: Capabilities
+    roles: tuple[str, ...]
+    """Those that use it, as configured here."""
+
+    @property
+    def usable(self) -> bool:
+        return not self.problem
+
+
+def agents(kit: Kit) -> list[AgentFacts]:
+    config, roles = kit.config(), kit.roles()
+    users: dict[str, list[str]] = {}
+    for name, role in sorted(roles.items()):
+        users.setdefault(agent_of(config, name, role.agent), []).append(name)
+    names = dict.fromkeys([*registry.ADAPTERS, *config.agents.configured()])
+    return [_agent(kit, config, name, users) for name in names]
+
+
+def agent_of(config: Config, role: str, own: str) -> str:
+    return config.role(role).agent or own or config.agents.default
+
+
+def _agent(kit: Kit, config: Config, name: str, users: dict[str, list[str]]) -> AgentFacts:
+    roles = tuple(users.get(name, ()))
+    try:
+        adapter = kit.adapters(config, "")(name)
+    except UserError as error:
+        return AgentFacts(name, "", f"{error.message}; {error.hint}", Capabilities(), roles)
+    folder = kit.world.cwd
+    job = Job("", "", 1, "", "", "", "", folder, folder, name)
+    program = adapter.invocation(job).argv[0]
+    path = shutil.which(program, path=kit.world.environ.get("PATH", os.defpath)) or ""
+    return AgentFacts(name, path, "" if path else f"'{program}' is not installed", adapter.capabilities, roles)

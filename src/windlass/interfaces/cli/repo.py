@@ -1,0 +1,163 @@
+"""Commands about the repository: land, gc, check."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import assert_never
+
+import click
+
+from windlass.errors import Exit
+from windlass.interfaces.cli.common import app, echo_json, json_option, page, run_argument
+from windlass.projections.text import Page, plural, short_sha
+from windlass.rehearsing import Circumstances, Rehearsal
+from windlass.workspace import Collected, LandResult, Remains, Removed
+
+
+@click.command(short_help="Take a run's result into your branch.")
+@run_argument
+@click.option("--unfinished", is_flag=True, help="Also when the run is not finished: what has landed so far.")
+@json_option
+def land(run: str, unfinished: bool, as_json: bool) -> None:
+    """Merge a run's branch into the branch you have checked out. On a conflict nothing is changed.
+
+    \b
+      windlass land
+      windlass land 3f2a --unfinished
+    """
+    from windlass.upkeep import land as take
+
+    service = app().service
+    row = service.run(run)
+    branch, result = take(service, row, unfinished=unfinished)
+    undo = f"git reset --keep {short_sha(result.before)}" if result.kind != "already" else ""
+    if as_json:
+        return echo_json({"run": row.id, "landed": branch, **asdict(result), "undo": undo})
+    return click.echo(_landed(branch, result, undo), nl=False)
+
+
+@click.command(short_help="Collect what nobody needs any more.")
+@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@click.option("--dry-run", "-n", "dry", is_flag=True, help="Only say what would be removed.")
+@click.option("--keep", multiple=True, metavar="RUN", help="Leave this run alone.")
+@click.option("--drop", multiple=True, metavar="REF", help="Remove this ref although no branch contains it.")
+@json_option
+def gc(runs: tuple[str, ...], dry: bool, keep: tuple[str, ...], drop: tuple[str, ...], as_json: bool) -> None:
+    """Remove slots and refs of runs that are done. What no branch contains stays, unless you name it.
+
+    \b
+      windlass gc --dry-run
+      windlass gc 3f2a --drop refs/windlass/keep/3f2a.../plan/planner/@1
+    """
+    from windlass.upkeep import collect
+
+    found = collect(app().service, runs, keep, drop, dry=dry)
+    if as_json:
+        return echo_json([_collected(entry) for entry in found])
+    return click.echo(_told(found, dry), nl=False)
+
+
+@click.command(short_help="Run the configured checks on HEAD, as a run would.")
+@click.option("--explain", is_flag=True, help="Tell how they are run, and prove that they look at the slot.")
+@json_option
+def check(explain: bool, as_json: bool) -> int:
+    """Run the configured checks on HEAD in a folder of their own, as a run would. Exit 12 when they are red.
+
+    \b
+      windlass check
+      windlass check --explain
+    """
+    from windlass.rehearsing import circumstances, rehearse
+
+    kit = app().kit
+    around = circumstances(kit)
+    if not as_json:
+        click.echo(f"running {plural(len(around.commands), 'check')} on HEAD ...", err=True)
+    found = rehearse(kit, canary=explain)
+    if as_json:
+        echo_json({**asdict(found), **({"how": asdict(around)} if explain else {})})
+    else:
+        click.echo(_checked(found, around if explain else None), nl=False)
+    return Exit.OK if found.ok else Exit.STOPPED
+
+
+# -- inside
+
+
+def _landed(branch: str, result: LandResult, undo: str) -> str:
+    out = page()
+    if result.kind == "already":
+        out.line(f"'{result.branch}' has all of '{branch}' already; nothing was changed")
+        return out.text()
+    how = "forward" if result.kind == "fast-forward" else "by a merge"
+    out.line(f"'{result.branch}' has '{branch}' now ({how}): {short_sha(result.before)} -> {short_sha(result.after)}")
+    out.line("undo it with:")
+    out.command(undo)
+    return out.text()
+
+
+def _collected(entry: Collected) -> dict[str, str | bool]:
+    match entry:
+        case Removed():
+            return {"what": entry.what, "removed": True, "reason": ""}
+        case Remains():
+            return {"what": entry.what, "removed": False, "reason": entry.reason}
+        case _:
+            assert_never(entry)
+
+
+def _told(found: list[Collected], dry: bool) -> str:
+    out = page()
+    removed = [entry for entry in found if isinstance(entry, Removed)]
+    for entry in removed:
+        out.command(f"{'would remove' if dry else 'removed'}  {entry.what}", indent=0)
+    for left in (entry for entry in found if isinstance(entry, Remains)):
+        out.command(f"kept  {left.what}", indent=0)
+        out.line(left.reason, indent=6)
+    out.line(
+        f"{plural(len(removed), 'thing')} {'would be removed' if dry else 'removed'}, {len(found) - len(removed)} kept"
+    )
+    return out.text()
+
+
+def _checked(found: Rehearsal, around: Circumstances | None) -> str:
+    out = page()
+    out.line(f"HEAD {short_sha(found.head)}{', without your uncommitted changes' if found.dirty else ''}")
+    for result in found.results:
+        word = (
+            "ok"
+            if result.ok
+            else f"red (exit {result.code})"
+            if result.code is not None
+            else "red (ended by a signal or the time limit)"
+        )
+        out.line(f"{word}  {result.command}  {result.seconds:.1f} s", hang=4)
+        if not result.ok:
+            out.block(result.tail, indent=4)
+    if around is not None:
+        _explained(out, around, found)
+    return out.text()
+
+
+def _explained(out: Page, around: Circumstances, found: Rehearsal) -> None:
+    out.line()
+    out.field(
+        "Where", "a slot: a clean checkout of HEAD outside your repository; ignored files are not in it", column=13
+    )
+    out.field("Commands", f"in this order, up to the first that is red: {'; '.join(around.commands)}", column=13)
+    out.field("Time limit", f"{around.timeout_s:g} s each", column=13)
+    out.field("Set-up", _set_up(around), column=13)
+    out.field("Copied in", ", ".join(around.copied) or "nothing (workspace.copy)", column=13)
+    out.field("Environment", f"{', '.join(around.variables)}; more by workspace.env", column=13)
+    out.field("Canary", found.canary or "not tried, because the checks are red", column=13)
+
+
+def _set_up(around: Circumstances) -> str:
+    if not around.setup:
+        return "none (workspace.setup)"
+    return (
+        f"{'; '.join(around.setup)}, {around.setup_timeout_s:g} s each; once per slot, again when a lock file changed"
+    )
+
+
+COMMANDS = {"land": land, "gc": gc, "check": check}

@@ -1,0 +1,153 @@
+"""Commands about the set-up: doctor, init, agents."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import click
+
+from windlass.config import parse_command
+from windlass.errors import Exit, UserError
+from windlass.examining import AgentFacts, Finding, Level, blind, examine, on_machine
+from windlass.examining import agents as list_agents
+from windlass.interfaces.cli.common import app, echo_json, is_interactive, json_option, page
+from windlass.kit import Kit
+from windlass.proposing import Proposal, propose, render
+
+CONFIG = Path(".windlass") / "config.toml"
+NOT_FOR_EVERY_DAY = ("scripted", "command")
+"""Agents that are no choice by themselves: they need a script or a command."""
+
+
+@click.command(short_help="Can a run start here? What is missing?")
+@json_option
+def doctor(as_json: bool) -> int:
+    """Look at git, the repository, settings, agents, disk and leftovers; exit 1 when something must be mended.
+
+    It also names what Windlass cannot know.
+
+    \b
+      windlass doctor
+      windlass doctor --json
+    """
+    found = _examined()
+    ill = any(finding.level is Level.FIX for finding in found)
+    if as_json:
+        echo_json({"ok": not ill, "findings": [asdict(finding) for finding in found]})
+    else:
+        click.echo(_diagnosis(found), nl=False)
+    return Exit.USER if ill else Exit.OK
+
+
+@click.command(short_help="Write a first .windlass/config.toml.")
+@click.option("--yes", is_flag=True, help="Take what is proposed, ask nothing.")
+@click.option("--force", is_flag=True, help="Replace the file that is there.")
+def init(yes: bool, force: bool) -> None:
+    """Write a commented .windlass/config.toml, with checks proposed from what is in the repository.
+
+    \b
+      windlass init
+      windlass init --yes
+    """
+    kit = app().kit
+    path = kit.world.place.root / CONFIG
+    if path.exists() and not force:
+        raise UserError(f"'{path}' exists already", hint="edit it, or replace it: windlass init --force")
+    proposal = _asked(_proposal(kit)) if is_interactive() and not yes else _proposal(kit)
+    _write(path, render(proposal))
+    click.echo(f"written: {path}")
+    click.echo(f"checks: {'; '.join(proposal.checks) or 'none found; add some'}", err=True)
+    click.echo(f"agent: {proposal.agent or 'none found; see windlass agents'}", err=True)
+    click.echo("next: windlass check, windlass doctor, then commit the file", err=True)
+
+
+@click.command(short_help="Which agents there are, and who uses them.")
+@json_option
+def agents(as_json: bool) -> None:
+    """Which agents Windlass knows, which are installed or configured here, what they can, which roles use them.
+
+    \b
+      windlass agents
+      windlass agents --json
+    """
+    found = list_agents(app().kit)
+    if as_json:
+        return echo_json([{**asdict(one), "usable": one.usable} for one in found])
+    return click.echo(_agents(found), nl=False)
+
+
+# -- inside
+
+
+def _examined() -> list[Finding]:
+    try:
+        kit = app().kit
+    except UserError as error:
+        return [*on_machine(), Finding(Level.FIX, "repository", error.message, error.hint), *blind()]
+    return examine(kit)
+
+
+def _diagnosis(found: list[Finding]) -> str:
+    out = page()
+    for finding in found:
+        out.line(f"[{finding.level}] {finding.topic}: {finding.text}", hang=4)
+        if finding.hint:
+            out.line(f"hint: {finding.hint}", indent=4)
+    wrong = sum(finding.level is Level.FIX for finding in found)
+    out.line()
+    out.line(f"{wrong} to mend before a run can start" if wrong else "A run can start here.")
+    return out.text()
+
+
+def _proposal(kit: Kit) -> Proposal:
+    usable = (one.name for one in list_agents(kit) if one.usable and one.name not in NOT_FOR_EVERY_DAY)
+    return propose(kit.world.place.root, next(usable, ""))
+
+
+def _asked(proposal: Proposal) -> Proposal:
+    """One question; everything else stands in the file as a comment."""
+    said = click.prompt("Checks before anything lands ('none' for none)", default="; ".join(proposal.checks) or "none")
+    checks = tuple(part.strip() for part in said.split(";") if part.strip() not in ("", "none"))
+    for check in checks:
+        try:
+            parse_command(check)
+        except ValueError as error:
+            raise UserError(str(error), hint="like: pytest -q; ruff check") from None
+    return replace(proposal, checks=checks)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(
+            f"cannot write '{path}': {error.strerror}", hint="check the permissions of its folder"
+        ) from None
+
+
+def _agents(found: list[AgentFacts]) -> str:
+    out = page()
+    for one in found:
+        out.line(f"{one.name}  {one.path if one.usable else 'not usable'}", hang=4)
+        if one.problem:
+            out.line(one.problem, indent=4, hang=0)
+        else:
+            out.line(f"can: {_can(one)}", indent=4)
+        out.line(f"roles: {', '.join(one.roles) or 'none'}", indent=4)
+    return out.text()
+
+
+def _can(one: AgentFacts) -> str:
+    can = one.capabilities
+    words = {
+        "go on with a session": can.resume,
+        "structured answers": can.structured,
+        "read-only mode": can.read_only,
+        "effort": can.effort,
+    }
+    return ", ".join([*(word for word, has in words.items() if has), f"cost: {can.cost}"])
+
+
+COMMANDS = {"doctor": doctor, "init": init, "agents": agents}

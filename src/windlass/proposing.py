@@ -1,0 +1,133 @@
+"""A first configuration: what the repository itself suggests, as a commented file."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+PYTEST_FILES = ("pytest.ini", "conftest.py", "tests/conftest.py", "tox.ini", "setup.cfg", "pyproject.toml")
+NODE_TOOLS = {
+    "pnpm-lock.yaml": ("pnpm install --frozen-lockfile", "pnpm test"),
+    "yarn.lock": ("yarn install --frozen-lockfile", "yarn test"),
+    "bun.lock": ("bun install --frozen-lockfile", "bun run test"),
+    "package-lock.json": ("npm ci", "npm test"),
+}
+NO_TEST = "no test specified"
+
+
+@dataclass(frozen=True)
+class Proposal:
+    checks: tuple[str, ...] = ()
+    setup: tuple[str, ...] = ()
+    """A slot is a clean checkout: what is not committed must be made there."""
+    agent: str = ""
+
+
+def propose(root: Path, agent: str = "") -> Proposal:
+    """A `test` target of the project's own says best how it is tested; else what each language has."""
+    parts = [part for part in (_python(root), _node(root), _cargo(root), _go(root)) if part]
+    setup = tuple(command for commands, _ in parts for command in commands)
+    checks = tuple(command for _, commands in parts for command in commands)
+    return Proposal(("make test",) if _has_test_target(root) else checks, setup, agent)
+
+
+Part = tuple[tuple[str, ...], tuple[str, ...]]
+"""Set-up and checks."""
+
+
+def _python(root: Path) -> Part | None:
+    texts = [_text(root / name) for name in PYTEST_FILES]
+    named = any("pytest" in text for text in texts) or bool(texts[0] or texts[1] or texts[2])
+    if not named and not any(root.glob("tests/test_*.py")) and not any(root.glob("test_*.py")):
+        return None
+    if (root / "uv.lock").is_file():
+        return ("uv sync",), ("uv run pytest -q",)
+    return (), ("python -m pytest -q",)
+
+
+def _node(root: Path) -> Part | None:
+    try:
+        package = json.loads(_text(root / "package.json") or "{}")
+        script = str(package.get("scripts", {}).get("test", ""))
+    except (ValueError, AttributeError):
+        return None
+    if not script or NO_TEST in script:
+        return None
+    install, test = next(
+        (both for lock, both in NODE_TOOLS.items() if (root / lock).is_file()), ("npm install", "npm test")
+    )
+    return (install,), (test,)
+
+
+def _cargo(root: Path) -> Part | None:
+    return ((), ("cargo test",)) if (root / "Cargo.toml").is_file() else None
+
+
+def _go(root: Path) -> Part | None:
+    return ((), ("go test ./...",)) if (root / "go.mod").is_file() else None
+
+
+def _has_test_target(root: Path) -> bool:
+    names = ("GNUmakefile", "makefile", "Makefile")
+    return any(re.search(r"^test\s*:(?!=)", _text(root / name), re.MULTILINE) for name in names)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def render(proposal: Proposal) -> str:
+    """The file; what is only possible stands in it as a comment."""
+    return TEMPLATE.format(
+        checks=_setting("commands", proposal.checks, ["pytest -q"]),
+        setup=_setting("setup", proposal.setup, ["npm ci"]),
+        agent=f'default = "{proposal.agent}"' if proposal.agent else '# default = "NAME"',
+    )
+
+
+def _setting(name: str, commands: tuple[str, ...], example: list[str]) -> str:
+    # A JSON list of plain texts is also a TOML one.
+    return f"{name} = {json.dumps(list(commands))}" if commands else f"# {name} = {json.dumps(example)}"
+
+
+TEMPLATE = """\
+# Windlass in this repository. Commit it: everybody's runs use it.
+# Everything here can be left out; `windlass doctor` says what is in force.
+
+# The flow of `windlass run` without --flow; `windlass flow list` names them.
+# flow = "plan"
+
+[checks]
+# Run on the code that is about to land, each as a list of words, without a shell. Without any, what lands is
+# called 'unchecked'. `windlass check` tries them.
+{checks}
+# timeout = "10m"
+
+[workspace]
+# Agents and checks work in slots: clean checkouts outside this folder. Set-up runs once in each, and again when a
+# lock file changed.
+{setup}
+# Files that git does not hold and a slot needs:
+# copy = [".env"]
+# Environment variables that agents and checks may see besides the usual ones:
+# env = ["DATABASE_URL"]
+
+[agents]
+# Who works when a role names nobody; `windlass agents` lists what is installed here.
+{agent}
+
+# A role can have an agent or a model of its own:
+# [roles.implementer]
+# agent = "NAME"
+# model = "NAME"
+
+[budget]
+# US dollars per run.
+# warn_usd = 5.0
+# stop_usd = 20.0
+"""

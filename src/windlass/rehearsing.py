@@ -1,0 +1,128 @@
+"""The configured checks on HEAD as a run does them, without a run: `windlass check`."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from dataclasses import dataclass
+
+from windlass import git
+from windlass.agents.processes import agent_env, boot_id
+from windlass.checks import canary_tree
+from windlass.config import Config
+from windlass.engine.checking import Checker
+from windlass.engine.desk import Desk
+from windlass.engine.journal import Journal
+from windlass.engine.parts import Bench, Machine, Wanted
+from windlass.errors import LockHeldError, UserError
+from windlass.events import CommandFinished
+from windlass.kit import Kit
+from windlass.locks import driver_lock, holder
+from windlass.model import Key
+from windlass.place import state_dir
+from windlass.store.sqlite import Store
+from windlass.workspace import Attempt, EngineRepo, Slots, tip_ref
+
+RUN = "check"
+"""Stands for a run where a slot or a ref needs one; the ids of runs are hexadecimal."""
+KEY = Key().child(RUN)
+NOTHING_TO_BREAK = "not possible: HEAD has no code besides tests, so nothing can be broken on purpose"
+PROVED = "good: with all code broken on purpose the checks are red, so they look at the slot"
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """How checks are run, for a person who wonders why they fail."""
+
+    commands: tuple[str, ...]
+    timeout_s: float
+    setup: tuple[str, ...]
+    setup_timeout_s: float
+    copied: tuple[str, ...]
+    variables: tuple[str, ...]
+    """Names of what the checks see of the environment."""
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    head: str
+    dirty: bool
+    """Uncommitted changes were not checked."""
+    ok: bool
+    results: tuple[CommandFinished, ...]
+    canary: str = ""
+    """In words; '' when it was not asked for."""
+
+
+def circumstances(kit: Kit) -> Circumstances:
+    config = _configured(kit)
+    workspace = config.workspace
+    return Circumstances(
+        tuple(" ".join(argv) for argv in config.checks.commands),
+        config.checks.timeout,
+        tuple(" ".join(argv) for argv in workspace.setup),
+        workspace.setup_timeout,
+        workspace.copied,
+        tuple(sorted(agent_env(kit.world.environ, workspace.env, ci=True))),
+    )
+
+
+def rehearse(kit: Kit, *, canary: bool) -> Rehearsal:
+    config, place = _configured(kit), kit.world.place
+    repo = git.discover(kit.world.cwd)
+    try:
+        with driver_lock(place.lock(RUN), RUN):
+            store = Store.open(place.database, kit.world.clock, create=True)
+            try:
+                return asyncio.run(_rehearse(kit, config, store, repo, canary))
+            finally:
+                store.close()
+    except LockHeldError:
+        pid = holder(place.lock(RUN)) or "unknown"
+        raise UserError(
+            f"another windlass check is at work here (process {pid})", hint="wait until it is done"
+        ) from None
+
+
+def _configured(kit: Kit) -> Config:
+    config = kit.config()
+    if not config.checks.commands:
+        raise UserError(
+            "no checks are configured: what lands would be called 'unchecked'",
+            hint='windlass init proposes some, or in .windlass/config.toml: [checks] commands = ["pytest -q"]',
+        )
+    return config
+
+
+async def _rehearse(kit: Kit, config: Config, store: Store, repo: git.UserRepo, canary: bool) -> Rehearsal:
+    world = kit.world
+    engine = EngineRepo.open(repo, state_dir(world.environ))
+    slots = Slots(engine)
+    _retire_leftovers(slots, world.clock())
+    machine = Machine(socket.gethostname(), boot_id(), world.environ, world.clock)
+    folder = world.place.home / RUN
+    checker = Checker(Bench(store, Journal(store, RUN, 0), config, slots, folder, machine, Wanted()), recall=False)
+    desk = Desk(engine, slots, RUN, repo.head, world.clock, checker.prepare)
+    # What a ref of a run leads to is not kept once more when the slot is left.
+    engine.set_tip(RUN, repo.head, engine.tip(RUN))
+    try:
+        verdict = await checker.check(KEY, desk, repo.head, desk.tree)
+        words = await _canary(checker, desk) if canary and verdict.ok else ""
+    finally:
+        await desk.leave(KEY.text)
+        engine.drop([tip_ref(RUN)])
+    results = tuple(event for event in verdict.events if isinstance(event, CommandFinished))
+    return Rehearsal(repo.head, git.is_dirty(repo), verdict.ok, results, words)
+
+
+async def _canary(checker: Checker, desk: Desk) -> str:
+    tree = await asyncio.to_thread(canary_tree, desk.engine, desk.head)
+    if tree == desk.tree:
+        return NOTHING_TO_BREAK
+    return await checker.canary(KEY.child("canary"), desk) or PROVED
+
+
+def _retire_leftovers(slots: Slots, now: float) -> None:
+    """A check that was killed may still have a process in its slot."""
+    for lease in slots.held(RUN):
+        slots.retire(slots.slot(lease.n), Attempt(RUN, lease.key, 0), now)

@@ -1,0 +1,213 @@
+"""Which rule answers whom, and how far a conversation is.
+
+How far it is stands in the conversation itself: the calls that were answered carry ids we gave. So a request that a
+CLI repeats gets the same answer again. Only what must not repeat is remembered: rules used up, errors given.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from windlass.agents.base import Job
+from windlass.agents.scripted import filled, matches
+from windlass.errors import UserError
+from windlass.model import Json, content_id
+from windlass.testing.toolbox import READERS, STRUCTURED, Read, Step, Structured, fill, steps_of, wants_a_look_first
+from windlass.testing.wire.base import Answer, Asked, Call, Failure, Tokens
+
+NOBODY = Job("", "", 0, "", "", "", "", Path(), Path(), "")
+"""Who asks when the address has no token."""
+KINDS = {400: "invalid_request_error", 401: "authentication_error", 402: "billing_error", 403: "permission_error",
+         413: "request_too_large", 429: "rate_limit_error", 500: "api_error", 529: "overloaded_error"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Reply:
+    answer: Answer
+    delay: float = 0.0
+    cut_after: int | None = None
+    """The stream breaks off after so many bytes."""
+    hang: bool = False
+    """The stream begins and never goes on."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    failure: Failure
+    headers: Mapping[str, str] = field(default_factory=dict)
+    delay: float = 0.0
+
+
+class Playbook:
+    def __init__(self, rules: Sequence[Mapping[str, Json]], tags: Mapping[str, str]) -> None:
+        self._rules = rules
+        self._tags = tags
+        self._lock = Lock()
+        self._chosen: dict[str, int] = {}
+        self._claims: dict[int, dict[str, bool]] = {}
+        """Rule -> who took it -> whether it came to its end."""
+        self._faults: Counter[tuple[str, str]] = Counter()
+
+    def reply(self, job: Job, asked: Asked) -> Reply | Refusal:
+        number = self._choose(job)
+        if number is None:
+            return _refusal(400, f"no rule of the script answers {_who(job)}")
+        try:
+            rule: dict[str, Any] = filled(self._rules[number], job)
+        except UserError as error:
+            return _refusal(400, str(error))
+        talk = _Talk(rule, asked, job, content_id(f"{job.run}\n{job.key}\n{number}")[:10])
+        return self._fault(rule, job, number, talk) or self._answered(rule, job, number, talk)
+
+    def _choose(self, job: Job) -> int | None:
+        """The first rule that may still answer; a dispatch keeps the one it began with."""
+        mine, step = _marker(job), f"{job.run}:{job.key}@"
+        with self._lock:
+            if mine in self._chosen:
+                return self._chosen[mine]
+            for number, rule in enumerate(self._rules):
+                if matches(rule, job) and self._left(number, rule, step):
+                    self._chosen[mine] = number
+                    self._claims.setdefault(number, {})[mine] = False
+                    return number
+        return None
+
+    def _left(self, number: int, rule: Mapping[str, Any], step: str) -> bool:
+        """A dispatch that never came to its end does not count when its step comes again."""
+        if "times" not in rule:
+            return True
+        claims = self._claims.get(number, {})
+        counted = [who for who, ended in claims.items() if ended or not who.startswith(step)]
+        return len(counted) < int(rule["times"])
+
+    def _fault(self, rule: Mapping[str, Any], job: Job, number: int, talk: _Talk) -> Refusal | None:
+        error: dict[str, Any] | None = rule.get("error")
+        if not error or error.get("turn", talk.index + 1) != talk.index + 1:
+            return None
+        if not self._again("error", job, number, error.get("times")):
+            return None
+        return _refusal(
+            int(error.get("status", 500)), error.get("message", ""), error, delay=float(rule.get("delay", 0))
+        )
+
+    def _again(self, kind: str, job: Job, number: int, times: int | None) -> bool:
+        """Counted over all attempts of a step, so that the one after the last error goes through."""
+        with self._lock:
+            key = (kind, f"{job.run}:{job.key}:{number}")
+            self._faults[key] += 1
+            return times is None or self._faults[key] <= times
+
+    def _answered(self, rule: Mapping[str, Any], job: Job, number: int, talk: _Talk) -> Reply:
+        last = talk.step is None
+        cut = rule.get("cut_after")
+        if cut is not None and not (talk.asked.stream and self._again("cut", job, number, rule.get("cut_times"))):
+            cut = None
+        hang = last and rule.get("hang") is True
+        if last and not hang and cut is None:
+            with self._lock:
+                self._claims.setdefault(number, {})[_marker(job)] = True
+        first = float(rule.get("sleep", 0)) if talk.first else 0.0
+        answer = talk.answer(self._tags.get(job.contract, "json"))
+        return Reply(answer, first + float(rule.get("delay", 0)), cut, hang)
+
+
+class _Talk:
+    """One request of a dispatch: the rule's steps, and which of them comes now."""
+
+    def __init__(self, rule: Mapping[str, Any], asked: Asked, job: Job, mark: str) -> None:
+        self.rule, self.asked, self.job, self.mark = rule, asked, job, mark
+        self.steps = self._steps()
+        self.index, self.letter, self.step = self._next()
+
+    @property
+    def first(self) -> bool:
+        return (self.index, self.letter) == (0, "a")
+
+    def _steps(self) -> tuple[Step, ...]:
+        steps = steps_of(self.rule)
+        if "json" in self.rule and self._structured and self.asked.tool(*STRUCTURED):
+            return (*steps, Structured(self.rule["json"]))
+        return steps
+
+    @property
+    def _structured(self) -> bool:
+        return self.rule.get("structured") is not False
+
+    def _next(self) -> tuple[int, str, Step | None]:
+        """(which step, which try, what to do); None: all is done, the last words come."""
+        given = self._given()
+        for number, step in enumerate(self.steps):
+            if (number, "a") not in given:
+                return number, "a", step
+            if (number, "c") in given or not self._must_look(step, given[number, "a"]):
+                continue
+            return (number, "c", step) if (number, "b") in given else (number, "b", _look(step))
+        return len(self.steps), "a", None
+
+    def _must_look(self, step: Step, said: str) -> bool:
+        return self.asked.tool(*READERS) is not None and wants_a_look_first(step, said)
+
+    def _given(self) -> dict[tuple[int, str], str]:
+        results = self.asked.results
+        found = [(re.fullmatch(rf"call_{self.mark}_(\d+)([abc])", one.id), one.text) for one in results]
+        given = {(int(match[1]), match[2]): text for match, text in found if match}
+        if given or any(one.id.startswith("call_") for one in results):
+            return given
+        # A CLI that gives the calls ids of its own: they were answered in order.
+        return {(number, "a"): one.text for number, one in enumerate(results)}
+
+    def answer(self, tag: str) -> Answer:
+        id = f"{self.mark}_{self.index}{self.letter}"
+        if self.step is None:
+            return Answer(id, self.asked.model, self._last_words(tag), tokens=self._tokens())
+        name, input = fill(self.step, self.asked, self.job.cwd)
+        return Answer(id, self.asked.model, call=Call(f"call_{id}", name, input), tokens=self._tokens())
+
+    def _last_words(self, tag: str) -> str:
+        said: str = self.rule.get("say", "")
+        if "json" not in self.rule:
+            return said or "Done."
+        block = json.dumps(self.rule["json"], ensure_ascii=False)
+        if self.asked.wants_json and self._structured:
+            return block
+        return f"{said}\n\n```{tag}\n{block}\n```".strip()
+
+    def _tokens(self) -> Tokens:
+        """The rule's figures spread over all turns, so that they add up to them."""
+        usage, turns = self.rule.get("usage", {}), len(self.steps) + 1
+
+        def share(name: str) -> int:
+            each, rest = divmod(int(usage.get(name, 0)), turns)
+            return each + (self.index < rest) if self.letter == "a" else 0
+
+        return Tokens(share("input") + share("cached"), share("output"), share("cached"))
+
+
+def _look(step: Step) -> Step:
+    return Read(getattr(step, "path", ""))
+
+
+def _marker(job: Job) -> str:
+    return f"{job.run}:{job.key}@{job.attempt}"
+
+
+def _who(job: Job) -> str:
+    names = ("role", "phase", "task_id", "task_title", "cycle", "attempt", "purpose", "key")
+    facts = [f"{name}={getattr(job, name)!r}" for name in names if getattr(job, name)]
+    return ", ".join(facts) if facts else "a request without a job token"
+
+
+def _refusal(status: int, message: str, error: Mapping[str, Any] | None = None, *, delay: float = 0.0) -> Refusal:
+    given = error or {}
+    kind = given.get("type") or KINDS.get(status, "api_error")
+    after = given.get("retry_after")
+    headers = {} if after is None else {"retry-after": f"{after:g}"}
+    headers |= {str(name): str(value) for name, value in given.get("headers", {}).items()}
+    return Refusal(Failure(status, kind, message or f"scripted {kind}", after), headers, delay)

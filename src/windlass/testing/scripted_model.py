@@ -1,0 +1,266 @@
+"""A model server on loopback whose answers are written down beforehand, for real CLIs without a key.
+
+It speaks Anthropic Messages, OpenAI Responses, OpenAI Chat Completions and Gemini, streaming or not. A CLI is pointed
+at `server.url_for("{job}")`; the path's first part is the job's token (see `windlass.agents.tokens`), which says which
+dispatch asks. What it answers comes from the same rules that the scripted agent follows, and every request is kept.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import select
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from windlass.agents.base import Job
+from windlass.agents.contracts import CONTRACTS
+from windlass.agents.script import MODEL_FIELDS, load_script, parse_script
+from windlass.agents.tokens import job_of
+from windlass.model import Json
+from windlass.testing.playbook import NOBODY, Playbook, Refusal, Reply
+from windlass.testing.wire import find_wire
+from windlass.testing.wire.base import Answer, Asked, Failure, Wire
+
+SECRET = ("authorization", "x-api-key", "x-goog-api-key", "api-key", "cookie")
+MODELS = ("scripted-model", "claude-sonnet-4-5", "gpt-5", "gemini-2.5-pro")
+
+
+@dataclass(frozen=True)
+class Request:
+    method: str
+    path: str
+    """Without the token and the query."""
+    job: Job | None
+    wire: str
+    headers: Mapping[str, str]
+    """Names in lower case; secrets are blacked out."""
+    body: Any
+    status: int
+
+    @property
+    def text(self) -> str:
+        return self.body if isinstance(self.body, str) else json.dumps(self.body, ensure_ascii=False)
+
+
+class ScriptedModel:
+    """`with ScriptedModel(rules) as server: ... server.url ... server.requests`"""
+
+    def __init__(self, rules: Sequence[Mapping[str, Json]], *, port: int = 0) -> None:
+        self._playbook = Playbook(rules, {name: contract.tags[0] for name, contract in CONTRACTS.items()})
+        self._requests: list[Request] = []
+        self._lock = threading.Lock()
+        self._port = port
+        self._server: _Server | None = None
+
+    @classmethod
+    def from_file(cls, path: Path, *, port: int = 0) -> Self:
+        return cls(load_script(path, MODEL_FIELDS).rules, port=port)
+
+    @classmethod
+    def from_text(cls, text: str, *, port: int = 0) -> Self:
+        return cls(parse_script(text, Path("script.yaml"), MODEL_FIELDS).rules, port=port)
+
+    def start(self) -> Self:
+        self._server = _Server(("127.0.0.1", self._port), self)
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True, name="scripted-model").start()
+        return self
+
+    def stop(self) -> None:
+        if self._server:
+            self._server.stopping.set()
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        assert self._server is not None, "start() comes first"
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def url_for(self, token: str) -> str:
+        """`{job}` is what an agent's base_url has in place of the token."""
+        return f"{self.url}/{token}"
+
+    @property
+    def requests(self) -> list[Request]:
+        with self._lock:
+            return list(self._requests)
+
+    @property
+    def asked(self) -> list[Request]:
+        """Requests to a model, without what a CLI asks on the side."""
+        return [request for request in self.requests if request.wire]
+
+    def keep(self, request: Request) -> None:
+        with self._lock:
+            self._requests.append(request)
+
+    def reply(self, job: Job, asked: Asked) -> Reply | Refusal:
+        if asked.aside:
+            return Reply(Answer("aside", asked.model, "{}"))
+        return self._playbook.reply(job, asked)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, address: tuple[str, int], model: ScriptedModel) -> None:
+        super().__init__(address, _Handler)
+        self.model = model
+        self.stopping = threading.Event()
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A CLI that was killed leaves its connections broken; that is no news."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        self._take(None)
+
+    def do_HEAD(self) -> None:
+        self._take(None)
+
+    def do_POST(self) -> None:
+        length = int(self.headers.get("content-length") or 0)
+        raw = self.rfile.read(length) if length else self._chunks()
+        self._take(_body(raw, self.headers.get("content-encoding") or ""))
+
+    def _chunks(self) -> bytes:
+        if "chunked" not in (self.headers.get("transfer-encoding") or ""):
+            return b""
+        parts: list[bytes] = []
+        while size := int(self.rfile.readline().split(b";")[0] or b"0", 16):
+            parts.append(self.rfile.read(size))
+            self.rfile.readline()
+        self.rfile.readline()
+        return b"".join(parts)
+
+    def _take(self, body: Any) -> None:
+        path = urlsplit(self.path).path
+        found = find_wire(path) if self.command == "POST" else None
+        if found is None:
+            return self._aside(path, body)
+        prefix, endpoint, wire = found
+        job = job_of(prefix)
+        if prefix and job is None and "~" in prefix:
+            failure = Failure(400, "invalid_request_error", f"'{prefix}' is not a job token")
+            return self._fail(Refusal(failure), wire, body, endpoint, job)
+        asked = wire.read(endpoint, body if isinstance(body, dict) else {})
+        reply = self.server.model.reply(job or NOBODY, asked)
+        self.server.stopping.wait(reply.delay)
+        if isinstance(reply, Refusal):
+            return self._fail(reply, wire, body, endpoint, job)
+        self._keep(endpoint, body, 200, wire.name, job)
+        if asked.stream:
+            return self._stream(reply, wire)
+        if reply.hang:
+            return self._wait_for_the_end()
+        return self._json(200, wire.whole(reply.answer))
+
+    def _keep(self, path: str, body: Any, status: int, wire: str = "", job: Job | None = None) -> None:
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        clean = {name: "(redacted)" if name in SECRET else value for name, value in headers.items()}
+        self.server.model.keep(Request(self.command, path, job, wire, clean, body, status))
+
+    def _fail(self, refusal: Refusal, wire: Wire, body: Any, endpoint: str, job: Job | None) -> None:
+        self._keep(endpoint, body, refusal.failure.status, wire.name, job)
+        self._json(refusal.failure.status, wire.failure(refusal.failure), refusal.headers)
+
+    def _aside(self, path: str, body: Any) -> None:
+        """What the CLIs ask beside the model: how long a text is, which models there are, whether anyone is there."""
+        status, answer = _beside(path, body)
+        self._keep(path, body, status)
+        self._json(status, answer)
+
+    def _json(self, status: int, data: Any, headers: Mapping[str, str] | None = None) -> None:
+        raw = json.dumps(data, ensure_ascii=False).encode()
+        self.send_response(status)
+        for name, value in {"content-type": "application/json", **(headers or {})}.items():
+            self.send_header(name, value)
+        self.send_header("content-length", str(len(raw)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(raw)
+
+    def _stream(self, reply: Reply, wire: Wire) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream; charset=utf-8")
+        self.send_header("cache-control", "no-cache")
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        if self._send(wire.stream(reply.answer), reply):
+            self.wfile.write(b"0\r\n\r\n")
+
+    def _send(self, events: Iterable[str], reply: Reply) -> bool:
+        """Whether the stream came to its end."""
+        sent = 0
+        for event in events:
+            raw = event.encode()
+            if reply.cut_after is not None and sent + len(raw) > reply.cut_after:
+                self._chunk(raw[: reply.cut_after - sent])
+                self.close_connection = True
+                return False
+            self._chunk(raw)
+            sent += len(raw)
+            if reply.hang:
+                self._wait_for_the_end()
+                return False
+        return True
+
+    def _chunk(self, raw: bytes) -> None:
+        if raw:
+            self.wfile.write(f"{len(raw):x}\r\n".encode() + raw + b"\r\n")
+            self.wfile.flush()
+
+    def _wait_for_the_end(self) -> None:
+        """Until the server stops or the client goes away."""
+        self.close_connection = True
+        while not self.server.stopping.is_set():
+            readable, _, _ = select.select([self.connection], [], [], 0.2)
+            if readable and not self.connection.recv(1):
+                return
+
+
+def _beside(path: str, body: Any) -> tuple[int, dict[str, Any]]:
+    if re.search(r"/count_tokens$", path):
+        return 200, {"input_tokens": _length(body)}
+    if path.endswith(":countTokens"):
+        return 200, {"totalTokens": _length(body)}
+    if re.search(r"/models$", path):
+        listed = [{"id": name, "object": "model", "type": "model", "name": f"models/{name}"} for name in MODELS]
+        return 200, {"object": "list", "data": listed, "models": listed, "has_more": False}
+    if path.count("/") <= 1 or job_of(path.strip("/")):
+        return 200, {}
+    return 404, {"error": {"type": "not_found_error", "message": f"the scripted model has no '{path}'"}}
+
+
+def _length(body: Any) -> int:
+    return len(json.dumps(body)) // 4
+
+
+def _body(raw: bytes, encoding: str) -> Any:
+    text = (gzip.decompress(raw) if encoding == "gzip" else raw).decode("utf-8", "replace")
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -1,0 +1,166 @@
+"""From what a script wants done to a call of a tool that the CLI offers, filled by the tool's own schema."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeAlias
+
+from windlass.model import Json
+from windlass.testing.wire.base import Asked, Tool
+
+WRITERS = ("write", "write_file", "create_file")
+PATCHERS = ("apply_patch",)
+READERS = ("read", "read_file")
+SHELLS = ("bash", "run_shell_command", "exec_command", "shell_command", "shell", "local_shell")
+STRUCTURED = ("structuredoutput",)
+PATHS = ("file_path", "filepath", "path", "absolute_path")
+TEXTS = ("content", "contents", "text")
+COMMANDS = ("command", "cmd")
+_UNREAD = re.compile(
+    r"\b(must|first|not (yet )?been|before)\b.{0,80}\bread\b|\bread\b.{0,80}\b(first|before)\b", re.I | re.S
+)
+
+
+@dataclass(frozen=True)
+class Write:
+    path: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Read:
+    path: str
+
+
+@dataclass(frozen=True)
+class Shell:
+    command: str
+
+
+@dataclass(frozen=True)
+class Structured:
+    """The answer as a call of the tool that takes it."""
+
+    value: Json
+
+
+Step: TypeAlias = Write | Read | Shell | Structured
+Filled: TypeAlias = tuple[str, dict[str, Json] | str]
+
+
+def steps_of(rule: Mapping[str, Any]) -> tuple[Step, ...]:
+    writes = [Write(path, text) for path, text in rule.get("files", {}).items()]
+    shells = [f"echo step {number + 1}" for number in range(rule.get("events", 0))]
+    shells += [f"rm -f -- {shlex.quote(path)}" for path in rule.get("delete", ())]
+    shells += list(rule.get("run", ()))
+    if rule.get("commit"):
+        shells.append(commit_command(rule["commit"]))
+    return (*writes, *map(Shell, shells))
+
+
+def commit_command(message: str) -> str:
+    git = "git -c user.name='Scripted Model' -c user.email=model@windlass.invalid -c commit.gpgsign=false -c gc.auto=0"
+    return f"{git} add -A && ({git} diff --cached --quiet || {git} commit -qm {shlex.quote(message)})"
+
+
+def wants_a_look_first(step: Step, said: str) -> bool:
+    """Some CLIs refuse to overwrite a file that the model has not read."""
+    return isinstance(step, Write) and len(said) < 2000 and bool(_UNREAD.search(said))
+
+
+def fill(step: Step, asked: Asked, cwd: Path) -> Filled:
+    match step:
+        case Write():
+            return _write(step, asked, cwd)
+        case Read():
+            return _read(step, asked, cwd)
+        case Shell():
+            return _shell(step, asked)
+        case Structured(value=dict(value)):
+            tool = asked.tool(*STRUCTURED)
+            return (tool.name if tool else "StructuredOutput"), value
+        case Structured():
+            return "StructuredOutput", {"value": step.value}
+
+
+def _write(step: Write, asked: Asked, cwd: Path) -> Filled:
+    writer, patcher = asked.tool(*WRITERS), asked.tool(*PATCHERS)
+    if writer:
+        values = {PATHS: _absolute(step.path, cwd), TEXTS: step.text}
+        return writer.name, _arguments(writer, values)
+    if patcher and step.text.endswith("\n"):
+        return patcher.name, _patch_arguments(patcher, _patch(step))
+    if asked.tool(*SHELLS):
+        return _shell(Shell(_as_command(step)), asked)
+    # Not offered at all: ask for it by its usual name, so that the CLI must refuse.
+    return _usual_writer(asked), {"file_path": _absolute(step.path, cwd), "content": step.text}
+
+
+def _read(step: Read, asked: Asked, cwd: Path) -> Filled:
+    reader = asked.tool(*READERS)
+    if reader:
+        return reader.name, _arguments(reader, {PATHS: _absolute(step.path, cwd)})
+    return _shell(Shell(f"cat -- {shlex.quote(step.path)}"), asked)
+
+
+def _shell(step: Shell, asked: Asked) -> Filled:
+    tool = asked.tool(*SHELLS)
+    if tool is None:
+        return _usual_shell(asked), {"command": step.command}
+    name = next((field for field in tool.fields if field.lower() in COMMANDS), "command")
+    as_list = (tool.fields.get(name) or {}).get("type") == "array"
+    command: Json = ["bash", "-c", step.command] if as_list else step.command
+    return tool.name, _arguments(tool, {(name.lower(),): command})
+
+
+def _arguments(tool: Tool, values: Mapping[tuple[str, ...], Json]) -> dict[str, Json]:
+    """The values under the schema's own names, and something for whatever else it demands."""
+    filled: dict[str, Json] = {}
+    for name, schema in tool.fields.items():
+        found = [value for names, value in values.items() if name.lower() in names]
+        if found:
+            filled[name] = found[0]
+        elif name in tool.required:
+            filled[name] = _something(name, schema if isinstance(schema, dict) else {})
+    return filled or {names[0]: value for names, value in values.items()}
+
+
+def _something(name: str, schema: Mapping[str, Any]) -> Json:
+    if schema.get("enum"):
+        return schema["enum"][0]  # type: ignore[no-any-return]
+    blank: dict[str, Json] = {"boolean": False, "integer": 1, "number": 1, "array": [], "object": {}}
+    return blank.get(str(schema.get("type")), "Does what the script says" if name != "workdir" else ".")
+
+
+def _patch(step: Write) -> str:
+    lines = "".join(f"+{line}\n" for line in step.text.removesuffix("\n").split("\n"))
+    return f"*** Begin Patch\n*** Add File: {step.path}\n{lines}*** End Patch\n"
+
+
+def _patch_arguments(tool: Tool, patch: str) -> dict[str, Json] | str:
+    return patch if tool.freeform else {next(iter(tool.fields), "input"): patch}
+
+
+def _as_command(step: Write) -> str:
+    folder = str(PurePosixPath(step.path).parent)
+    return f"mkdir -p {shlex.quote(folder)} && printf %s {shlex.quote(step.text)} > {shlex.quote(step.path)}"
+
+
+def _absolute(path: str, cwd: Path) -> str:
+    return str(cwd / path)
+
+
+def _usual_writer(asked: Asked) -> str:
+    return "write_file" if asked.tool("read_file", "grep_search") else "Write" if _capitals(asked) else "write"
+
+
+def _usual_shell(asked: Asked) -> str:
+    return "run_shell_command" if asked.tool("read_file", "grep_search") else "Bash" if _capitals(asked) else "bash"
+
+
+def _capitals(asked: Asked) -> bool:
+    return any(tool.name[:1].isupper() for tool in asked.tools)

@@ -1,0 +1,94 @@
+"""Anthropic Messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from windlass.testing.wire.base import Answer, Asked, Call, Failure, Result, Tokens, Tool, items, pieces, sse, text_of
+
+
+class Anthropic:
+    name = "anthropic"
+
+    def read(self, endpoint: str, body: Mapping[str, Any]) -> Asked:
+        blocks = (block for message in items(body.get("messages")) for block in items(message.get("content")))
+        tools = items(body.get("tools"))
+        return Asked(
+            model=str(body.get("model", "")),
+            tools=tuple(Tool(str(one.get("name")), one.get("input_schema") or {}) for one in tools),
+            results=tuple(
+                Result(str(block.get("tool_use_id")), text_of(block.get("content")))
+                for block in blocks
+                if block.get("type") == "tool_result"
+            ),
+            stream=body.get("stream") is True,
+            wants_json="format" in (body.get("output_config") or body.get("output_format") or {}),
+        )
+
+    def whole(self, answer: Answer) -> dict[str, Any]:
+        content = [{"type": "text", "text": answer.text}] if answer.text else []
+        if answer.call:
+            content.append(_block(answer.call, dict(_input(answer.call))))
+        return {**_head(answer), "content": content, "stop_reason": _stop(answer), "usage": _usage(answer.tokens)}
+
+    def stream(self, answer: Answer) -> Iterator[str]:
+        usage = _usage(answer.tokens)
+        start = {**_head(answer), "content": [], "stop_reason": None, "usage": {**usage, "output_tokens": 1}}
+        yield _event("message_start", message=start)
+        parts = [part for part in (answer.text, answer.call) if part]
+        for index, part in enumerate(parts):
+            yield from _words(index, part) if isinstance(part, str) else _call(index, part)
+            yield _event("content_block_stop", index=index)
+        delta = {"stop_reason": _stop(answer), "stop_sequence": None}
+        yield _event("message_delta", delta=delta, usage={"output_tokens": usage["output_tokens"]})
+        yield _event("message_stop")
+
+    def failure(self, failure: Failure) -> dict[str, Any]:
+        return {
+            "type": "error",
+            "error": {"type": failure.type, "message": failure.message},
+            "request_id": "req_scripted",
+        }
+
+
+def _event(type: str, **fields: Any) -> str:
+    return sse({"type": type, **fields}, type)
+
+
+def _words(index: int, text: str) -> Iterator[str]:
+    yield _event("content_block_start", index=index, content_block={"type": "text", "text": ""})
+    for piece in pieces(text):
+        yield _event("content_block_delta", index=index, delta={"type": "text_delta", "text": piece})
+
+
+def _call(index: int, call: Call) -> Iterator[str]:
+    yield _event("content_block_start", index=index, content_block=_block(call, {}))
+    for piece in pieces(call.arguments, 4000):
+        yield _event("content_block_delta", index=index, delta={"type": "input_json_delta", "partial_json": piece})
+
+
+def _block(call: Call, input: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": input}
+
+
+def _input(call: Call) -> Mapping[str, Any]:
+    return {"input": call.input} if isinstance(call.input, str) else call.input
+
+
+def _head(answer: Answer) -> dict[str, Any]:
+    fixed = {"type": "message", "role": "assistant", "stop_sequence": None}
+    return {"id": f"msg_{answer.id}", "model": answer.model, **fixed}
+
+
+def _stop(answer: Answer) -> str:
+    return "tool_use" if answer.call else "end_turn"
+
+
+def _usage(tokens: Tokens) -> dict[str, int]:
+    return {
+        "input_tokens": max(tokens.input - tokens.cached, 0),
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": tokens.cached,
+        "output_tokens": tokens.output,
+    }

@@ -1,0 +1,139 @@
+"""What every model API has in common: tools offered, results given back, one answer of text or a tool call."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from windlass.model import Json
+
+
+@dataclass(frozen=True)
+class Tool:
+    name: str
+    schema: Mapping[str, Any]
+    freeform: bool = False
+    """It takes a text, not JSON."""
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        found = self.schema.get("properties")
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def required(self) -> Sequence[str]:
+        found = self.schema.get("required")
+        return found if isinstance(found, list) else ()
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the CLI gave back for a tool call."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Asked:
+    model: str
+    tools: tuple[Tool, ...]
+    results: tuple[Result, ...]
+    stream: bool
+    wants_json: bool = False
+    """The answer must be JSON and nothing else."""
+    aside: bool = False
+    """A question of the CLI's own, such as a title for the session: no step of the dispatch."""
+
+    def tool(self, *names: str) -> Tool | None:
+        """The first that is offered, whatever its case."""
+        known = {tool.name.lower(): tool for tool in self.tools}
+        return next((known[name] for name in names if name in known), None)
+
+
+@dataclass(frozen=True)
+class Call:
+    id: str
+    name: str
+    input: Mapping[str, Json] | str
+    """A text for a tool that is freeform."""
+
+    @property
+    def arguments(self) -> str:
+        return self.input if isinstance(self.input, str) else json.dumps(dict(self.input), ensure_ascii=False)
+
+    @property
+    def freeform(self) -> bool:
+        return isinstance(self.input, str)
+
+
+@dataclass(frozen=True)
+class Tokens:
+    input: int = 0
+    """With the cached ones."""
+    output: int = 0
+    cached: int = 0
+
+
+@dataclass(frozen=True)
+class Answer:
+    id: str
+    model: str
+    text: str = ""
+    call: Call | None = None
+    tokens: Tokens = Tokens()
+
+
+@dataclass(frozen=True)
+class Failure:
+    status: int
+    type: str
+    message: str
+    retry_after: float | None = None
+
+
+class Wire(Protocol):
+    """Contract: pure. `read` never raises for a body that is a JSON object."""
+
+    name: str
+
+    def read(self, endpoint: str, body: Mapping[str, Any]) -> Asked: ...
+
+    def whole(self, answer: Answer) -> dict[str, Any]: ...
+
+    def stream(self, answer: Answer) -> Iterator[str]:
+        """Server-sent events, each ended by an empty line."""
+        ...
+
+    def failure(self, failure: Failure) -> dict[str, Any]: ...
+
+
+def sse(data: Mapping[str, Any] | str, event: str = "") -> str:
+    text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
+    return f"event: {event}\ndata: {text}\n\n" if event else f"data: {text}\n\n"
+
+
+def pieces(text: str, size: int = 400) -> Iterator[str]:
+    for start in range(0, len(text), size):
+        yield text[start : start + size]
+
+
+def text_of(content: Any) -> str:
+    """The words in a message's content, however it is nested."""
+    match content:
+        case str():
+            return content
+        case list():
+            return "\n".join(filter(None, map(text_of, content)))
+        case dict():
+            return "\n".join(
+                filter(None, (text_of(content.get(key)) for key in ("text", "content", "output", "error")))
+            )
+        case _:
+            return ""
+
+
+def items(value: Any) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

@@ -1,0 +1,80 @@
+"""Google's generateContent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from windlass.testing.wire.base import Answer, Asked, Call, Failure, Result, Tokens, Tool, items, pieces, sse, text_of
+
+STATUS = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 429: "RESOURCE_EXHAUSTED",
+          500: "INTERNAL", 503: "UNAVAILABLE"}  # fmt: skip
+
+
+class Gemini:
+    name = "gemini"
+
+    def read(self, endpoint: str, body: Mapping[str, Any]) -> Asked:
+        parts = [part for content in items(body.get("contents")) for part in items(content.get("parts"))]
+        config = body.get("generationConfig") or {}
+        tools = tuple(_tools(items(body.get("tools"))))
+        return Asked(
+            model=endpoint.rsplit("/", 1)[-1].split(":")[0],
+            tools=tools,
+            results=tuple(_result(part["functionResponse"]) for part in parts if "functionResponse" in part),
+            stream="streamGenerateContent" in endpoint,
+            # The CLI asks for JSON when it routes, checks for loops or wants to know who speaks next.
+            aside="responseJsonSchema" in config or "responseSchema" in config,
+        )
+
+    def whole(self, answer: Answer) -> dict[str, Any]:
+        parts: list[dict[str, Any]] = [{"text": answer.text}] if answer.text else []
+        if answer.call:
+            parts.append(_call(answer.call))
+        return _chunk(answer, parts, "STOP")
+
+    def stream(self, answer: Answer) -> Iterator[str]:
+        for piece in pieces(answer.text):
+            yield sse(_chunk(answer, [{"text": piece}]))
+        yield sse(_chunk(answer, [_call(answer.call)] if answer.call else [{"text": ""}], "STOP"))
+
+    def failure(self, failure: Failure) -> dict[str, Any]:
+        details = []
+        if failure.retry_after is not None:
+            info = "type.googleapis.com/google.rpc.RetryInfo"
+            details.append({"@type": info, "retryDelay": f"{failure.retry_after:g}s"})
+        status = STATUS.get(failure.status, "UNKNOWN")
+        error = {"code": failure.status, "message": failure.message, "status": status, "details": details}
+        return {"error": error}
+
+
+def _tools(offered: list[dict[str, Any]]) -> Iterator[Tool]:
+    for one in (function for tool in offered for function in items(tool.get("functionDeclarations"))):
+        yield Tool(str(one.get("name")), one.get("parametersJsonSchema") or one.get("parameters") or {})
+
+
+def _result(given: dict[str, Any]) -> Result:
+    return Result(str(given.get("id") or ""), text_of(given.get("response")))
+
+
+def _call(call: Call) -> dict[str, Any]:
+    args = {"input": call.input} if isinstance(call.input, str) else dict(call.input)
+    return {"functionCall": {"id": call.id, "name": call.name, "args": args}}
+
+
+def _chunk(answer: Answer, parts: list[dict[str, Any]], stop: str = "") -> dict[str, Any]:
+    candidate: dict[str, Any] = {"content": {"role": "model", "parts": parts}, "index": 0}
+    chunk = {"candidates": [candidate], "modelVersion": answer.model, "responseId": answer.id}
+    if not stop:
+        return chunk
+    candidate["finishReason"] = stop
+    return {**chunk, "usageMetadata": _usage(answer.tokens)}
+
+
+def _usage(tokens: Tokens) -> dict[str, int]:
+    return {
+        "promptTokenCount": tokens.input,
+        "candidatesTokenCount": tokens.output,
+        "cachedContentTokenCount": tokens.cached,
+        "totalTokenCount": tokens.input + tokens.output,
+    }

@@ -1,0 +1,108 @@
+"""OpenAI Responses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from windlass.testing.wire.base import Answer, Asked, Call, Failure, Result, Tokens, Tool, items, pieces, sse, text_of
+
+OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output")
+
+
+class Responses:
+    name = "responses"
+
+    def read(self, endpoint: str, body: Mapping[str, Any]) -> Asked:
+        given = (item for item in items(body.get("input")) if item.get("type") in OUTPUTS)
+        format = (body.get("text") or {}).get("format") or {}
+        return Asked(
+            model=str(body.get("model", "")),
+            tools=tuple(_tools(items(body.get("tools")))),
+            results=tuple(Result(str(item.get("call_id")), text_of(item.get("output"))) for item in given),
+            stream=body.get("stream") is True,
+            wants_json=format.get("type") == "json_schema",
+        )
+
+    def whole(self, answer: Answer) -> dict[str, Any]:
+        return {**_response(answer, "completed"), "output": [_item(answer, part) for part in _parts(answer)]}
+
+    def stream(self, answer: Answer) -> Iterator[str]:
+        numbers = iter(range(1_000_000))
+
+        def event(type: str, **fields: Any) -> str:
+            return sse({"type": type, "sequence_number": next(numbers), **fields}, type)
+
+        yield event("response.created", response=_response(answer, "in_progress"))
+        for index, part in enumerate(_parts(answer)):
+            item = _item(answer, part)
+            yield event("response.output_item.added", output_index=index, item=_begun(item))
+            for kind, fields in _deltas(item):
+                yield event(kind, output_index=index, item_id=item["id"], **fields)
+            yield event("response.output_item.done", output_index=index, item=item)
+        yield event("response.completed", response=self.whole(answer))
+
+    def failure(self, failure: Failure) -> dict[str, Any]:
+        return {"error": {"message": failure.message, "type": failure.type, "code": failure.type, "param": None}}
+
+
+def _tools(offered: list[dict[str, Any]]) -> Iterator[Tool]:
+    for one in offered:
+        if one.get("type") in ("function", "custom") and one.get("name"):
+            yield Tool(str(one["name"]), one.get("parameters") or {}, freeform=one["type"] == "custom")
+
+
+def _parts(answer: Answer) -> list[str | Call]:
+    return [part for part in (answer.text, answer.call) if part]
+
+
+def _item(answer: Answer, part: str | Call) -> dict[str, Any]:
+    if isinstance(part, str):
+        content = [{"type": "output_text", "text": part, "annotations": []}]
+        fixed = {"type": "message", "role": "assistant", "status": "completed"}
+        return {"id": f"msg_{answer.id}", **fixed, "content": content}
+    base = {"id": f"item_{part.id}", "call_id": part.id, "name": part.name, "status": "completed"}
+    if part.freeform:
+        return {"type": "custom_tool_call", **base, "input": part.arguments}
+    return {"type": "function_call", **base, "arguments": part.arguments}
+
+
+def _begun(item: dict[str, Any]) -> dict[str, Any]:
+    emptied: dict[str, Any] = {"message": {"content": []}, "custom_tool_call": {"input": ""}}
+    return {**item, "status": "in_progress", **emptied.get(item["type"], {"arguments": ""})}
+
+
+def _deltas(item: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    match item["type"]:
+        case "message":
+            yield from _text_deltas(item["content"][0])
+        case "custom_tool_call":
+            yield "response.custom_tool_call_input.delta", {"delta": item["input"]}
+            yield "response.custom_tool_call_input.done", {"input": item["input"]}
+        case _:
+            yield "response.function_call_arguments.delta", {"delta": item["arguments"]}
+            yield "response.function_call_arguments.done", {"arguments": item["arguments"]}
+
+
+def _text_deltas(part: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    yield "response.content_part.added", {"content_index": 0, "part": {**part, "text": ""}}
+    for piece in pieces(part["text"]):
+        yield "response.output_text.delta", {"content_index": 0, "delta": piece}
+    yield "response.output_text.done", {"content_index": 0, "text": part["text"]}
+    yield "response.content_part.done", {"content_index": 0, "part": part}
+
+
+def _response(answer: Answer, status: str) -> dict[str, Any]:
+    fixed = {"object": "response", "created_at": 0, "error": None, "incomplete_details": None, "output": []}
+    usage = _usage(answer.tokens) if status == "completed" else None
+    return {"id": f"resp_{answer.id}", "model": answer.model, "status": status, **fixed, "usage": usage}
+
+
+def _usage(tokens: Tokens) -> dict[str, Any]:
+    return {
+        "input_tokens": tokens.input,
+        "input_tokens_details": {"cached_tokens": tokens.cached},
+        "output_tokens": tokens.output,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": tokens.input + tokens.output,
+    }

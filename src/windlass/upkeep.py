@@ -1,0 +1,63 @@
+"""What a person does with runs that are done: take the result, and collect what nobody needs any more."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from windlass import git
+from windlass.errors import UserError
+from windlass.locks import is_driven
+from windlass.model import RunState
+from windlass.place import state_dir
+from windlass.rehearsing import RUN as CHECK
+from windlass.service import Service, World
+from windlass.store.rows import RunRow
+from windlass.workspace import Collected, EngineRepo, LandResult, gc, land_on_checkout
+
+
+def land(service: Service, row: RunRow, *, unfinished: bool) -> tuple[str, LandResult]:
+    """The run's branch, and what became of the user's."""
+    if row.state is not RunState.FINISHED and not unfinished:
+        raise UserError(
+            f"run {row.id} is {row.state}, not finished",
+            hint=f"windlass resume {row.id} goes on; windlass land {row.id} --unfinished takes what has landed so far",
+        )
+    branch = service.view(row.id).published
+    if not branch:
+        raise UserError(f"run {row.id} has published nothing: there is nothing to land", hint=f"windlass show {row.id}")
+    return branch, land_on_checkout(git.discover(service.world.cwd), branch)
+
+
+def collect(
+    service: Service, runs: Sequence[str], keep: Collection[str], refs: Collection[str], *, dry: bool
+) -> list[Collected]:
+    """`runs`: only these (all, when there are none); `keep`: not these; `refs`: named, though no branch has them."""
+    chosen = [service.run(id) for id in runs] or [row for row in service.runs() if row.state.final]
+    for row in chosen:
+        _require_final(row)
+    spared = {service.run(id).id for id in keep}
+    final = {row.id for row in chosen if row.id not in spared and not service.driven(row.id)}
+    world = service.world
+    engine = EngineRepo.open(git.discover(world.cwd), state_dir(world.environ))
+    _require_known(engine, refs, final)
+    return gc(engine, final | _checks(world), dry=dry, date=world.clock(), named=refs)
+
+
+def _require_final(row: RunRow) -> None:
+    if not row.state.final:
+        raise UserError(
+            f"run {row.id} is {row.state}: its work is still needed", hint=f"windlass abort {row.id} ends it"
+        )
+
+
+def _require_known(engine: EngineRepo, refs: Collection[str], final: Collection[str]) -> None:
+    ours = [f"refs/windlass/{run}/" for run in final] + [f"refs/windlass/keep/{run}/" for run in final]
+    present = {*engine.refs(), *git.read_refs(engine.user.root, "refs/windlass/")}
+    for name in refs:
+        if name not in present or not name.startswith(tuple(ours)):
+            raise UserError(f"'{name}' is not a ref of a run that is done", hint="windlass gc --dry-run lists them")
+
+
+def _checks(world: World) -> set[str]:
+    """A `windlass check` that was killed leaves a slot too."""
+    return set() if is_driven(world.place.lock(CHECK)) else {CHECK}
