@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 import time
@@ -32,6 +33,14 @@ def best_in_turns(works: Mapping[str, Callable[[], float]], rounds: int) -> dict
 
 def run_quietly(argv: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None) -> float:
     return seconds(lambda: subprocess.run(argv, cwd=cwd, env=env, capture_output=True, check=True))
+
+
+def cpu_seconds(argv: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None) -> float:
+    """Processor time of a command and all it started: what a busy machine disturbs least."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    run_quietly(argv, cwd, env)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 @cache

@@ -132,7 +132,9 @@ def _waiting(folder: Path) -> Iterator[Figure]:
     finally:
         driver.terminate()
         driver.wait()
-    yield Figure("an answer wakes the driver", max(delays) * 1000, "ms", _limit(100.0), detail=f"worst of {len(delays)}")
+    yield Figure(
+        "an answer wakes the driver", max(delays) * 1000, "ms", _limit(100.0), detail=f"worst of {len(delays)}"
+    )
 
 
 def _is_asked(sample: Sample, n: int) -> bool:

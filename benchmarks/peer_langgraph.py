@@ -1,4 +1,7 @@
-"""The same steps as a LangGraph loop with its SQLite checkpointer. usage: python -m benchmarks.peer_langgraph FOLDER STEPS"""
+"""The same steps as a LangGraph loop with its SQLite checkpointer.
+
+usage: python -m benchmarks.peer_langgraph FOLDER STEPS
+"""
 
 from __future__ import annotations
 

@@ -146,7 +146,9 @@ def _write_settings(sample: Sample, tasks: int) -> None:
     (flows / "many-questions.yaml").write_text(questions_flow())
     argv = json.dumps(["/bin/sh", str(sample.agent), "{role}"])
     limits = "[budget]\nwarn_usd = 900.0\nstop_usd = 1000.0\nunknown_usd = 0.01\n"
-    (flows.parent / "config.toml").write_text(f'[agents]\ndefault = "command"\n[agents.command]\nargv = {argv}\n{limits}')
+    (flows.parent / "config.toml").write_text(
+        f'[agents]\ndefault = "command"\n[agents.command]\nargv = {argv}\n{limits}'
+    )
     (sample.home / "plan.md").write_text(plan(tasks))
     sample.agent.write_text(AGENT)
 

@@ -1,4 +1,4 @@
-"""How long the short commands take, beside a Python that does nothing."""
+"""What the short commands cost, beside a Python that does nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.clock import PASS, best_in_turns, run_quietly
+from benchmarks.clock import PASS, best_in_turns, cpu_seconds
 from benchmarks.figures import Figure
 from benchmarks.sample import make_sample
 
@@ -16,7 +16,7 @@ def figures(rounds: int) -> Iterator[Figure]:
         sample = make_sample(Path(folder) / "status", tasks=10, pause=0.0)
         sample.run("run", "Write files", "--flow", "many-tasks")
         commands = {"pass": PASS, "status": sample.windlass("status"), "version": sample.windlass("--version")}
-        works = {name: lambda argv=argv: run_quietly(argv, sample.root, sample.env) for name, argv in commands.items()}
+        works = {name: lambda argv=argv: cpu_seconds(argv, sample.root, sample.env) for name, argv in commands.items()}
         best = best_in_turns(works, rounds * 5)  # type: ignore[arg-type]
     detail = f"{best['status'] * 1000:.0f} ms; python -c pass: {best['pass'] * 1000:.0f} ms"
     yield Figure("windlass status / python -c pass", best["status"] / best["pass"], "x", 12.0, detail=detail)

@@ -206,7 +206,10 @@ def passing(**more: Any) -> Rule:
 
 def failing(role: str, *messages: str, severity: str = "high", times: int | None = None, **when: Any) -> Rule:
     findings = [{"severity": severity, "file": "src/t1.py", "message": message} for message in messages]
-    rule: Rule = {"when": {"role": role, **when}, "json": {"status": "fail", "findings": findings, "summary": "not yet"}}
+    rule: Rule = {
+        "when": {"role": role, **when},
+        "json": {"status": "fail", "findings": findings, "summary": "not yet"},
+    }
     return rule if times is None else {**rule, "times": times}
 
 
@@ -218,3 +221,7 @@ def basics(*titles: str) -> list[Rule]:
 def spent(usd: float) -> dict[str, Any]:
     return {"usage": {"input": 100, "output": 10, "cost_usd": usd}}
 
+
+def scripted(front: Front) -> str:
+    """Configuration: the scripted agent for every role that names no other."""
+    return f'[agents]\ndefault = "scripted"\n[agents.scripted]\nscript = "{front.script}"\n'

@@ -341,8 +341,6 @@ def _assert_projections_right(bench: Bench) -> None:
     assert not (bench.run_folder / ".superteam-workflow.json").exists()
     report = (bench.run_folder / "report.md").read_text()
     assert "Multiply" in report
-    status = bench.windlass("status", "--json").json
-    assert status["state"] == "finished"
 
 
 def assert_state_file_readable(bench: Bench) -> None:

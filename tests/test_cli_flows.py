@@ -10,7 +10,18 @@ import pytest
 from front import Front
 from windlass.flow.load import template
 
-ROLE = "---\nname: carpenter\nabout: Builds.\ntools: [read, write]\nwrites: code\n---\nYou build.\n\n## prompt: draft\nDo {{request}}\n"
+ROLE = """\
+---
+name: carpenter
+about: Builds.
+tools: [read, write]
+writes: code
+---
+You build.
+
+## prompt: draft
+Do {{request}}
+"""
 
 
 @pytest.fixture

@@ -141,7 +141,7 @@ def _ends_within(driver: subprocess.Popen[bytes], seconds: float) -> bool:
         ("windlass.workspace.repo:EngineRepo.set_tip", "after", 3),
         ("windlass.engine.lander:publish", "before", 1),
         ("windlass.engine.lander:publish", "after", 1),
-        ("windlass.workspace.slots:Slots.take", "after", 3),
+        ("windlass.workspace.slots:Slots.take", "after", 2),
         ("windlass.workspace.slots:Slots.release", "before", 2),
         ("windlass.workspace.slots:keep", "after", 2),
         ("windlass.workspace.repo:EngineRepo.hold", "before", 1),

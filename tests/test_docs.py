@@ -19,7 +19,7 @@ from windlass.agents.roles import BUILT_IN, load_roles, parse_role
 from windlass.agents.script import parse_script
 from windlass.config import load_config
 from windlass.flow.load import parse_flow
-from windlass.interfaces.cli.demo import DATA, make_sample
+from windlass.interfaces.cli.demo import make_sample
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "docs/README.md")] + sorted(
@@ -71,13 +71,10 @@ class Shell:
     @classmethod
     def open(cls, base: Path) -> Shell:
         home, bin, folder = base / "home", base / "bin", base / "sample"
-        config = home / ".config" / "windlass" / "config.toml"
-        for made in (bin, folder, config.parent):
-            made.mkdir(parents=True)
+        for made in (home, bin, folder):
+            made.mkdir()
         (bin / "windlass").write_text(f'#!/bin/sh\nexec {sys.executable} -m windlass "$@"\n')
         (bin / "windlass").chmod(0o755)
-        script = DATA / "script.yaml"
-        config.write_text(f'[agents]\ndefault = "scripted"\n\n[agents.scripted]\nscript = "{script}"\n')
         make_sample(folder)
         path = f"{bin}:{os.environ['PATH']}"
         env = {"PATH": path, "HOME": str(home), "TMPDIR": str(base), "LANG": "C.UTF-8", "COLUMNS": "80"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,7 @@ def test_the_abort_command_clears_the_active_run_and_keeps_its_work(front: Front
 
 
 def test_the_dependents_of_a_skipped_task_are_skipped_with_the_reason(front: Front) -> None:
-    tasks = [{"title": "One"}, {"title": "Two", "depends_on": ["One"]}, {"title": "Three"}]
+    tasks: list[dict[str, Any]] = [{"title": "One"}, {"title": "Two", "depends_on": ["One"]}, {"title": "Three"}]
     plan = planner(files={"{plan_path}": plan_of(tasks)})
     front.start([CRASH, scout(), plan, builder(), passing()], *APPROVED)
     assert front("answer", "skip").code == 0
@@ -174,7 +175,9 @@ def test_checkpoint_mode_rests_after_each_task_with_everything_saved(front: Fron
 def test_batch_mode_rests_after_every_n_tasks_counted_anew_on_each_resume(front: Front) -> None:
     titles = ("One", "Two", "Three", "Four", "Five")
     crash = {**CRASH, "when": {"role": "implementer", "task": "t2"}}
-    done = front.start([crash, *basics(*titles)], *APPROVED[:4], "--set", "execution_mode=batch", "--set", "batch_size=2")
+    done = front.start(
+        [crash, *basics(*titles)], *APPROVED[:4], "--set", "execution_mode=batch", "--set", "batch_size=2"
+    )
     assert (done.code, front.state["currentTaskIndex"]) == (10, 1)
     # The answer begins a new count: t2 and t3 make a batch.
     assert (front("answer", "continue").code, front.state["currentTaskIndex"]) == (11, 3)
@@ -239,11 +242,10 @@ def engine(front: Front) -> Path:
 
 
 def test_a_stray_branch_and_a_stash_of_an_implementer_are_put_back_and_kept(front: Front) -> None:
-    tricks = [
-        "git checkout -q -b elsewhere && echo extra > src/extra.py && git add -A"
-        " && git -c user.name=a -c user.email=a@b commit -qm stray && git rev-parse HEAD > {cwd}/../stray",
-        "echo later > src/app.py && git -c user.name=a -c user.email=a@b stash -q",
-    ]
+    who = "-c user.name=a -c user.email=a@b"
+    stray = f"git checkout -q -b elsewhere && echo 1 > src/extra.py && git add -A && git {who} commit -qm stray"
+    note = "git rev-parse HEAD > {cwd}/../stray"
+    tricks = [stray, note, f"echo later > src/app.py && git {who} stash -q"]
     before = footprint(front.root)
     assert front.start([scout(), planner("One"), builder(run=tricks), passing()], "--yes").code == 0
     assert front.git("stash", "list") == before.stash == ""
@@ -251,8 +253,8 @@ def test_a_stray_branch_and_a_stash_of_an_implementer_are_put_back_and_kept(fron
     assert any("elsewhere" in text for text in front.warnings)
     assert any("stash" in text for text in front.warnings)
     assert front.show("src/app.py") == "x = 1"
-    stray = next(engine(front).parent.rglob("stray")).read_text().strip()
-    assert reachable(engine(front), stray) or reachable(front.root, stray)
+    lost = next(engine(front).parent.rglob("stray")).read_text().strip()
+    assert reachable(engine(front), lost) or reachable(front.root, lost)
 
 
 def test_files_left_uncommitted_are_committed_by_the_engine_in_its_own_name(front: Front) -> None:
@@ -287,7 +289,7 @@ def test_no_task_ever_has_a_status_or_makes_a_change_that_is_not_listed(front: F
     for task in ("t1", "t2"):
         seen = front.states(task)
         assert set(seen) <= STATES
-        assert set(zip(seen, seen[1:], strict=False)) <= allowed
+        assert set(pairwise(seen)) <= allowed
     assert {event.state for event in front.events(TaskChanged)} <= STATES
 
 

@@ -8,7 +8,9 @@ import pytest
 
 from front import LEAN, Front, basics, failing, passing, spent
 from gitrepo import commit, footprint, write
+from windlass import git
 from windlass.events import BranchPublished, PhaseFinished
+from windlass.workspace import EngineRepo, Slots
 
 QUICK = "[retries]\ncrashed = 0\n"
 
@@ -82,6 +84,13 @@ def test_the_state_file_is_in_the_run_s_own_folder_and_not_in_the_checkout(front
     assert not (front.root / ".superteam-workflow.json").exists()
 
 
+def test_no_slot_stays_taken_when_a_run_has_ended(front: Front) -> None:
+    front.start(basics("One"), "--yes")
+    with front.inside(front.root):
+        engine = EngineRepo.open(git.discover(front.root), Path(front.env["XDG_STATE_HOME"]))
+        assert Slots(engine).held(front.run) == []
+
+
 def test_a_dirty_checkout_is_fine_and_is_said(front: Front) -> None:
     write(front.root, {"src/app.py": "x = 2\n", "notes.txt": "mine\n"})
     before = footprint(front.root)
@@ -89,7 +98,12 @@ def test_a_dirty_checkout_is_fine_and_is_said(front: Front) -> None:
     assert done.code == 0
     assert "uncommitted" in done.out
     after = footprint(front.root)
-    assert (after.status, after.files, after.index, after.head) == (before.status, before.files, before.index, before.head)
+    assert (after.status, after.files, after.index, after.head) == (
+        before.status,
+        before.files,
+        before.index,
+        before.head,
+    )
     assert front.show("src/app.py") == "x = 1"
 
 

@@ -231,12 +231,16 @@ def test_an_answer_in_the_wrong_form_is_asked_for_again_twice_with_a_reminder(fr
     assert front.events(ReviewFinished)[-1].verdict == "pass"
 
 
-@pytest.mark.req("S0-11", "S0-31")
+@pytest.mark.req("S0-11", "S0-31", "S0-85")
 def test_without_an_approval_the_run_never_gets_to_configure(front: Front) -> None:
     front.start(basics("One"))
     for _ in range(2):
         assert front("resume").code == 10
-    assert front("answer", "maybe").code == 1
+    before = front.state
+    refused = front("answer", "maybe")
+    assert refused.code == 1
+    assert "'maybe' is not an answer" in refused.err
+    assert front.state == before
     assert front.status["phase"]["id"] == "plan-approval"
     assert front.asked == ["approve"]
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from front import NO_EXTRAS, Front, builder, failing, passing, plan_of, planner, scout

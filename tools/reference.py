@@ -102,9 +102,9 @@ def config_rows(model: type[BaseModel], prefix: str) -> Iterable[tuple[str, str,
 def kinds_page() -> str:
     parts = ["## Every phase and step", "", *fields_table(PhaseSpec, skip=("kind",))]
     for name, module in sorted(KINDS.items()):
-        about = (module.__doc__ or "").partition(":")[2].split("\n\n")[0]
+        about = sentence((module.__doc__ or "").partition(":")[2].split("\n\n")[0])
         runs = "" if hasattr(module, "run") else " *It can be written and checked; it cannot run yet.*"
-        parts += ["", f"## {name}", "", sentence(about) + runs, ""]
+        parts += ["", f"## {name}", "", about[:1].upper() + about[1:] + runs, ""]
         parts += [f"Outcomes: {', '.join(f'`{outcome}`' for outcome in module.OUTCOMES)}.", ""]
         parts += fields_table(module.Spec, skip=tuple(PhaseSpec.model_fields))
     for title, model in SHARED.items():

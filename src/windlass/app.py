@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -44,6 +42,8 @@ class App:
         return start_run(self.kit, start, self.new_id())
 
     def new_id(self) -> str:
+        import uuid
+
         return uuid.uuid4().hex[:12]
 
     def drive(
@@ -73,6 +73,8 @@ class App:
 
     def detach(self, run: str) -> int:
         """A driver of its own, in a session of its own; its process id."""
+        import subprocess
+
         folder = self.world.place.run_folder(run)
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "driver.log").open("ab") as log:

@@ -242,12 +242,6 @@ def _host() -> str:
     return socket.gethostname()
 
 
-def _published_tip(store: Store, run: str) -> str:
-    """What has landed may not have been published yet."""
-    published = [r.event.commit for r in store.events(run) if isinstance(r.event, BranchPublished)]
-    return published[-1] if published else ""
-
-
 def _hold_given(facts: Facts, store: Store, row: RunRow) -> None:
     given = row.options.get("given")
     for name, sha in (given if isinstance(given, dict) else {}).items():

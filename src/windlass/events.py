@@ -6,7 +6,7 @@ A closed union: `decode` refuses unknown names and unknown fields, every `match`
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import ClassVar, TypeAlias
 
 from windlass.errors import StoreError, near
@@ -34,6 +34,15 @@ class RunResumed:
     type: ClassVar[str] = "run.resumed"
     epoch: int
     reason: str = ""
+
+
+@dataclass(frozen=True)
+class RunTold:
+    """A person said something to the run; it goes with the next dispatch."""
+
+    type: ClassVar[str] = "run.told"
+    text: str
+    by: str
 
 
 @dataclass(frozen=True)
@@ -310,6 +319,7 @@ class Activity:
 Event: TypeAlias = (
     RunStarted
     | RunResumed
+    | RunTold
     | RunEnded
     | PhaseEntered
     | PhaseFinished
@@ -351,7 +361,8 @@ class Recorded:
 
 
 def encode(event: Event) -> str:
-    return json.dumps(asdict(event), separators=(",", ":"))
+    # Fields hold plain JSON already, so nothing has to be copied first.
+    return json.dumps(vars(event), separators=(",", ":"))
 
 
 def decode(type: str, data: str) -> Event:

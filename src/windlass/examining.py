@@ -201,7 +201,8 @@ PROBES: dict[str, Probe] = {
 
 
 def _existing(path: Path) -> Path:
-    return next(folder for folder in (path, *path.parents) if folder.is_dir())
+    """It, or the nearest above it; a file in the way counts, because nothing can be made below it."""
+    return next(folder for folder in (path, *path.parents) if folder.exists())
 
 
 # -- agents
@@ -228,7 +229,8 @@ def agents(kit: Kit) -> list[AgentFacts]:
     users: dict[str, list[str]] = {}
     for name, role in sorted(roles.items()):
         users.setdefault(agent_of(config, name, role.agent), []).append(name)
-    names = dict.fromkeys([*registry.ADAPTERS, *config.agents.configured()])
+    # What a person configured comes before what only happens to be installed.
+    names = dict.fromkeys([*config.agents.configured(), *registry.ADAPTERS])
     return [_agent(kit, config, name, users) for name in names]
 
 
@@ -237,13 +239,12 @@ def agent_of(config: Config, role: str, own: str) -> str:
 
 
 def _agent(kit: Kit, config: Config, name: str, users: dict[str, list[str]]) -> AgentFacts:
-    roles = tuple(users.get(name, ()))
+    roles, folder = tuple(users.get(name, ())), kit.world.cwd
+    job = Job("", "", 1, "", "", "", "", folder, folder, name)
     try:
         adapter = kit.adapters(config, "")(name)
+        program = adapter.invocation(job).argv[0]
     except UserError as error:
         return AgentFacts(name, "", f"{error.message}; {error.hint}", Capabilities(), roles)
-    folder = kit.world.cwd
-    job = Job("", "", 1, "", "", "", "", folder, folder, name)
-    program = adapter.invocation(job).argv[0]
     path = shutil.which(program, path=kit.world.environ.get("PATH", os.defpath)) or ""
     return AgentFacts(name, path, "" if path else f"'{program}' is not installed", adapter.capabilities, roles)

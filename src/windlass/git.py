@@ -247,6 +247,10 @@ def is_dirty(repo: UserRepo, *, untracked: bool = True) -> bool:
     return bool(run(["status", "--porcelain", "-z", f"--untracked-files={files}"], repo.root).out)
 
 
+def is_tracked(repo: UserRepo, path: str) -> bool:
+    return run(["cat-file", "-e", f"{repo.head}:{path}"], repo.root, check=False).code == 0
+
+
 def oddities(repo: UserRepo) -> list[str]:
     """What works less well in this repository, in words for `doctor`."""
     attributes = run(["grep", "-lE", "filter=lfs", "HEAD", "--", ":(glob)**/.gitattributes"], repo.root, check=False)

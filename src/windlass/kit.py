@@ -46,7 +46,7 @@ class Kit:
                 options: dict[str, Any] = dict(config.agents.options(name))
                 if script:
                     options["script"] = script
-                made[name] = registry.make(name, options)
+                made[name] = registry.make(name, options, self.world.environ)
             return made[name]
 
         return make

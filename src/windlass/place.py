@@ -42,7 +42,7 @@ def find(start: Path) -> Place:
         if git.is_file():
             return Place(folder, _common(folder, git.read_text(encoding="utf-8", errors="surrogateescape")))
         if folder.name != ".git" and (folder / "objects").is_dir() and (folder / "HEAD").is_file():
-            raise UserError(f"'{folder}' is a bare repository", hint="go to a checkout of it, or make one: git worktree add")
+            raise UserError(f"'{folder}' is a bare repository", hint="go to a checkout of it")
     raise UserError(f"'{start}' is not in a git repository", hint="cd into one, or begin with: git init")
 
 

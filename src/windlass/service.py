@@ -12,12 +12,10 @@ from pathlib import Path
 
 from windlass.engine.answers import answer_from_outside
 from windlass.errors import UserError, near
-from windlass.events import Recorded, RunEnded
+from windlass.events import Recorded, RunEnded, RunTold
 from windlass.locks import is_driven
 from windlass.model import Answer, RunState
 from windlass.place import Place
-from windlass.projections import superteam
-from windlass.projections.files import Projector
 from windlass.projections.parts import View
 from windlass.projections.view import Folder
 from windlass.store.rows import QuestionRow, RunRow, TimerRow
@@ -149,10 +147,23 @@ class Service:
 
     def _clear(self, row: RunRow) -> None:
         """A driver that ends a run takes the active-workflow file away; here there is none."""
+        from windlass.projections import superteam
+        from windlass.projections.files import Projector
+
         places = [self.world.place.run_folder(row.id)]
         places += [self.world.place.root] if row.options.get("in_place") else []
         for folder in places:
             Projector(folder).remove(superteam.FILE)
+
+    def tell(self, run: str, text: str, by: str) -> str:
+        """It goes with the next dispatch, once."""
+        row = self.run(run)
+        if row.state.final:
+            raise UserError(f"run {row.id} is {row.state}", hint="windlass runs lists the others")
+        with self.store.tx():
+            self.store.tell(row.id, text, by)
+            self.store.add_event(row.id, RunTold(text, by))
+        return f"run {row.id} is told with its next dispatch"
 
     def set_budget(self, run: str, limit: float | None) -> None:
         from windlass.events import BudgetChanged

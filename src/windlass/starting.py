@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import itertools
 import json
 import re
 from collections.abc import Mapping
@@ -18,6 +20,7 @@ from windlass.errors import UserError, near
 from windlass.events import RunStarted
 from windlass.flow.load import FlowSource
 from windlass.flow.schema import Flow
+from windlass.flow.ways import back_options
 from windlass.git import UserRepo
 from windlass.kit import Kit
 from windlass.model import Json, RunState, content_id, slugify
@@ -54,6 +57,7 @@ def start_run(kit: Kit, start: Start, run: str) -> str:
     _refuse_odd(repo)
     config = kit.config(start.budget)
     roles = kit.roles()
+    _check_roles(config, roles)
     source = kit.find_flow(start.flow or config.flow)
     flow = kit.parse(source, roles)
     settings = settings_for(flow, config, start.settings)
@@ -73,8 +77,9 @@ def _create(
     flow: Flow,
     settings: dict[str, str],
 ) -> str:
-    now, slug = kit.world.clock(), slugify(start.request)
+    now = kit.world.clock()
     date = _date(now)
+    slug = _free_slug(flow, repo, slugify(start.request), date)
     branch = flow.branch.format_map({"slug": slug, "id8": run[:8], "date": date, "n": "1"})
     store = Store.open(kit.world.place.database, kit.world.clock, create=True)
     engine = EngineRepo.open(repo, state_dir(kit.world.environ))
@@ -103,6 +108,14 @@ def _create(
     return run
 
 
+def _check_roles(config: Config, roles: Mapping[str, Role]) -> None:
+    """A name of another project's role is no mistake, a misspelt one is."""
+    for name in config.roles:
+        meant = difflib.get_close_matches(name, roles, n=1, cutoff=0.8)
+        if name not in roles and meant:
+            raise UserError(f"[roles.{name}] in config.toml: there is no such role", hint=f"did you mean '{meant[0]}'?")
+
+
 def _check_agents(kit: Kit, flow: Flow, roles: Mapping[str, Role], config: Config, start: Start) -> None:
     """S0-19: a role without an agent is named before anything is dispatched."""
     make, needed = kit.adapters(config, start.script), needed_roles(flow)
@@ -117,6 +130,17 @@ def _check_agents(kit: Kit, flow: Flow, roles: Mapping[str, Role], config: Confi
                 hint=f"--agent NAME, or agent = … under [roles.{role}] in .windlass/config.toml; windlass agents",
             )
         make(name)
+
+
+def _free_slug(flow: Flow, repo: UserRepo, slug: str, date: str) -> str:
+    """A plan of that name that is already there is never overwritten, nor taken for what an agent wrote."""
+    templates = [a.path for a in flow.artifacts.values() if "{slug}" in a.path or "{session}" in a.path]
+    for n in itertools.count(1):
+        own = slug if n == 1 else f"{slug}-{n}"
+        names = {"slug": own, "date": date, "session": f"{date}-{own}", "id8": ""}
+        if not any(git.is_tracked(repo, template.format_map(names)) for template in templates):
+            return own
+    raise AssertionError("counting never ends")
 
 
 def _date(now: float) -> str:
@@ -157,8 +181,18 @@ def _check_answers(flow: Flow, policy: Policy) -> None:
         name = key.removesuffix("*")
         if name.rpartition("!")[2] not in known:
             raise UserError(f"flow '{flow.flow}' asks no question '{name}'", hint=near(name, known))
+        _check_forward(flow, name.rpartition("!")[2], policy.answers[key])
     for name in policy.yes_to - known:
         raise UserError(f"flow '{flow.flow}' asks no question '{name}'", hint=near(name, known))
+
+
+def _check_forward(flow: Flow, name: str, value: str) -> None:
+    for id, question in flow.questions.items():
+        if name in (id, question.id) and value in back_options(flow, id):
+            raise UserError(
+                f"'{name}={value}' leads back; an answer given beforehand may not build a loop",
+                hint="start without it and answer by hand: windlass answer",
+            )
 
 
 def _check_runnable(flow: Flow) -> None:

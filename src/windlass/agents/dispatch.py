@@ -41,6 +41,7 @@ class EndsWithExit(Protocol):
 
 
 LINGER_S = 10.0
+LINGER_FAILED_S = 1.0
 STDERR_TAIL = 20_000
 
 
@@ -154,8 +155,8 @@ class Stream:
             self.halt.set()
 
     def result(self, ended: Exit, stderr: str) -> AgentResult:
-        if self.done is None and ended.reason == "exited" and isinstance(self.adapter, EndsWithExit):
-            self.done = self.adapter.at_exit("\n".join(self.said), ended.code)
+        if self.done is None and ended.reason == "exited" and isinstance(self.reader, EndsWithExit):
+            self.done = self.reader.at_exit("\n".join(self.said), ended.code)
         error, reason = self._error(ended, stderr)
         done = self.done or Done("")
         return AgentResult(
@@ -215,7 +216,9 @@ async def _forward(stop: asyncio.Event, halt: asyncio.Event) -> None:
 async def _linger(stream: Stream, halt: asyncio.Event, linger_s: float) -> None:
     """A CLI that gave its terminal event and does not end is ended."""
     await stream.finished.wait()
-    await asyncio.sleep(linger_s)
+    failed = stream.done is not None and stream.done.error is not None
+    # what failed has nothing to write down any more, and may go on asking
+    await asyncio.sleep(min(linger_s, LINGER_FAILED_S) if failed else linger_s)
     halt.set()
 
 

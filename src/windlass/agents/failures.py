@@ -16,9 +16,12 @@ LONGEST_WAIT_S = 32 * 86_400.0
 #: the first that is found counts: a 429 that speaks of a quota is a wait, not a bill
 _SIGNS: tuple[tuple[ErrorClass, str], ...] = (
     (ErrorClass.BILLING, r"\b402\b|credit balance|insufficient (credit|quota|funds|balance)|insufficient_quota"),
-    (ErrorClass.BILLING, r"payment required|billing_(error|not_active|hard_limit)|check your plan and billing"),
+    (ErrorClass.BILLING, r"payment required|billing_(error|not_active|hard_limit)"),
     (ErrorClass.CONTEXT_OVERFLOW, r"context.?(length|window)|prompt is too long|maximum context|too many tokens"),
-    (ErrorClass.CONTEXT_OVERFLOW, r"exceeds the maximum number of tokens|input is too long|contextoverflow"),
+    (
+        ErrorClass.CONTEXT_OVERFLOW,
+        r"exceeds the maximum (number|length|input)|input (is|too) (too )?l(ong|arge)|contextoverflow",
+    ),
     (ErrorClass.RATE_LIMITED, r"\b429\b|rate.?limit|too many requests|resource.?exhausted|quota"),
     (ErrorClass.RATE_LIMITED, r"(usage|session|weekly|hour|daily|spend|opus|sonnet) limit|limit (reached|will reset)"),
     (ErrorClass.AUTH, r"\b(401|403)\b|unauthori[sz]ed|invalid.{0,12}api.?key|incorrect api key|not logged in"),
@@ -27,13 +30,17 @@ _SIGNS: tuple[tuple[ErrorClass, str], ...] = (
     (ErrorClass.OVERLOADED, r"\b(500|502|503|504|520|522|524|529)\b|overloaded|temporarily unavailable|bad gateway"),
     (ErrorClass.OVERLOADED, r"internal server error|server_error|service unavailable|server is busy|high demand"),
     (ErrorClass.OVERLOADED, r"stream (disconnected|closed|ended|error)|connection (error|reset|refused|closed)"),
-    (ErrorClass.OVERLOADED, r"econn(reset|refused|aborted)|socket hang up|fetch failed|terminated early|etimedout"),
+    (ErrorClass.OVERLOADED, r"econn(reset|refused|aborted)|socket hang up|fetch failed|\bterminated\b|etimedout"),
     (ErrorClass.OVERLOADED, r"(unable|failed) to connect|unexpected end of (json|stream)|request timed out"),
     (ErrorClass.BILLING, r"billing"),
     (ErrorClass.REFUSED, r"\brefus(ed|al)\b(?! to connect)|content.?(policy|filter)|usage policy|flagged for possible"),
+    (ErrorClass.MISSING_BINARY, r"cannot find module|\benv: .*no such file"),
     (ErrorClass.DISK_FULL, r"no space left|\benospc\b"),
 )
 _COMPILED = tuple((error, re.compile(sign, re.IGNORECASE)) for error, sign in _SIGNS)
+
+#: of a CLI that does not know a flag, and then tells all those that it knows
+_TELLING = re.compile(r"^(fatal )?error\b|unknown (option|argument|flag)|unexpected argument", re.IGNORECASE)
 
 _BY_STATUS = {
     400: ErrorClass.CRASHED,
@@ -53,12 +60,17 @@ def classify_text(text: str, code: int | None) -> tuple[ErrorClass, str]:
             if sign.search(line):
                 return error, line[:REASON]
     ended = "was killed" if code is None or code < 0 else f"ended with code {code}"
-    return ErrorClass.CRASHED, f"{ended}: {lines[-1][:REASON]}" if lines else f"{ended} and said nothing"
+    telling = next((line for line in lines if _TELLING.search(line)), lines[-1] if lines else "")
+    return ErrorClass.CRASHED, f"{ended}: {telling[:REASON]}" if lines else f"{ended} and said nothing"
+
+
+_ADDRESS = re.compile(r"\bhttps?://\S+", re.IGNORECASE)
 
 
 def class_of(text: str, status: int | None = None) -> ErrorClass:
     """Of an error that the stream told: its words where they say more than the status, else the status."""
-    told = classify_text(text, 0)[0] if text.strip() else ErrorClass.CRASHED
+    # an address may hold any word and number
+    told = classify_text(_ADDRESS.sub("", text), 0)[0] if text.strip() else ErrorClass.CRASHED
     if status is None or status < 400:
         return told
     by_status = ErrorClass.OVERLOADED if status >= 500 else _BY_STATUS.get(status, ErrorClass.CRASHED)
@@ -71,17 +83,18 @@ def class_of(text: str, status: int | None = None) -> ErrorClass:
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _NUMBER = r"(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?)\b"
 _SPAN = re.compile(
-    rf"(?:again|retry|retrying|resets?|retrydelay\W+|wait)\s*(?:in|after)?\s*((?:{_NUMBER}[\s,]*(?:and\s+)?)+)", re.I
+    rf"(?:again|retry|retrying|resets?|retrydelay\W+|wait)\s*(?:in|after)?\s*((?:{_NUMBER}[\s,]*(?:and\s+)?)+)",
+    re.IGNORECASE,
 )
-_ONE = re.compile(_NUMBER, re.I)
-_HEADER = re.compile(r"retry-after\W{1,4}(\d+(?:\.\d+)?)\b", re.I)
-_EPOCH = re.compile(r"(?:reset[s_]?(?:at|_at)?|limit reached)\W{1,4}(1\d{9})(\d{3})?\b", re.I)
-_ISO = re.compile(r"\b(20\d\d-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?)(?:\.\d+)?\s*(Z|UTC|[+-]\d\d:?\d\d)?", re.I)
+_ONE = re.compile(_NUMBER, re.IGNORECASE)
+_HEADER = re.compile(r"retry-after\W{1,4}(\d+(?:\.\d+)?)\b", re.IGNORECASE)
+_EPOCH = re.compile(r"(?:reset[s_]?(?:at|_at)?|limit reached)\W{1,4}(1\d{9})(\d{3})?\b", re.IGNORECASE)
+_ISO = re.compile(r"\b(20\d\d-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?)(?:\.\d+)?\s*(Z|UTC|[+-]\d\d:?\d\d)?", re.IGNORECASE)
 _CLOCK = re.compile(
     r"(?:resets?|again|until)(?:\s+(?:at|on))?\s+"
     r"(?:(?P<month>[A-Z][a-z]{2})[a-z]*\.?\s+(?P<day>\d{1,2})(?:st|nd|rd|th)?(?:,?\s+(?P<year>20\d\d))?(?:,|\s+at)?\s+)?"
     r"(?P<hour>\d{1,2})(?::(?P<minute>\d\d))?\s*(?P<half>[ap]\.?m\.?)?(?:\s*\((?P<zone>[A-Za-z_]+(?:/[A-Za-z_]+)*)\))?",
-    re.I,
+    re.IGNORECASE,
 )
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 
@@ -131,7 +144,7 @@ def _wall_clock(text: str, now: float) -> float | None:
         return None
     here = datetime.fromtimestamp(now, UTC).astimezone(_zone(found["zone"]))
     try:
-        then = here.replace(**_fields(found, here), second=0, microsecond=0)
+        then = _moment(found, here)
     except ValueError:
         return None
     if then <= here and not found["month"]:
@@ -139,17 +152,17 @@ def _wall_clock(text: str, now: float) -> float | None:
     return then.timestamp()
 
 
-def _fields(found: re.Match[str], here: datetime) -> dict[str, int]:  # type: ignore[type-arg]
+def _moment(found: re.Match[str], here: datetime) -> datetime:
     hour = int(found["hour"])
     if found["half"]:
         hour = hour % 12 + (12 if found["half"].lower().startswith("p") else 0)
-    fields = {"hour": hour, "minute": int(found["minute"] or 0)}
-    if found["month"]:
-        month = _MONTHS.index(found["month"].lower()) + 1
-        # "Jan 2", read in December
-        year = int(found["year"]) if found["year"] else here.year + (month < here.month)
-        fields |= {"month": month, "day": int(found["day"]), "year": year}
-    return fields
+    then = here.replace(hour=hour, minute=int(found["minute"] or 0), second=0, microsecond=0)
+    if not found["month"]:
+        return then
+    month = _MONTHS.index(found["month"].lower()) + 1
+    # "Jan 2", read in December
+    year = int(found["year"]) if found["year"] else here.year + (month < here.month)
+    return then.replace(year=year, month=month, day=int(found["day"]))
 
 
 def _zone(name: str | None) -> tzinfo | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 
 from windlass.model import Usage
@@ -30,19 +29,17 @@ def cost(model: str, usage: Usage, *, written: int = 0) -> float | None:
         return None
 
 
+def price_date(today: str) -> str:
+    """The newest dated price in force, as YYYY-MM-DD; the package does not say when it was made."""
+    return max((date for date in _dates() if date <= today), default="")
+
+
 @cache
-def price_date() -> str:
-    """The newest dated price that is known, as YYYY-MM-DD; the package does not say when it was made."""
-    return max(_dates(), default="")
-
-
-def _dates() -> Iterator[str]:
+def _dates() -> frozenset[str]:
     from genai_prices.data_snapshot import get_snapshot
 
-    for provider in get_snapshot().providers:
-        for model in provider.models:
-            prices = model.prices if isinstance(model.prices, list) else []
-            for one in (*prices, *(getattr(model, "price_variants", None) or ())):
-                start = getattr(one.constraint, "start_date", None)
-                if start is not None:
-                    yield start.isoformat()
+    models = [model for provider in get_snapshot().providers for model in provider.models]
+    priced = [one for model in models if isinstance(model.prices, list) for one in model.prices]
+    variants = [one for model in models for one in getattr(model, "price_variants", None) or ()]
+    starts = (getattr(one.constraint, "start_date", None) for one in (*priced, *variants))
+    return frozenset(start.isoformat() for start in starts if start is not None)

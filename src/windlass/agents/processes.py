@@ -18,6 +18,8 @@ import psutil
 from windlass.agents.base import Invocation
 
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
+# Imported it is compiled once, as a script it would be at every start. Its path is there for those who look at `ps`.
+LAUNCH = "import sys; sys.path.append(sys.argv[1].rpartition('/')[0]); import supervisor; sys.exit(supervisor.main())"
 MARKER = "WINDLASS_ATTEMPT"
 BUSY_POLL_S, IDLE_POLL_S, BUSY_FOR_S = 0.012, 0.1, 2.0
 CHUNK = 1 << 20
@@ -85,7 +87,7 @@ async def supervise(
     begun = time.monotonic()
     with (folder / "stderr").open("ab") as errors:
         process = await asyncio.create_subprocess_exec(  # noqa: TID251 - the one place where agents and checks start
-            sys.executable, "-I", "-S", str(SUPERVISOR),
+            sys.executable, "-I", "-S", "-c", LAUNCH, str(SUPERVISOR),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors, start_new_session=True,
         )  # fmt: skip
     try:

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
 from windlass.agents.base import Adapter
+from windlass.agents.claude import ClaudeAdapter
+from windlass.agents.cli import settings_of
+from windlass.agents.codex import CodexAdapter
 from windlass.agents.command import CommandAdapter
 from windlass.agents.contracts import CONTRACTS
+from windlass.agents.gemini import GeminiAdapter
+from windlass.agents.opencode import OpencodeAdapter
+from windlass.agents.pi import PiAdapter
 from windlass.agents.script import load_script
 from windlass.agents.scripted import ScriptedAdapter
 from windlass.errors import UserError, near
 
+Options: TypeAlias = Mapping[str, Any]
+Environ: TypeAlias = Mapping[str, str]
+_NOTHING: Environ = MappingProxyType({})
 
-def _scripted(options: Mapping[str, Any]) -> Adapter:
+
+def _scripted(options: Options, environ: Environ) -> Adapter:
     if not options.get("script"):
         raise UserError(
             "the scripted agent needs a script", hint="--script FILE, or script = … under [agents.scripted]"
@@ -24,20 +35,25 @@ def _scripted(options: Mapping[str, Any]) -> Adapter:
     return ScriptedAdapter(script.rules, tags, str(script.path))
 
 
-def _command(options: Mapping[str, Any]) -> Adapter:
+def _command(options: Options, environ: Environ) -> Adapter:
     return CommandAdapter(tuple(options.get("argv") or ()), str(options.get("name") or "command"))
 
 
-ADAPTERS: dict[str, Callable[[Mapping[str, Any]], Adapter]] = {
+ADAPTERS: dict[str, Callable[[Options, Environ], Adapter]] = {
+    "claude": lambda options, environ: ClaudeAdapter(settings_of("claude", options, environ), environ),
+    "codex": lambda options, environ: CodexAdapter(settings_of("codex", options, environ), environ),
     "command": _command,
+    "gemini": lambda options, environ: GeminiAdapter(settings_of("gemini", options, environ), environ),
+    "opencode": lambda options, environ: OpencodeAdapter(settings_of("opencode", options, environ), environ),
+    "pi": lambda options, environ: PiAdapter(settings_of("pi", options, environ), environ),
     "scripted": _scripted,
 }
 
 
-def make(name: str, options: Mapping[str, Any]) -> Adapter:
-    """An adapter by name; a name of the user's own with `argv` is a command."""
+def make(name: str, options: Options, environ: Environ = _NOTHING) -> Adapter:
+    """An adapter by name; a name of the user's own with `argv` is a command. `environ` holds the user's login."""
     if name in ADAPTERS:
-        return ADAPTERS[name](options)
+        return ADAPTERS[name](options, environ)
     if options.get("argv"):
-        return _command({**options, "name": name})
+        return _command({**options, "name": name}, environ)
     raise UserError(f"there is no agent '{name}'", hint=near(name, ADAPTERS))

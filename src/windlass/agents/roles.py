@@ -13,7 +13,7 @@ from typing import Any
 
 from windlass.agents import plain_yaml
 from windlass.agents.contracts import CONTRACTS
-from windlass.agents.fences import fence
+from windlass.agents.fences import fence, plain
 from windlass.agents.prompts import VARIABLES, Piece, TemplateError, compile_template, fill, is_out, known, names
 from windlass.errors import UserError, near
 from windlass.model import is_id
@@ -121,6 +121,13 @@ def render(role: Role, purpose: str, values: Mapping[str, str]) -> str:
     text = fill(prompt.pieces, values).strip() + "\n"
     late = values.get("reminder", "") if "reminder" not in names(prompt.pieces) else ""
     return f"{text}\n{late.strip()}\n" if late.strip() else text
+
+
+def told(texts: Sequence[str]) -> str:
+    """What a person said while the run was at work, at the end of the prompt."""
+    if not texts:
+        return ""
+    return f"\nThe person who started this run adds:\n\n{fence(plain(chr(10).join(texts)), 'data-told')}\n"
 
 
 def _prompt(role: Role, purpose: str) -> Prompt:

@@ -1,11 +1,11 @@
 """One small process per dispatch or check; it owns the process tree and outlives the driver long enough to end it.
 
-Run as `python -I -S supervisor.py`. The first line on stdin is the job as JSON: argv, cwd, env, stdin, stdout, stderr
+Run as `python -I -S`. The first line on stdin is the job as JSON: argv, cwd, env, stdin, stdout, stderr
 (paths), folder, wall_s, grace_s, marker. After that stdin is the life line: the byte `s` means stop, end of file means
 the driver died. Writes `proc.json` when the program runs and `exit.json` when nothing of it is left.
 
-Standard library only, and as little of it as possible: `json`, `signal` and `subprocess` would double the start-up
-time. Without a subreaper (not Linux) a process that left the tree between two samples is missed: best effort.
+Standard library only, and as little of it as possible: `ctypes`, `json`, `signal` and `subprocess` would double the
+start-up time. Without a subreaper (not Linux) a process that left the tree between two samples is missed: best effort.
 """
 
 # ruff: noqa: SIM105, S605, S606 - contextlib and subprocess would cost start-up time, and starting programs is the point
@@ -68,9 +68,18 @@ def become_owner() -> None:
     except OSError:
         pass  # already a leader
     if LINUX:
+        prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def prctl(*args: int) -> None:
+    try:
+        from _ctypes import call_function, dlopen, dlsym
+    except ImportError:
         import ctypes
 
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        ctypes.CDLL(None).prctl(*args)
+    else:
+        call_function(dlsym(dlopen(None, 0), "prctl"), args)  # type: ignore[arg-type]
 
 
 def watch_signals() -> int:

@@ -2,21 +2,57 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
 from urllib.parse import quote, unquote
 
 from windlass.agents.base import Job
 
-FACTS = ("run", "key", "attempt", "role", "purpose", "phase", "task_id", "cycle")
+#: the last four are what a scripted model needs to fill its rules: paths to write to, the block to end with
+FACTS = (
+    "run",
+    "key",
+    "attempt",
+    "role",
+    "purpose",
+    "phase",
+    "task_id",
+    "cycle",
+    "task_title",
+    "contract",
+    "cwd",
+    "outs",
+)
 
 
 def job_token(job: Job) -> str:
-    return "~".join(_quoted(str(getattr(job, name))) for name in FACTS)
+    outs = json.dumps(dict(job.outs), separators=(",", ":"))
+    return "~".join(_quoted(outs if name == "outs" else str(getattr(job, name))) for name in FACTS)
 
 
 def token_facts(token: str) -> dict[str, str] | None:
     """None: this is not a token."""
     values = token.split("~")
     return dict(zip(FACTS, map(unquote, values), strict=True)) if len(values) == len(FACTS) else None
+
+
+def job_of(token: str) -> Job | None:
+    """The job that the token tells of, without its prompt. None: this is not a token."""
+    facts = token_facts(token)
+    if facts is None:
+        return None
+    try:
+        return _job(facts)
+    except ValueError:
+        return None
+
+
+def _job(facts: dict[str, str]) -> Job:
+    words: dict[str, Any] = {name: facts[name] for name in FACTS[:10]}
+    words |= {"attempt": int(facts["attempt"]), "cycle": int(facts["cycle"])}
+    words |= {"cwd": Path(facts["cwd"]), "outs": json.loads(facts["outs"])}
+    return Job(**words, system="", prompt="", folder=Path(), agent="")
 
 
 def _quoted(text: str) -> str:

@@ -61,16 +61,22 @@ class Role(Table):
     """What replaces the role file's own values; empty or None leaves them."""
 
     agent: str = ""
+    """The agent that plays the role; `none` switches an optional role off."""
     model: str = ""
+    """Passed to the agent as it is."""
     effort: str = ""
+    """How hard the model shall think, in the agent's own words."""
     wall: Duration | None = None
     """Seconds."""
     turns: AtLeastOne | None = None
+    """The most turns of one dispatch."""
     usd: Money | None = None
+    """The most a dispatch of this role may use; lower than `budget.dispatch_usd` to matter."""
 
 
 class CommandSet(Table):
     commands: Commands = ()
+    """Argument lists, run in order up to the first that fails; there is no shell."""
     timeout: Duration = 600.0
     """Seconds that each command may take."""
 
@@ -79,6 +85,7 @@ class Workspace(Table):
     setup: Commands = ()
     """Run in each slot before its first use, and again when a lock file changed."""
     setup_timeout: Duration = 900.0
+    """Seconds that each set-up command may take."""
     copied: Annotated[Globs, Field(alias="copy")] = ()
     """Files of the checkout that git does not hold and a slot needs, as `.env`."""
     env: Variables = ()
@@ -112,9 +119,13 @@ class Retries(Table):
     """How often a failed try is repeated before its failure is the result."""
 
     crashed: Count = 1
+    """The agent ended without a result."""
     timed_out: Count = 1
+    """It took longer than its wall time."""
     refused: Count = 0
+    """It declined to do it."""
     context_overflow: Count = 0
+    """The task did not fit its context."""
     pauses: Durations = (5.0, 15.0, 60.0, 180.0, 600.0)
     """Seconds before each repetition when an agent's service is busy; the last one repeats."""
 

@@ -15,6 +15,7 @@ from windlass.agents.liveness import Liveness, sample
 from windlass.engine.desk import Seen
 from windlass.engine.jobs import Order, make_intent, make_job
 from windlass.engine.journal import Failure
+from windlass.errors import UserError
 from windlass.events import Activity, ArtifactStored, DispatchFinished, DispatchStarted, Event, TasksListed, Warned
 from windlass.model import ErrorClass, Finding, Json, Severity, content_id
 from windlass.phases.base import Reply
@@ -103,7 +104,7 @@ def _begin(order: Order, job: Job, slot: int, reserved: float) -> None:
         cycles=order.call.cycles,
         reserved_usd=reserved,
     )
-    order.parts.journal.begin(make_intent(order, job, slot, reserved), started)
+    order.parts.journal.begin(make_intent(order, job, slot, reserved), started, told=bool(order.told))
 
 
 class Watch:
@@ -183,10 +184,18 @@ async def _contents(order: Order, result: AgentResult) -> dict[str, str]:
     """Declared outputs, read back from disk; a text or data output is the reply itself."""
     found: dict[str, str] = {}
     for name in order.call.outs:
-        text = await order.place.desk.read(order.outs[name]) if name in order.outs else _said(order, name, result)
+        text = await _read(order, order.outs[name]) if name in order.outs else _said(order, name, result)
         if text is not None:
             found[name] = text
     return found
+
+
+async def _read(order: Order, path: str) -> str | None:
+    """An agent can leave a link that leads out of the workspace: as good as nothing written."""
+    try:
+        return await order.place.desk.read(path)
+    except UserError:
+        return None
 
 
 def _said(order: Order, name: str, result: AgentResult) -> str:
@@ -207,7 +216,8 @@ async def _settle(order: Order, seen: Seen) -> list[Finding]:
     """A writer's work is committed and held; what others changed besides their outputs is undone."""
     if order.role.writes == "code":
         await _keep_work(order, seen)
-        return []
+        idle = order.call.purpose == "implement" and order.place.desk.head == order.place.desk.base
+        return [Finding("it changed nothing", Severity.MEDIUM, role="windlass")] if idle else []
     world, desk = order.parts.world, order.place.desk
     ours = {world.path(name) for name in world.artifacts} | set(order.outs.values())
     moved = seen.status.head != desk.head

@@ -133,8 +133,8 @@ class Checker:
         folder = self._parts.folder / "attempts" / key.text / f"check{number}"
         result = await run_check(check, slot.path, self._env(), folder, self._runner)
         self._parts.wanted.check()
-        # A timeout says something of this machine today, not of the tree.
-        if not result.timed_out:
+        # Red may be this machine's fault today; only green is worth remembering.
+        if result.ok:
             with store.tx():
                 store.put_checked(tree, check.command, setup, result.to_json())
         return result, False
@@ -187,9 +187,14 @@ class Checker:
         red = [result for result, _ in results if not acceptable(result, self.known)]
         failing = tuple(test for result in red for test in result.failing)
         if red:
-            return Verdict(False, "failed", "\n".join(result.tail for result in red), failing, events)
+            return Verdict(False, "failed", "\n".join(map(_told, red)), failing, events)
         all_green = all(result.ok for result, _ in results)
         return Verdict(True, "passed" if all_green else "known failures", events=events)
+
+
+def _told(result: CheckResult) -> str:
+    """Whoever mends it must know at least what failed."""
+    return result.tail if result.tail.strip() else f"{result.command} ended with code {result.code} and said nothing"
 
 
 def _joined(folder: Path, error: str) -> Path:

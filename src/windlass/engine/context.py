@@ -165,7 +165,11 @@ class PhaseHere(Here):
         key = self.key.child("tasks")
         found = await self._journal.step(key, {source: content_id(content)}, parse, events=listed)
         assert isinstance(found, list)
-        return tuple(Task.from_json(task) for task in found if isinstance(task, dict))
+        tasks = tuple(Task.from_json(task) for task in found if isinstance(task, dict))
+        for task in tasks:
+            for earlier in range(1, task.visit):
+                self._journal.pass_over(self.key.child(task.id, visit=earlier))
+        return tasks
 
     def _matched(self, content: str, previous: Json) -> list[Task]:
         old = [Task.from_json(t) for t in previous if isinstance(t, dict)] if isinstance(previous, list) else []

@@ -33,9 +33,11 @@ class Dispatcher:
             return self._recall(place, call, reply_of(row.result))
         self.lived.add(place.key.text)
         with place.desk.seat() as desk:
-            judged = await self._tries(replace(place, desk=desk), call, inputs)
-        if desk is not place.desk:
-            await desk.leave(place.key.text)
+            try:
+                judged = await self._tries(replace(place, desk=desk), call, inputs)
+            finally:
+                if desk is not place.desk:
+                    await desk.leave(place.key.text)
         return self._take(place, call, judged)
 
     def recall(self, place: Place, call: Call) -> Reply | None:
@@ -54,7 +56,8 @@ class Dispatcher:
             adapter = self._parts.adapters(self._parts.agent_of(call.role, call.profile))
             await self._parts.governor.wait(adapter.credential)
             n = self._journal.next_attempt(place.key)
-            order = Order(self._parts, place, call, role, adapter, inputs, n, reminder)
+            told = tuple(self._parts.store.untold(self._journal.run))
+            order = Order(self._parts, place, call, role, adapter, inputs, n, reminder, told)
             judged = await attempt(order, lambda failure: isinstance(self._next(place.key, failure, 0), Fail))
             self._parts.governor.passed(adapter.credential, judged.failure.error if judged.failure else None)
             if judged.failure is None or judged.final:

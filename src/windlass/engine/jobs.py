@@ -9,7 +9,7 @@ from pathlib import Path
 
 from windlass.agents import contracts
 from windlass.agents.base import Adapter, Job, Limits
-from windlass.agents.roles import Role, contract_for, render
+from windlass.agents.roles import Role, contract_for, render, told
 from windlass.config import Role as RoleConfig
 from windlass.engine.desk import Desk
 from windlass.engine.parts import Parts
@@ -44,6 +44,8 @@ class Order:
     n: int
     reminder: str = ""
     """What was wrong with the answer before, told to the agent."""
+    told: tuple[str, ...] = ()
+    """What a person said to the run since the last dispatch."""
 
     @property
     def key(self) -> Key:
@@ -96,7 +98,7 @@ async def make_job(order: Order, cwd: Path, reserved: float) -> Job:
         role=call.role,
         purpose=call.purpose,
         system=role.system,
-        prompt=render(role, call.purpose, values(order.parts.world, call, extra)),
+        prompt=render(role, call.purpose, values(order.parts.world, call, extra)) + told(order.told),
         cwd=cwd,
         folder=order.parts.folder / order.folder,
         agent=order.adapter.name,

@@ -44,7 +44,7 @@ class Journal:
         self._publish = publish
         self._crash = crash
         self._steps: dict[str, StepRow] = {row.key: row for row in store.steps(run)}
-        self._replaced: dict[str, StepRow] = {}
+        self._replaced: dict[str, StepRow] = {row.key: row for row in store.superseded(run)}
         self._visited: set[str] = set()
         self._marks = store.marks(run)
         self._waiting: list[tuple[Event, str]] = []
@@ -104,6 +104,11 @@ class Journal:
         start = prefix.text + "/"
         return [k for k in self._steps if k.startswith(start) and k not in self._visited and self._covering(k) is None]
 
+    def pass_over(self, prefix: Key) -> None:
+        """Known and left behind: what a later visit took the place of."""
+        start = prefix.text + "/"
+        self._visited.update(key for key in self._steps if key.startswith(start))
+
     # -- attempts
 
     def next_attempt(self, key: Key) -> int:
@@ -112,10 +117,12 @@ class Journal:
     def attempts(self, key: Key) -> list[AttemptRow]:
         return self.store.attempts(self.run, key.text)
 
-    def begin(self, intent: Intent, *events: Event) -> None:
-        """The intent before the effect."""
+    def begin(self, intent: Intent, *events: Event, told: bool = False) -> None:
+        """The intent before the effect. `told`: this dispatch carries what a person said to the run."""
         with self._recording(f"{intent.key}@{intent.n}.begin"):
             self.store.begin_attempt(self.run, self.epoch, intent)
+            if told:
+                self.store.mark_told(self.run, f"{intent.key}@{intent.n}")
             self._write(events)
 
     def finish(

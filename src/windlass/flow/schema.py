@@ -31,8 +31,11 @@ class Setting(Strict):
     """The question that asks for it, where an ask phase names it."""
     type: Literal["str", "int", "bool", "choice"] = "str"
     options: dict[str, str] = {}
+    """Key -> what it means; the type is then `choice`."""
     default: str = ""
+    """Used when nobody gives another."""
     when: When = {}
+    """Asked only if these facts hold."""
 
 
 def _setting(value: Any) -> Any:
@@ -49,10 +52,15 @@ class Artifact(Strict):
     """A declared output, stored by content."""
 
     kind: Literal["text", "json", "file", "dir", "diff"]
+    """What it is; a `diff` is made by the engine."""
     path: str = ""
+    """Where it lies in the working directory; {date} and {slug} are filled in."""
     contract: str = ""
+    """The form its content must have."""
     ensure: tuple[str, ...] = ()
+    """Named rules that its content must meet."""
     commit: bool = False
+    """The engine commits it on the run's tip."""
     given: bool = False
     """Supplied when the run starts; no phase has to produce it."""
     optional: bool = False
@@ -68,22 +76,30 @@ class QuestionSpec(Strict):
     """A question of the flow: each option is a route."""
 
     text: str
+    """What is asked; {task.title} and {reason} are filled in."""
     options: dict[str, Annotated[Target, BeforeValidator(_target)]]
+    """Key -> target."""
     id: str = ""
     labels: dict[str, str] = {}
+    """Key -> how it is shown; also accepted as an answer."""
     show: Names = ()
+    """What the person sees before it: findings, titles of a plan."""
     comment: str = ""
     """optional | required | required-unless-OPTION | editor"""
     record: dict[str, str] = {}
     sets: str = ""
     recommend: str = ""
     mandatory: bool = False
+    """--yes does not answer it unless it is named."""
     reask: int = 0
     cancel: Annotated[Target | None, BeforeValidator(_target)] = None
     yes: str = ""
+    """The answer of --yes; it never leads back."""
     aliases: dict[str, str] = {}
+    """Other word -> key."""
     per: Literal["", "task"] = ""
     default: str = ""
+    """The answer of an empty line."""
     type: Literal["choice", "multi"] = "choice"
     source: Annotated[str, Field(alias="from")] = ""
     timeout: str = ""
@@ -107,30 +123,46 @@ class Compact(Strict):
 
 class Stage(Strict):
     id: str
+    """Its name in routes."""
     when: When = {}
+    """Left out if these facts do not hold."""
     phases: tuple[Phase, ...]
+    """In order."""
 
 
 class Flow(Strict):
     flow: str
+    """Its name."""
     about: str
+    """One line for `windlass flow list`."""
     branch: str = "windlass/{slug}-{id8}"
+    """The run's branch; {slug}, {id8}, {date} and {n} are filled in."""
     agent_branch: str = ""
     tdd: Literal["required", "preserve", "off"] = "off"
+    """Whether code must come with tests."""
     commit: Literal["agent", "harvest", "none"] = "harvest"
+    """Who commits: the agent, or the engine what it left."""
     over_budget: Literal["stop", "ask"] = "stop"
+    """What a limit that is reached leads to."""
     projection: Literal["none", "superteam-workflow", "agents-tmp-state", "agents-work-status"] = "none"
     context: str = ""
     source: Source = Source()
     settings: dict[str, Annotated[Setting, BeforeValidator(_setting)]] = {}
+    """Name -> setting."""
     artifacts: dict[str, Artifact] = {}
+    """Name -> artifact."""
     questions: dict[str, QuestionSpec] = {}
+    """Name -> question."""
     modes: dict[str, tuple[str, ...]] = {}
+    """Name -> the list of phases to go through instead."""
     must_run: dict[str, tuple[str, ...]] = {}
     restarts: Restarts | None = None
+    """How often a stage may be restarted, and what then."""
     compact: Compact | None = None
     phases: tuple[Phase, ...] = ()
+    """In order."""
     stages: tuple[Stage, ...] = ()
+    """Groups of phases, instead of phases."""
 
     def all_phases(self) -> tuple[Phase, ...]:
         return self.phases or tuple(phase for stage in self.stages for phase in stage.phases)

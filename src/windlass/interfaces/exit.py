@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -57,6 +56,8 @@ def _say(message: str, hint: str, code: Exit, argv: Sequence[str]) -> int:
 
 def _bug(argv: Sequence[str]) -> int:
     """Ours: the details go to a file that can be sent in, one line to the screen."""
+    import traceback
+
     text = traceback.format_exc()
     try:
         folder = state_dir(environment()) / "windlass" / "logs"

@@ -13,7 +13,9 @@ OUTCOMES = ("ok",)
 class Spec(PhaseSpec):
     kind: Literal["ask"]
     question: str = ""
+    """A question of the flow; the answer is the route."""
     settings: tuple[str, ...] = ()
+    """Settings to ask for, one at a time; those given beforehand are not asked."""
     bound: Literal["", "person"] = ""
     """`person`: a loop through this question is bounded by the person who answers it."""
 

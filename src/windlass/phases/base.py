@@ -80,12 +80,16 @@ class PhaseSpec(Strict):
     """What every phase, and every step of a task, has."""
 
     id: str
+    """Its name in routes, keys and logs."""
     kind: str
     label: Annotated[Label, BeforeValidator(_label)] = Label()
+    """The name shown for it; {enter, done, fix} for different ones."""
     when: When = {}
+    """{fact: value | [any of]}; all must hold, else the phase is skipped."""
     needs: tuple[str, ...] = ()
     """The gate: `file A` | `answered Q [value]` | `criteria met` | `roles ran` | `no pending question`."""
     on: Routes
+    """Outcome -> target, or {to, max, then}."""
     via: Literal["", "route"] = ""
     """Entered only by a route, never by falling through."""
 
@@ -103,22 +107,30 @@ class CallSpec(Strict):
     """One agent call: who, with what, for what."""
 
     role: str
+    """Who is called."""
     profile: str = ""
     """Use that role's settings (agent, model, tools) with this role's prompt."""
     guard: bool | str = ""
     """`off`: without the TDD guard, although the profile has one."""
     flags: tuple[str, ...] = ()
+    """Passed to the role's prompt."""
     by: str = ""
     """A task field that picks the variant of the role, as `task.difficulty`."""
     times: Count = 1
+    """How many such calls are made."""
     when: When = {}
+    """Made only if these facts hold."""
     ins: Annotated[Names, Field(alias="in")] = ()
+    """What the prompt is given: request, task, artifacts."""
     out: Names = ()
+    """Artifacts it has to make."""
     per: str = ""
     otherwise: Annotated[str, Field(alias="or")] = ""
     """The role that stands in when the first is not available."""
     optional: bool = False
+    """A role that no agent plays is left out instead of being an error."""
     criteria: str = ""
+    """A file with the criteria a reviewer judges by."""
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,13 @@ class Spec(PhaseSpec):
     run: str = "checks"
     """checks | acceptance | a name under [commands] in the config"""
     classify: Literal["", "first-file"] = ""
+    """`first-file`: a failure is told apart by the first project file its output names."""
     fixer: CallSpec | None = None
+    """Who mends what failed, before the commands run again."""
     max: Count = 0
+    """How often the fixer may try."""
     out: str = ""
+    """The artifact that holds the results."""
 
     def artifacts_out(self) -> set[str]:
         return {self.out} if self.out else set()

@@ -14,10 +14,14 @@ OUTCOMES = ("ok", "limit", "failed")
 class Spec(PhaseSpec):
     kind: Literal["dialogue"]
     role: str
+    """Who talks with the person."""
     max: Count = 10
+    """The most rounds."""
     ins: Annotated[Names, Field(alias="in")] = ()
     out: Names = ()
+    """What the talk makes."""
     replaces: Literal["", "request"] = ""
+    """`request`: the refined text stands for the request from then on."""
 
     def artifacts_in(self) -> set[str]:
         return set(self.ins)

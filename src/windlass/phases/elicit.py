@@ -14,11 +14,17 @@ OUTCOMES = ("ok", "failed")
 class Spec(PhaseSpec):
     kind: Literal["elicit"]
     role: str
+    """Who proposes."""
     item: Literal["questions", "approaches", "sections"]
+    """What is proposed."""
     min: int = 1
+    """The fewest items."""
     max: int
+    """The most items."""
     other: bool = False
+    """The person may answer in their own words."""
     revise: bool = False
+    """The person may send an item back."""
     ins: Annotated[Names, Field(alias="in")] = ()
     out: Names = ()
 

@@ -24,9 +24,13 @@ class Empty(Strict):
 class Spec(PhaseSpec):
     kind: Literal["produce"]
     calls: tuple[CallSpec, ...]
+    """One after the other; each may use what the ones before it made."""
     merge: Literal["", "headings"] | Merge = ""
+    """How the results of several calls become one artifact."""
     empty: Empty = Empty()
+    """What is done about a plan without tasks before the outcome is `empty`."""
     fallback: str = ""
+    """What the engine makes when no agent plays the role."""
     harvest: str = ""
     """The label of the engine's commit of what the agent left uncommitted."""
     done: str = ""

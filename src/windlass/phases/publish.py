@@ -12,3 +12,4 @@ OUTCOMES = ("ok", "failed")
 class Spec(PhaseSpec):
     kind: Literal["publish"]
     do: tuple[Literal["push", "pr", "tag"], ...]
+    """In order: push the branch, open a pull request, set a tag."""

@@ -12,6 +12,7 @@ OUTCOMES = ("ok",)
 class Spec(PhaseSpec):
     kind: Literal["report"]
     template: str
+    """Which report: plan | task"""
     to: tuple[str, ...] = ("terminal", "store")
     """terminal | store | the name of an artifact"""
 

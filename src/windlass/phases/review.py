@@ -24,17 +24,24 @@ NOBODY = "no reviewer is available"
 class Spec(PhaseSpec):
     kind: Literal["review"]
     of: str
+    """The artifact that is judged."""
     scope: Literal["task", "run"] = "task"
+    """What `changes` means: those of the task, or of the whole run."""
     reviewers: tuple[CallSpec, ...]
+    """Who judges; optional ones may be missing."""
     order: Literal["sequence", "parallel"] = "sequence"
+    """One after the other, or side by side."""
     fixer: CallSpec | None = None
+    """Who mends what blocks, before the reviewers look again."""
     mode: str = "iterative"
     """iterative | single-pass | $setting"""
     max: Count = 3
+    """How often the fixer may try."""
     threshold: str = ""
     """Findings below it are noted: low | medium | high | critical | $setting. Not given: everything blocks in an
     iterative review, nothing in a single pass."""
     out: str = ""
+    """The artifact that holds the result."""
     feedback: str = ""
     """The question whose comment is a finding of the next visit."""
     completes: str = ""

@@ -39,27 +39,39 @@ Step: TypeAlias = Annotated[produce.Spec | review.Spec | command.Spec, Field(dis
 
 class Land(Strict):
     checks: Literal["all", "none"] = "all"
+    """Whether the configured checks must pass on the joined tree."""
     fixer: CallSpec | None = None
+    """Who mends a conflict or red checks."""
     max: Count = 1
+    """How often the fixer may try."""
     label: Annotated[Label, BeforeValidator(_label)] = Label()
     on: Routes
+    """conflict, red and unproved -> target."""
 
 
 class Spec(PhaseSpec):
     kind: Literal["tasks"]
     source: Annotated[str, Field(alias="from")]
+    """The artifact that lists the tasks."""
     order: Literal["list", "deps", "waves"] = "list"
+    """`list`: as the plan has them, dependencies first."""
     slots: Count = 1
+    """Tasks at work at the same time."""
     pause: str = ""
     """auto | checkpoint | batch | $setting"""
     pause_every: Count = 3
+    """Tasks between pauses, with `batch`."""
     failure: str = "stop"
     """retry (once, then without it) | continue (without it) | stop | $setting: what `fail` means."""
     steps: tuple[Step, ...]
+    """What each task goes through: phases of the kinds produce, review and command."""
     land: Land = Land(on={})
+    """How a task's commits join the run's tip."""
     batch: Count = 1
     done_label: str = ""
+    """The name of the state of a finished task."""
     out: str = ""
+    """The artifact that holds the results."""
 
     def artifacts_in(self) -> set[str]:
         return {self.source} | {name for step in self.steps for name in step.artifacts_in()}

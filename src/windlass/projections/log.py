@@ -16,7 +16,7 @@ def log_line(recorded: Recorded, *, unicode: bool = True) -> str:
 
 def describe(event: Event) -> str:
     match event:
-        case e.RunStarted() | e.RunResumed() | e.RunEnded():
+        case e.RunStarted() | e.RunResumed() | e.RunTold() | e.RunEnded():
             return _run(event)
         case e.PhaseEntered() | e.PhaseFinished() | e.PhaseSkipped() | e.StepEntered():
             return _phase(event)
@@ -38,12 +38,14 @@ def _tail(text: str) -> str:
     return f": {clean(text, 200)}" if text else ""
 
 
-def _run(event: e.RunStarted | e.RunResumed | e.RunEnded) -> str:
+def _run(event: e.RunStarted | e.RunResumed | e.RunTold | e.RunEnded) -> str:
     match event:
         case e.RunStarted():
             return f"{event.flow}: {clean(event.request, 200)} (from {short_sha(event.base)}, branch {event.branch})"
         case e.RunResumed():
             return f"driver {event.epoch}{_tail(event.reason)}"
+        case e.RunTold():
+            return f"{event.by}: {clean(event.text, 200)}"
         case e.RunEnded():
             return f"{event.state}{_tail(event.reason)}"
         case _:

@@ -150,7 +150,7 @@ def _final_review(view: View) -> list[str]:
 
 
 def accepted(view: View) -> list[str]:
-    """Findings of reviews that did not pass: of a plan that was carried out, of a task that was completed all the same."""
+    """Findings of reviews that did not pass, of a plan or a task that was carried out all the same."""
     phases = [(spoken(id), reviews) for id, reviews in view.reviews.items() if id != view.final_phase]
     tasks = [(task.title, task.reviews) for task in view.tasks_in(COMPLETE)]
     return [

@@ -63,7 +63,7 @@ def _apply(view: View, at: float, event: Event) -> None:
             _dispatch_started(view, at, event)
         case e.DispatchFinished():
             _dispatch_finished(view, event)
-        case e.RunStarted() | e.RunResumed() | e.RunEnded():
+        case e.RunStarted() | e.RunResumed() | e.RunTold() | e.RunEnded():
             _run(view, at, event)
         case e.PhaseEntered() | e.PhaseFinished() | e.PhaseSkipped():
             _phase(view, at, event)
@@ -128,7 +128,7 @@ def _dispatch_finished(view: View, event: e.DispatchFinished) -> None:
         view.plan_revisions += 1
 
 
-def _run(view: View, at: float, event: e.RunStarted | e.RunResumed | e.RunEnded) -> None:
+def _run(view: View, at: float, event: e.RunStarted | e.RunResumed | e.RunTold | e.RunEnded) -> None:
     match event:
         case e.RunStarted():
             view.request, view.flow, view.base, view.branch = event.request, event.flow, event.base, event.branch
@@ -142,6 +142,8 @@ def _run(view: View, at: float, event: e.RunStarted | e.RunResumed | e.RunEnded)
             view.ended_at = None
             _enter(view, at, RunState.WAITING if view.questions else RunState.RUNNING)
             _note(view, at, "Workflow resumed")
+        case e.RunTold():
+            _note(view, at, f"Told: {event.text}")
         case e.RunEnded():
             view.running.clear()
             _enter(view, at, _state(event.state), event.reason, event.hint)

@@ -106,7 +106,14 @@ class Store:
     # -- steps
 
     def steps(self, run: str) -> list[StepRow]:
-        rows = self._all("SELECT seq, key, fingerprint, inputs, result FROM step WHERE run = ? ORDER BY seq", (run,))
+        return self._steps("step", run)
+
+    def superseded(self, run: str) -> list[StepRow]:
+        """What adopted changes replaced, oldest first."""
+        return self._steps("superseded", run)
+
+    def _steps(self, table: str, run: str) -> list[StepRow]:
+        rows = self._all(f"SELECT * FROM {table} WHERE run = ? ORDER BY seq", (run,))
         return [StepRow(r["seq"], r["key"], r["fingerprint"], load(r["inputs"]), load(r["result"])) for r in rows]
 
     def add_step(self, run: str, key: str, fingerprint: str, inputs: str, context: str, result: str) -> int:
@@ -293,6 +300,17 @@ class Store:
             )
             for r in rows
         ]
+
+    def tell(self, run: str, text: str, by: str) -> None:
+        self.db.execute("INSERT INTO told (run, text, by, at) VALUES (?,?,?,?)", (run, text, by, self.clock()))
+
+    def untold(self, run: str) -> list[str]:
+        """What no dispatch has been given yet."""
+        rows = self._all("SELECT text FROM told WHERE run = ? AND key = '' ORDER BY seq", (run,))
+        return [row["text"] for row in rows]
+
+    def mark_told(self, run: str, key: str) -> None:
+        self.db.execute("UPDATE told SET key = ? WHERE run = ? AND key = ''", (key, run))
 
     def set_timer(self, timer: TimerRow) -> None:
         self.db.execute(

@@ -105,7 +105,7 @@ class Playbook:
             return times is None or self._faults[key] <= times
 
     def _answered(self, rule: Mapping[str, Any], job: Job, number: int, talk: _Talk) -> Reply:
-        last = talk.step is None
+        last = talk.last
         cut = rule.get("cut_after")
         if cut is not None and not (talk.asked.stream and self._again("cut", job, number, rule.get("cut_times"))):
             cut = None
@@ -129,6 +129,11 @@ class _Talk:
     @property
     def first(self) -> bool:
         return (self.index, self.letter) == (0, "a")
+
+    @property
+    def last(self) -> bool:
+        """A CLI may end as soon as it has the answer that its schema asks for."""
+        return self.step is None or isinstance(self.step, Structured)
 
     def _steps(self) -> tuple[Step, ...]:
         steps = steps_of(self.rule)
@@ -168,7 +173,8 @@ class _Talk:
         if self.step is None:
             return Answer(id, self.asked.model, self._last_words(tag), tokens=self._tokens())
         name, input = fill(self.step, self.asked, self.job.cwd)
-        return Answer(id, self.asked.model, call=Call(f"call_{id}", name, input), tokens=self._tokens())
+        text: str = self.rule.get("say", "") if self.last else ""
+        return Answer(id, self.asked.model, text, Call(f"call_{id}", name, input), self._tokens())
 
     def _last_words(self, tag: str) -> str:
         said: str = self.rule.get("say", "")
@@ -181,13 +187,14 @@ class _Talk:
 
     def _tokens(self) -> Tokens:
         """The rule's figures spread over all turns, so that they add up to them."""
-        usage, turns = self.rule.get("usage", {}), len(self.steps) + 1
+        ends_with_call = bool(self.steps) and isinstance(self.steps[-1], Structured)
+        usage, turns = self.rule.get("usage", {}), len(self.steps) + (not ends_with_call)
 
         def share(name: str) -> int:
             each, rest = divmod(int(usage.get(name, 0)), turns)
-            return each + (self.index < rest) if self.letter == "a" else 0
+            return each + (self.index < rest) if self.letter == "a" and self.index < turns else 0
 
-        return Tokens(share("input") + share("cached"), share("output"), share("cached"))
+        return Tokens(share("input"), share("output"), share("cached"))
 
 
 def _look(step: Step) -> Step:

@@ -21,7 +21,7 @@ PATHS = ("file_path", "filepath", "path", "absolute_path")
 TEXTS = ("content", "contents", "text")
 COMMANDS = ("command", "cmd")
 _UNREAD = re.compile(
-    r"\b(must|first|not (yet )?been|before)\b.{0,80}\bread\b|\bread\b.{0,80}\b(first|before)\b", re.I | re.S
+    r"\b(must|first|not (yet )?been|before)\b.{0,80}\bread\b|\bread\b.{0,80}\b(first|before)\b", re.IGNORECASE
 )
 
 

@@ -20,6 +20,7 @@ COMMANDS = {
     "show": "read",
     "log": "read",
     "answer": "answer",
+    "tell": "control",
     "pause": "control",
     "abort": "control",
     "fork": "control",

@@ -31,6 +31,19 @@ def abort(run: str) -> None:
     click.echo(service.abort(service.run(run).id))
 
 
+@click.command(short_help="Say something to a run at work.")
+@click.argument("run")
+@click.argument("text", nargs=-1, required=True)
+def tell(run: str, text: tuple[str, ...]) -> None:
+    """Say something to a run: it goes with its next dispatch, once, and is on record.
+
+    \b
+      windlass tell 3f2a "use the existing Clock class"
+    """
+    service = app().service
+    click.echo(service.tell(service.run(run).id, " ".join(text), "windlass tell"))
+
+
 @click.command(short_help="A new run that shares the beginning of another.")
 @click.argument("run")
 @click.option("--at", "phase", required=True, metavar="PHASE", help="The first phase to do anew.")
@@ -49,4 +62,4 @@ def fork(run: str, phase: str) -> None:
     click.echo(f"run {new} shares everything before '{phase}' with {row.id}; go on with: windlass resume {new}")
 
 
-COMMANDS = {"pause": pause, "abort": abort, "fork": fork}
+COMMANDS = {"tell": tell, "pause": pause, "abort": abort, "fork": fork}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import sys
 import tempfile
 from importlib.util import find_spec
@@ -15,7 +16,7 @@ import windlass
 from windlass import git
 from windlass.agents.plain_yaml import read, values
 from windlass.app import build
-from windlass.engine.broker import Policy
+from windlass.driving import Policy
 from windlass.errors import UserError
 from windlass.interfaces.cli.drive import go_on
 from windlass.starting import Start
@@ -24,38 +25,80 @@ REQUEST = "Add rate limiting with token bucket algorithm"
 ANSWERS = {"approve": "approve", "review_mode": "iterative", "execution_mode": "auto"}
 AUTHOR = ("-c", "user.name=Sample Author", "-c", "user.email=author@windlass.invalid")
 DATA = Path(windlass.__file__).parent / "demo"
+SCRIPT = DATA / "script.yaml"
+REAL = ("claude", "codex", "pi", "gemini", "opencode")
+SCRIPTED = f"""# Agents whose words are written down in that file: no network, no key, no cost.
+[agents]
+default = "scripted"
+
+[agents.scripted]
+script = {json.dumps(str(SCRIPT))}"""
 
 
 @click.command(short_help="A whole run on a sample repository.")
 @click.option("--into", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Make the sample there.")
 @click.option("--ask", is_flag=True, help="Answer the questions yourself.")
-def demo(into: Path | None, ask: bool) -> int:
+@click.option("--agent", type=click.Choice(["scripted", *REAL]), default="scripted", help="A CLI to play every role.")
+@click.option("--bin", "binary", default="", metavar="PATH", help="Where that CLI is; else the one on the PATH.")
+def demo(into: Path | None, ask: bool, agent: str, binary: str) -> int:
     """Make a sample repository and drive a run on it, from request to landed code.
 
     The agents are scripted, so it needs no network, no key and no money. Everything else is real: the repository, the
-    slots, the tests, the reviews that send work back, the landings.
+    slots, the tests, the reviews that send work back, the landings. With --agent the agent is a real CLI too, and only
+    the model it talks to is scripted, by a server on this machine.
 
     \b
       windlass demo
       windlass demo --into ~/sample --ask
+      windlass demo --agent claude
     """
-    folder = _empty_folder(into)
-    click.echo(f"A sample repository in {folder}; the agents' words are scripted, everything else is real.\n")
-    make_sample(folder)
+    if agent == "scripted":
+        return _demo(_empty_folder(into), ask, SCRIPTED, "the agents' words are scripted, everything else is real")
+    found = _found(agent, binary)
+    from windlass.testing.scripted_model import ScriptedModel
+
+    with ScriptedModel.from_file(SCRIPT) as model:
+        settings = _real(agent, found, model.url_for("{job}"))
+        return _demo(_empty_folder(into), ask, settings, f"'{agent}' is real, the model it talks to is scripted")
+
+
+def _demo(folder: Path, ask: bool, agents: str, what_is_real: str) -> int:
+    click.echo(f"A sample repository in {folder}; {what_is_real}.\n")
+    make_sample(folder, agents)
     here = build(folder)
     policy = Policy() if ask else Policy(answers=ANSWERS)
-    run = here.start(Start(REQUEST, "plan", agent="scripted", script=str(DATA / "script.yaml"), policy=policy))
+    run = here.start(Start(REQUEST, "plan", policy=policy))
     code = go_on(here, run)
-    click.echo(_what_to_try(folder, here.service.run(run).branch, finished=code == 0))
+    click.echo(_what_to_try(folder, here.service.view(run).published, finished=code == 0))
     return code
 
 
-def make_sample(folder: Path) -> None:
+def _found(agent: str, binary: str) -> str:
+    found = shutil.which(binary or agent)
+    if not found:
+        raise UserError(
+            f"there is no program '{binary or agent}'", hint=f"install {agent}, or say where it is: --bin PATH"
+        )
+    return str(Path(found).absolute())
+
+
+def _real(agent: str, binary: str, url: str) -> str:
+    return f"""# A real CLI. The model behind it was a server of `windlass demo`, gone when the demo ended.
+[agents]
+default = "{agent}"
+
+[agents.{agent}]
+bin = {json.dumps(binary)}
+base_url = {json.dumps(url)}
+api_key = "none needed\""""
+
+
+def make_sample(folder: Path, agents: str = SCRIPTED) -> None:
     """A repository with one commit; its checks are its own tests."""
     for path, text in _sample_files().items():
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text.replace("{check}", json.dumps(_check())), encoding="utf-8")
+        file.write_text(_filled(text, agents), encoding="utf-8")
     git.require_git()
     git.run(["init", "--quiet", "--initial-branch=main"], folder)
     git.run(["add", "--all"], folder)
@@ -66,6 +109,10 @@ def _sample_files() -> dict[str, str]:
     listed = values(read((DATA / "sample.yaml").read_text(encoding="utf-8")))
     assert isinstance(listed, dict)
     return {path: str(text or "") for path, text in listed.items()}
+
+
+def _filled(text: str, agents: str) -> str:
+    return text.replace("{check}", json.dumps(_check())).replace("{agents}", agents)
 
 
 def _check() -> list[str]:
@@ -97,7 +144,7 @@ def _what_to_try(folder: Path, branch: str, *, finished: bool) -> str:
         [
             "\nThe sample repository is yours to look around in. Its checkout was not touched.",
             f"  cd {shlex.quote(str(folder))}",
-            f"  git diff main..{branch}",
+            *([f"  git diff main..{branch}"] if branch else []),
             *(f"  {command:<18}{about}" for command, about in commands),
         ]
     )

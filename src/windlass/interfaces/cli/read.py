@@ -35,7 +35,8 @@ def status(run: str, as_json: bool) -> None:
     view, driven = service.view(row.id), service.driven(row.id)
     if as_json:
         return echo_json(status_json(view, service.world.clock(), driver_alive=driven))
-    click.echo(render_status(view, service.world.clock(), width=width(), driver_alive=driven, unicode=unicode_fits()))
+    text = render_status(view, service.world.clock(), width=width(), driver_alive=driven, unicode=unicode_fits())
+    click.echo(text, nl=False)
     return None
 
 
@@ -54,7 +55,7 @@ def runs(as_json: bool) -> None:
         return echo_json([status_json(view, service.world.clock()) for view in views])
     if not views:
         return click.echo('No runs here yet. Start one: windlass run "what to build"')
-    click.echo(render_runs([RunRow.of(view) for view in views], width=width(), unicode=unicode_fits()))
+    click.echo(render_runs([RunRow.of(view) for view in views], width=width(), unicode=unicode_fits()), nl=False)
     return None
 
 
@@ -73,7 +74,8 @@ def show(run: str, as_json: bool) -> None:
     view, driven = service.view(row.id), service.driven(row.id)
     if as_json:
         return echo_json(status_json(view, service.world.clock(), driver_alive=driven))
-    click.echo(render_show(view, service.world.clock(), width=width(), driver_alive=driven, unicode=unicode_fits()))
+    text = render_show(view, service.world.clock(), width=width(), driver_alive=driven, unicode=unicode_fits())
+    click.echo(text, nl=False)
     click.echo(f"\nFiles: {service.world.place.run_folder(row.id)}")
     return None
 

@@ -49,7 +49,7 @@ class PlainFace:
         before = self._view.running.get(event.key) if isinstance(event, e.DispatchFinished) else None
         self._feed(recorded)
         match event:
-            case e.RunStarted() | e.RunResumed() | e.RunEnded():
+            case e.RunStarted() | e.RunResumed() | e.RunTold() | e.RunEnded():
                 self._run(event)
             case e.PhaseEntered() | e.PhaseFinished() | e.PhaseSkipped():
                 self._phase(event)
@@ -95,7 +95,7 @@ class PlainFace:
         busy = sum(one.active for one in self._view.tasks) if view else 0
         return f"[{view.index}] " if view and busy > 1 else ""
 
-    def _run(self, event: e.RunStarted | e.RunResumed | e.RunEnded) -> None:
+    def _run(self, event: e.RunStarted | e.RunResumed | e.RunTold | e.RunEnded) -> None:
         match event:
             case e.RunStarted():
                 limit = "no limit" if event.budget_usd is None else f"limit {money(event.budget_usd)}"
@@ -107,6 +107,8 @@ class PlainFace:
             case e.RunResumed():
                 reason = f": {event.reason}" if event.reason else ""
                 self._out.line(f"Run {self._view.run} resumed{reason}", paint=Paint.BOLD)
+            case e.RunTold():
+                self._out.line(f"told by {event.by}: {event.text}", indent=2)
             case e.RunEnded():
                 self._ended(event)
             case _:

@@ -19,7 +19,7 @@ class Gemini:
         config = body.get("generationConfig") or {}
         tools = tuple(_tools(items(body.get("tools"))))
         return Asked(
-            model=endpoint.rsplit("/", 1)[-1].split(":")[0],
+            model=endpoint.rsplit("/", 1)[-1].split(":", maxsplit=1)[0],
             tools=tools,
             results=tuple(_result(part["functionResponse"]) for part in parts if "functionResponse" in part),
             stream="streamGenerateContent" in endpoint,

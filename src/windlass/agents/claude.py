@@ -1,0 +1,276 @@
+"""Claude Code: `claude -p` with its stream of JSON lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from windlass.agents.base import (
+    AgentEvent,
+    Capabilities,
+    Done,
+    Invocation,
+    Job,
+    Said,
+    SessionSeen,
+    Spent,
+    ToolFinished,
+    ToolStarted,
+)
+from windlass.agents.cli import (
+    DEFAULTS,
+    Settings,
+    count,
+    doing,
+    known_cost,
+    load,
+    money,
+    rows,
+    status,
+    table,
+    text,
+    tools_of,
+    total,
+)
+from windlass.agents.failures import REASON, class_of, classify_text
+from windlass.model import ErrorClass, Usage
+
+TESTED = "2.1.325"
+LOGIN = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_USE_BEDROCK",
+         "CLAUDE_CODE_USE_VERTEX", "ANTHROPIC_BASE_URL", "ANTHROPIC_VERTEX_PROJECT_ID", "CLOUD_ML_REGION",
+         "AWS_REGION", "AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
+         "AWS_BEARER_TOKEN_BEDROCK")  # fmt: skip
+CREDENTIALS = ".credentials.json"
+_TOOLS = {
+    "read": "Read",
+    "grep": "Grep",
+    "find": "Glob",
+    "ls": "Glob",
+    "bash": "Bash",
+    "write": "Write",
+    "edit": "Edit",
+}
+_NAMES = {"Read": "read", "Grep": "grep", "Glob": "find", "Bash": "bash", "Write": "write", "Edit": "edit"}
+#: how an answer that must fit a schema is given: not work, not a turn
+_ANSWERING = "StructuredOutput"
+_EFFORTS = {"off": "low", "minimal": "low"}
+_ROOM = {
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "DISABLE_AUTOUPDATER": "1",
+    # its own retries end: the waits are ours, so that they are seen
+    "CLAUDE_CODE_MAX_RETRIES": "2",
+    # without it the CLI refuses to work unasked as root
+    "IS_SANDBOX": "1",
+}
+
+
+class ClaudeAdapter:
+    name = "claude"
+    capabilities = Capabilities(resume=True, cost="end", structured=True, read_only=True, effort=True)
+
+    def __init__(self, settings: Settings = DEFAULTS, environ: Mapping[str, str] | None = None) -> None:
+        self.settings = settings
+        self.credential = f"claude {settings.base_url}".strip()
+        self.environ = environ or {}
+
+    def invocation(self, job: Job) -> Invocation:
+        settings = self.settings.for_job(job)
+        home = job.folder / "home"
+        env = {**_ROOM, "CLAUDE_CONFIG_DIR": str(home), **self._login(settings)}
+        return Invocation(
+            (*settings.command("claude"), *_flags(job, settings)),
+            stdin=job.prompt,
+            env=env,
+            files={"home/settings.json": "{}"},
+            carried=self._carried(job, settings),
+        )
+
+    def reader(self, job: Job) -> ClaudeReader:
+        return ClaudeReader(job)
+
+    def parse(self, line: str) -> list[AgentEvent]:
+        return ClaudeReader().parse(line)
+
+    def classify(self, stderr: str, code: int | None) -> tuple[ErrorClass, str]:
+        return classify_text(stderr, code)
+
+    def _login(self, settings: Settings) -> dict[str, str]:
+        if settings.base_url:
+            return {"ANTHROPIC_BASE_URL": settings.base_url, "ANTHROPIC_API_KEY": settings.api_key or "none"}
+        if settings.api_key:
+            return {"ANTHROPIC_API_KEY": settings.api_key}
+        return {name: self.environ[name] for name in LOGIN if self.environ.get(name)}
+
+    def _carried(self, job: Job, settings: Settings) -> dict[str, str]:
+        carried = {}
+        if not settings.base_url and not settings.api_key and self.environ.get("HOME"):
+            folder = self.environ.get("CLAUDE_CONFIG_DIR") or f"{self.environ['HOME']}/.claude"
+            carried[f"home/{CREDENTIALS}"] = f"{folder}/{CREDENTIALS}"
+        if job.session and settings.sessions:
+            carried["home/projects"] = f"{settings.sessions}/home/projects"
+        return carried
+
+
+def _flags(job: Job, settings: Settings) -> tuple[str, ...]:
+    tools = dict.fromkeys(_TOOLS[tool] for tool in tools_of(job) if tool in _TOOLS)
+    flags = ["-p", "--output-format", "stream-json", "--verbose", "--setting-sources", "", "--strict-mcp-config"]
+    flags += ["--disable-slash-commands", "--permission-mode", "bypassPermissions", "--tools", ",".join(tools)]
+    model = job.model or settings.model
+    flags += ["--model", model] if model else []
+    flags += ["--effort", _EFFORTS.get(job.effort, job.effort)] if job.effort else []
+    flags += ["--append-system-prompt", job.system] if job.system else []
+    flags += ["--max-turns", str(job.limits.turns)] if job.limits.turns else []
+    flags += ["--max-budget-usd", f"{job.limits.usd:.4f}"] if job.limits.usd else []
+    flags += ["--resume", job.session] if job.session else []
+    if job.schema and job.schema.get("type") == "object" and settings.structured != "off":
+        flags += ["--json-schema", json.dumps(job.schema, separators=(",", ":"))]
+    return tuple(flags)
+
+
+@dataclass
+class ClaudeReader:
+    job: Job | None = None
+    started: dict[str, str] = field(default_factory=dict)
+    """Tools at work: id -> name."""
+    messages: dict[str, Usage] = field(default_factory=dict)
+    """Several events share a message's id, and each repeats its usage."""
+    session: str = ""
+    reset_at: float | None = None
+    pause_s: float = 0.0
+    told_at: float | None = None
+
+    def parse(self, line: str) -> list[AgentEvent]:
+        data = load(line)
+        match data.get("type"):
+            case "assistant":
+                return self._assistant(data)
+            case "user":
+                return self._results(table(data, "message"))
+            case "system":
+                return self._system(data)
+            case "rate_limit_event":
+                self._limit(table(data, "rate_limit_info"))
+                return []
+            case "result":
+                return self._result(data)
+            case _:
+                return []
+
+    def _system(self, data: dict[str, Any]) -> list[AgentEvent]:
+        if data.get("subtype") == "api_retry" and data.get("error_status") == 429:
+            # whole seconds are the server's word; pauses of its own are jittered
+            delay = count(data, "retry_delay_ms")
+            self.pause_s = delay / 1000 if delay % 1000 == 0 else 0.0
+        session = text(data, "session_id") if data.get("subtype") == "init" else ""
+        if not session or session == self.session:
+            return []
+        self.session = session
+        return [SessionSeen(session)]
+
+    def _limit(self, info: dict[str, Any]) -> None:
+        if info.get("status") == "rejected":
+            self.reset_at = money(info, "resetsAt") or self.reset_at
+
+    def _assistant(self, data: dict[str, Any]) -> list[AgentEvent]:
+        message = table(data, "message")
+        self.told_at = _time(text(data, "timestamp")) or self.told_at
+        if data.get("is_api_error_message") is True:
+            return []
+        events: list[AgentEvent] = []
+        for part in rows(message, "content"):
+            if part.get("type") == "text" and text(part, "text").strip():
+                events.append(Said(text(part, "text")))
+            elif part.get("type") == "tool_use" and part.get("name") != _ANSWERING:
+                events.append(self._tool(part))
+        return events + self._spent(text(message, "id"), table(message, "usage"))
+
+    def _tool(self, part: dict[str, Any]) -> ToolStarted:
+        name = text(part, "name")
+        tool = _NAMES.get(name, name.lower())
+        self.started[text(part, "id")] = tool
+        words = doing(tool, table(part, "input"), self.job) if self.job else tool
+        return ToolStarted(tool, words, text(part, "id"))
+
+    def _spent(self, message: str, usage: dict[str, Any]) -> list[AgentEvent]:
+        if not message or not usage:
+            return []
+        self.messages[message] = _tokens(usage)
+        every = self.messages.values()
+        total = Usage(sum(u.input for u in every), sum(u.output for u in every), sum(u.cached for u in every))
+        return [Spent(total, total=True)]
+
+    def _results(self, message: dict[str, Any]) -> list[AgentEvent]:
+        found = [part for part in rows(message, "content") if part.get("type") == "tool_result"]
+        return [self._finished(part) for part in found if text(part, "tool_use_id") in self.started]
+
+    def _finished(self, part: dict[str, Any]) -> ToolFinished:
+        ok, id = part.get("is_error") is not True, text(part, "tool_use_id")
+        return ToolFinished(self.started.pop(id), ok, "" if ok else text(part, "content")[:REASON], id)
+
+    def _result(self, data: dict[str, Any]) -> list[AgentEvent]:
+        return [Spent(_cost(data), total=True), self._done(data)]
+
+    def _done(self, data: dict[str, Any]) -> Done:
+        said = text(data, "result")
+        if data.get("is_error") is not True and data.get("subtype") == "success":
+            if data.get("stop_reason") == "refusal":
+                return Done("", error=ErrorClass.REFUSED, reason=said[:REASON] or "the model refused")
+            return Done(said, data.get("structured_output"))
+        errors = data.get("errors")
+        told = said or "; ".join(str(one) for one in errors if one) if isinstance(errors, list) else said
+        error = _error(data, told)
+        retry_at = self._retry_at() if error is ErrorClass.RATE_LIMITED else None
+        return Done("", error=error, reason=told[:REASON] or str(data.get("terminal_reason")), retry_at=retry_at)
+
+    def _retry_at(self) -> float | None:
+        if self.reset_at is None and self.pause_s and self.told_at is not None:
+            return self.told_at + self.pause_s
+        return self.reset_at
+
+
+def _error(data: dict[str, Any], told: str) -> ErrorClass:
+    match data.get("subtype"), data.get("terminal_reason"):
+        case "error_max_budget_usd", _:
+            return ErrorClass.OVER_BUDGET
+        case "error_max_turns", _:
+            return ErrorClass.TIMED_OUT
+        case _, "aborted_tools" | "aborted_streaming":
+            return ErrorClass.KILLED
+        case "error_max_structured_output_retries", _:
+            return ErrorClass.BAD_OUTPUT
+        case _:
+            return class_of(told, status(data, "api_error_status"))
+
+
+def _tokens(usage: dict[str, Any]) -> Usage:
+    cached = count(usage, "cache_read_input_tokens")
+    everything = count(usage, "input_tokens") + count(usage, "cache_creation_input_tokens") + cached
+    return Usage(everything, count(usage, "output_tokens"), cached)
+
+
+def _cost(data: dict[str, Any]) -> Usage:
+    """What this dispatch cost: the total of a continued session holds its earlier dispatches too."""
+    usage = _tokens(table(data, "usage"))
+    models = table(data, "model_usage_since_last_result") or table(data, "modelUsage")
+    if not models:
+        return Usage(usage.input, usage.output, usage.cached, money(data, "total_cost_usd"))
+    costs = [_model_cost(name, one) for name, one in models.items() if isinstance(one, dict)]
+    return Usage(usage.input, usage.output, usage.cached, total(costs))
+
+
+def _model_cost(name: str, one: dict[str, Any]) -> float | None:
+    if one.get("costBasis", "list") != "unknown":
+        return money(one, "costUSD")
+    cached, written = count(one, "cacheReadInputTokens"), count(one, "cacheCreationInputTokens")
+    usage = Usage(count(one, "inputTokens") + cached + written, count(one, "outputTokens"), cached)
+    return known_cost(None, text(one, "canonicalModel") or name, usage, written)
+
+
+def _time(stamp: str) -> float | None:
+    try:
+        return datetime.fromisoformat(stamp).timestamp() if stamp else None
+    except ValueError:
+        return None

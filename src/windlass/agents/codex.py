@@ -1,0 +1,211 @@
+"""Codex: `codex exec --json`. It tells tokens, not money, and confines its commands itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from windlass.agents import pricing
+from windlass.agents.base import (
+    AgentEvent,
+    Capabilities,
+    Done,
+    Invocation,
+    Job,
+    Said,
+    SessionSeen,
+    Spent,
+    ToolFinished,
+    ToolStarted,
+)
+from windlass.agents.cli import DEFAULTS, KEY_VARIABLE, Settings, count, doing, here, load, may_write, rows, table, text
+from windlass.agents.failures import REASON, class_of, classify_text
+from windlass.model import ErrorClass, Usage
+
+TESTED = "0.166.0"
+LOGIN = ("OPENAI_API_KEY", "CODEX_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORGANIZATION", "OPENAI_PROJECT")
+CREDENTIALS = "auth.json"
+_EFFORTS = {"off": "none", "max": "xhigh"}
+_PROVIDER = "windlass"
+#: its own default model has no tools on a server that is not its own
+_MODEL = "gpt-5"
+_ROOM = (
+    "analytics.enabled=false",
+    "project_doc_max_bytes=0",
+    "skills.include_instructions=false",
+    "skills.bundled.enabled=false",
+    'approval_policy="never"',
+    'web_search="disabled"',
+    # all of /tmp would be writable; the dispatch has a temporary folder of its own
+    "sandbox_workspace_write.exclude_slash_tmp=true",
+)
+
+
+class CodexAdapter:
+    name = "codex"
+    capabilities = Capabilities(resume=True, cost="tokens", read_only=True, effort=True, sandbox=True)
+
+    def __init__(self, settings: Settings = DEFAULTS, environ: Mapping[str, str] | None = None) -> None:
+        self.settings = settings
+        self.credential = f"codex {settings.base_url}".strip()
+        self.environ = environ or {}
+
+    def invocation(self, job: Job) -> Invocation:
+        settings = self.settings.for_job(job)
+        temporary = job.folder / "tmp"
+        env = {"CODEX_HOME": str(job.folder / "home"), "TMPDIR": str(temporary), **self._login(settings)}
+        resume = ("resume", job.session) if job.session else ()
+        return Invocation(
+            (*settings.command("codex"), "exec", *_flags(job, settings), *resume, "-"),
+            stdin=job.prompt,
+            env=env,
+            files={"home/.keep": "", "tmp/.keep": ""},
+            carried=self._carried(job, settings),
+        )
+
+    def reader(self, job: Job) -> CodexReader:
+        return CodexReader(job, _model(job, self.settings.for_job(job)))
+
+    def parse(self, line: str) -> list[AgentEvent]:
+        return CodexReader().parse(line)
+
+    def classify(self, stderr: str, code: int | None) -> tuple[ErrorClass, str]:
+        return classify_text(stderr, code)
+
+    def _login(self, settings: Settings) -> dict[str, str]:
+        if settings.base_url:
+            return {KEY_VARIABLE: settings.api_key or "none"}
+        if settings.api_key:
+            return {"CODEX_API_KEY": settings.api_key}
+        return {name: self.environ[name] for name in LOGIN if self.environ.get(name)}
+
+    def _carried(self, job: Job, settings: Settings) -> dict[str, str]:
+        carried = {}
+        if not settings.base_url and not settings.api_key and self.environ.get("HOME"):
+            folder = self.environ.get("CODEX_HOME") or f"{self.environ['HOME']}/.codex"
+            carried[f"home/{CREDENTIALS}"] = f"{folder}/{CREDENTIALS}"
+        if job.session and settings.sessions:
+            carried["home/sessions"] = f"{settings.sessions}/home/sessions"
+        return carried
+
+
+def _flags(job: Job, settings: Settings) -> tuple[str, ...]:
+    # without --disable every offline run waits five seconds at its end
+    flags = ["--json", "--ignore-user-config", "--ignore-rules", "--skip-git-repo-check"]
+    flags += ["--disable", "apps", "--disable", "plugins"]
+    flags += [part for one in (*_ROOM, *_sandbox(job, settings)) for part in ("-c", one)]
+    flags += ["--dangerously-bypass-approvals-and-sandbox"] if settings.sandbox == "off" and may_write(job) else []
+    model, effort = _model(job, settings), _EFFORTS.get(job.effort, job.effort)
+    flags += ["-m", model] if model else []
+    flags += ["-c", f"model_reasoning_effort={json.dumps(effort)}"] if effort else []
+    flags += ["-c", f"developer_instructions={json.dumps(job.system)}"] if job.system else []
+    flags += _server(settings.base_url) if settings.base_url else []
+    return tuple(flags)
+
+
+def _model(job: Job, settings: Settings) -> str:
+    return job.model or settings.model or (_MODEL if settings.base_url else "")
+
+
+def _sandbox(job: Job, settings: Settings) -> tuple[str, ...]:
+    if settings.sandbox == "off" and may_write(job):
+        return ()
+    return (f'sandbox_mode="{"workspace-write" if may_write(job) else "read-only"}"',)
+
+
+def _server(base_url: str) -> list[str]:
+    url = base_url if base_url.endswith("/v1") else f"{base_url}/v1"
+    values = {
+        "name": _PROVIDER,
+        "base_url": url,
+        "wire_api": "responses",
+        "env_key": KEY_VARIABLE,
+        "request_max_retries": 1,
+        "stream_max_retries": 1,
+    }
+    fields = ",".join(f"{name}={json.dumps(value)}" for name, value in values.items())
+    return ["-c", f"model_provider={_PROVIDER}", "-c", f"model_providers.{_PROVIDER}={{{fields}}}"]
+
+
+@dataclass
+class CodexReader:
+    job: Job | None = None
+    model: str = ""
+    answer: str = ""
+    trouble: str = ""
+    open: set[str] = field(default_factory=set)
+
+    def parse(self, line: str) -> list[AgentEvent]:
+        data = load(line)
+        match data.get("type"):
+            case "thread.started":
+                return [SessionSeen(text(data, "thread_id"))]
+            case "item.started":
+                return self._started(table(data, "item"))
+            case "item.completed":
+                return self._completed(table(data, "item"))
+            case "turn.completed":
+                return [*self._spent(table(data, "usage")), Done(self.answer)]
+            case "turn.failed":
+                return [_failed(text(table(data, "error"), "message") or self.trouble)]
+            case "error":
+                self.trouble = text(data, "message") or self.trouble
+                return []
+            case _:
+                return []
+
+    def at_exit(self, said: str, code: int | None) -> Done | None:
+        """It can give up before its first turn: an error, and no end of a turn."""
+        return _failed(self.trouble) if self.trouble else None
+
+    def _started(self, item: dict[str, Any]) -> list[AgentEvent]:
+        found = _tool(item, self.job)
+        if found is None:
+            return []
+        self.open.add(text(item, "id"))
+        return [ToolStarted(*found, id=text(item, "id"))]
+
+    def _completed(self, item: dict[str, Any]) -> list[AgentEvent]:
+        if item.get("type") == "agent_message":
+            self.answer = text(item, "text")
+            return [Said(self.answer)] if self.answer.strip() else []
+        found, id = _tool(item, self.job), text(item, "id")
+        if found is None:
+            return []
+        ok = item.get("status") not in ("failed", "declined")
+        why = "" if ok else text(item, "aggregated_output")[-REASON:]
+        begun: list[AgentEvent] = [] if id in self.open else [ToolStarted(*found, id=id)]
+        self.open.discard(id)
+        return [*begun, ToolFinished(found[0], ok, why, id)]
+
+    def _spent(self, told: dict[str, Any]) -> list[AgentEvent]:
+        if not told or (self.job and self.job.session):
+            # of a continued session it tells the whole thread's tokens, those already counted too
+            return []
+        usage = Usage(count(told, "input_tokens"), count(told, "output_tokens"), count(told, "cached_input_tokens"))
+        cost = pricing.cost(self.model, usage)
+        return [Spent(Usage(usage.input, usage.output, usage.cached, cost), total=True)]
+
+
+def _failed(told: str) -> Done:
+    message = told.partition(", url: ")[0]
+    return Done("", error=class_of(message), reason=message[:REASON] or "the turn failed")
+
+
+def _tool(item: dict[str, Any], job: Job | None) -> tuple[str, str] | None:
+    match item.get("type"):
+        case "command_execution":
+            return "bash", doing("bash", item, job) if job else "running"
+        case "file_change":
+            changes = rows(item, "changes")
+            tool = "write" if changes and all(one.get("kind") == "add" for one in changes) else "edit"
+            paths = ", ".join(here(text(one, "path"), job) if job else text(one, "path") for one in changes[:5])
+            return tool, f"{'writing' if tool == 'write' else 'editing'} {paths}".strip()
+        case "mcp_tool_call":
+            return text(item, "tool") or "mcp", f"using {text(item, 'tool') or 'a tool'}"
+        case "web_search":
+            return "web_search", f"searching the web for {text(item, 'query')}"
+        case _:
+            return None

@@ -1,0 +1,207 @@
+"""Gemini CLI: `gemini --output-format stream-json`. It tells tokens, not money."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from windlass.agents import pricing
+from windlass.agents.base import (
+    AgentEvent,
+    Capabilities,
+    Done,
+    Invocation,
+    Job,
+    Said,
+    SessionSeen,
+    Spent,
+    ToolFinished,
+    ToolStarted,
+)
+from windlass.agents.cli import DEFAULTS, Settings, count, doing, load, table, text, tools_of, total
+from windlass.agents.failures import REASON, class_of, classify_text
+from windlass.model import ErrorClass, Json, Usage
+
+TESTED = "0.61.0"
+LOGIN = ("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_GCA",
+         "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION", "GOOGLE_APPLICATION_CREDENTIALS",
+         "GOOGLE_CLOUD_ACCESS_TOKEN")  # fmt: skip
+CREDENTIALS = ("oauth_creds.json", "google_accounts.json", "installation_id")
+_TOOLS = {
+    "read": ("read_file", "read_many_files"),
+    "grep": ("grep_search",),
+    "find": ("glob",),
+    "ls": ("list_directory",),
+    "bash": ("run_shell_command",),
+    "write": ("write_file",),
+    "edit": ("replace",),
+}
+_NAMES = {name: tool for tool, names in _TOOLS.items() for name in names} | {"search_file_content": "grep"}
+_TURN_LIMIT = "FatalTurnLimitedError"
+
+
+class GeminiAdapter:
+    name = "gemini"
+    capabilities = Capabilities(resume=True, cost="tokens", read_only=True)
+
+    def __init__(self, settings: Settings = DEFAULTS, environ: Mapping[str, str] | None = None) -> None:
+        self.settings = settings
+        self.credential = f"gemini {settings.base_url}".strip()
+        self.environ = environ or {}
+
+    def invocation(self, job: Job) -> Invocation:
+        settings = self.settings.for_job(job)
+        login = self._login(settings)
+        files = {"home/.gemini/settings.json": json.dumps(_settings(job, login))}
+        env = {**self._room(job), **login}
+        if job.system:
+            files["system.md"] = job.system
+            env["GEMINI_SYSTEM_MD"] = str(job.folder / "system.md")
+        return Invocation(
+            (*settings.command("gemini"), *_flags(job, settings)),
+            stdin=job.prompt,
+            env=env,
+            files=files,
+            carried=self._carried(job, settings),
+        )
+
+    def reader(self, job: Job) -> GeminiReader:
+        return GeminiReader(job)
+
+    def parse(self, line: str) -> list[AgentEvent]:
+        return GeminiReader().parse(line)
+
+    def classify(self, stderr: str, code: int | None) -> tuple[ErrorClass, str]:
+        return classify_text(stderr, code)
+
+    def _room(self, job: Job) -> dict[str, str]:
+        """It has no folder of its own but the home folder; git must still know who the user is."""
+        room = {"HOME": str(job.folder / "home"), "GEMINI_CLI_NO_RELAUNCH": "true"}
+        home = self.environ.get("HOME")
+        return room | ({"GIT_CONFIG_GLOBAL": f"{home}/.gitconfig"} if home else {})
+
+    def _login(self, settings: Settings) -> dict[str, str]:
+        if settings.base_url:
+            return {"GOOGLE_GEMINI_BASE_URL": settings.base_url, "GEMINI_API_KEY": settings.api_key or "none"}
+        if settings.api_key:
+            return {"GEMINI_API_KEY": settings.api_key}
+        return {name: self.environ[name] for name in LOGIN if self.environ.get(name)}
+
+    def _carried(self, job: Job, settings: Settings) -> dict[str, str]:
+        carried: dict[str, str] = {}
+        home = self.environ.get("HOME")
+        if home and not settings.base_url and not settings.api_key:
+            carried |= {f"home/.gemini/{name}": f"{home}/.gemini/{name}" for name in CREDENTIALS}
+        if job.session and settings.sessions:
+            carried["home/.gemini/tmp"] = f"{settings.sessions}/home/.gemini/tmp"
+        return carried
+
+
+def _flags(job: Job, settings: Settings) -> tuple[str, ...]:
+    flags = ["--output-format", "stream-json", "--approval-mode", "yolo", "--skip-trust", "--extensions", "none"]
+    model = job.model or settings.model
+    flags += ["-m", model] if model else []
+    flags += ["--resume", job.session] if job.session else []
+    return tuple(flags)
+
+
+def _settings(job: Job, login: Mapping[str, str]) -> dict[str, Json]:
+    core: list[Json] = [name for tool in tools_of(job) for name in _TOOLS.get(tool, ())]
+    general: dict[str, Json] = {"maxAttempts": 2, "disableAutoUpdate": True, "enableAutoUpdate": False}
+    settings: dict[str, Json] = {
+        "general": general,
+        "tools": {"core": core},
+        "security": {"auth": {"selectedType": _auth(login)}},
+        "privacy": {"usageStatisticsEnabled": False},
+        "telemetry": {"enabled": False},
+    }
+    if job.limits.turns:
+        settings["model"] = {"maxSessionTurns": job.limits.turns}
+    return settings
+
+
+def _auth(login: Mapping[str, str]) -> str:
+    if "GEMINI_API_KEY" in login:
+        return "gemini-api-key"
+    return "vertex-ai" if "GOOGLE_GENAI_USE_VERTEXAI" in login or "GOOGLE_API_KEY" in login else "oauth-personal"
+
+
+@dataclass
+class GeminiReader:
+    job: Job | None = None
+    answer: list[str] = field(default_factory=list)
+    """What was said since the last tool."""
+    tools: dict[str, str] = field(default_factory=dict)
+    trouble: str = ""
+
+    def parse(self, line: str) -> list[AgentEvent]:
+        data = load(line)
+        match data.get("type"):
+            case "init":
+                return [SessionSeen(text(data, "session_id"))]
+            case "message" if data.get("role") == "assistant":
+                self.answer.append(text(data, "content"))
+                return []
+            case "tool_use":
+                return [*self._said(), self._started(data)]
+            case "tool_result":
+                return [self._finished(data)]
+            case "error":
+                self.trouble = text(data, "message") or self.trouble
+                return []
+            case "result":
+                return self._result(data)
+            case _:
+                return []
+
+    def at_exit(self, said: str, code: int | None) -> Done | None:
+        return _failed(self.trouble) if self.trouble else None
+
+    def _said(self) -> list[AgentEvent]:
+        """Its words come in pieces; whole at the next event."""
+        said = "".join(self.answer)
+        self.answer.clear()
+        return [Said(said)] if said.strip() else []
+
+    def _started(self, data: dict[str, Any]) -> ToolStarted:
+        name, id = text(data, "tool_name"), text(data, "tool_id")
+        tool = self.tools[id] = _NAMES.get(name, name)
+        words = doing(tool, table(data, "parameters"), self.job) if self.job else tool
+        return ToolStarted(tool, words, id)
+
+    def _finished(self, data: dict[str, Any]) -> ToolFinished:
+        ok, id = data.get("status") != "error", text(data, "tool_id")
+        why = "" if ok else (text(table(data, "error"), "message") or text(data, "output"))[:REASON]
+        return ToolFinished(self.tools.pop(id, ""), ok, why, id)
+
+    def _result(self, data: dict[str, Any]) -> list[AgentEvent]:
+        answer = "".join(self.answer)
+        spent: list[AgentEvent] = [Spent(_usage(table(data, "stats")), total=True)]
+        if data.get("status") == "success":
+            return [*self._said(), *spent, Done(answer)]
+        error = table(data, "error")
+        told = text(error, "message") or self.trouble
+        if text(error, "type") == _TURN_LIMIT:
+            return [*spent, Done("", error=ErrorClass.TIMED_OUT, reason=told[:REASON])]
+        return [*spent, _failed(told)]
+
+
+def _failed(told: str) -> Done:
+    return Done("", error=class_of(told), reason=told[:REASON] or "failed")
+
+
+def _usage(stats: dict[str, Any]) -> Usage:
+    models = {name: _tokens(one) for name, one in table(stats, "models").items() if isinstance(one, dict)}
+    used = {name: usage for name, usage in models.items() if usage.input or usage.output}
+    every = list(used.values()) or [_tokens(stats)]
+    cost = total([pricing.cost(name, usage) for name, usage in used.items()]) if used else None
+    return Usage(sum(u.input for u in every), sum(u.output for u in every), sum(u.cached for u in every), cost)
+
+
+def _tokens(stats: dict[str, Any]) -> Usage:
+    # thoughts are paid as output, and told in the total only
+    sent = count(stats, "input_tokens")
+    spoken = max(count(stats, "output_tokens"), count(stats, "total_tokens") - sent)
+    return Usage(sent, spoken, count(stats, "cached"))

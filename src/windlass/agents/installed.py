@@ -1,0 +1,98 @@
+"""What can be known of a CLI without spending: is it here, which version, does it seem logged in."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess  # noqa: TID251 - a version is asked for before there is a run that could supervise it
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from windlass.agents import claude, codex, gemini, opencode, pi
+
+PATIENCE_S = 20.0
+_NUMBER = re.compile(r"\d+\.\d+\.\d+[\w.+-]*")
+TESTED = {
+    "claude": claude.TESTED,
+    "codex": codex.TESTED,
+    "gemini": gemini.TESTED,
+    "opencode": opencode.TESTED,
+    "pi": pi.TESTED,
+}
+
+
+@dataclass(frozen=True)
+class Login:
+    found: bool
+    how: str
+    """The variable or the file that was found; else where it was looked for."""
+
+
+def find(name: str, environ: Mapping[str, str], binary: str = "") -> str:
+    """The CLI's path; '' when it is not here."""
+    return shutil.which(binary or name, path=environ.get("PATH", "")) or ""
+
+
+def version(binary: str, environ: Mapping[str, str], node: str = "") -> str:
+    """'' when it does not start or says nothing like a version."""
+    command = [node, binary] if node else [binary]
+    try:
+        done = subprocess.run(
+            [*command, "--version"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            timeout=PATIENCE_S,
+            env=dict(environ),
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    found = _NUMBER.search(done.stdout)
+    return found[0] if found and done.returncode == 0 else ""
+
+
+def untested(name: str, found: str) -> str:
+    """A warning, or ''."""
+    tested = TESTED.get(name, "")
+    if not found or not tested or found == tested:
+        return ""
+    return f"{name} {found} was not tested with Windlass; {tested} was"
+
+
+def login_state(name: str, environ: Mapping[str, str], home: Path) -> Login:
+    """Best effort: a variable or a file says that somebody logged in, not that it still holds."""
+    variables, files = _places(name, environ, home)
+    for variable in variables:
+        if environ.get(variable):
+            return Login(True, variable)
+    for path in files:
+        if path.is_file() and path.stat().st_size > 2:
+            return Login(True, str(path))
+    return Login(False, ", ".join(str(path) for path in files))
+
+
+def _places(name: str, environ: Mapping[str, str], home: Path) -> tuple[tuple[str, ...], list[Path]]:
+    def folder(variable: str, default: str) -> Path:
+        return Path(environ.get(variable) or home / default)
+
+    match name:
+        case "claude":
+            return _keys(claude.LOGIN), [folder("CLAUDE_CONFIG_DIR", ".claude") / claude.CREDENTIALS]
+        case "codex":
+            return _keys(codex.LOGIN), [folder("CODEX_HOME", ".codex") / codex.CREDENTIALS]
+        case "gemini":
+            return _keys(gemini.LOGIN), [home / ".gemini" / gemini.CREDENTIALS[0]]
+        case "opencode":
+            return _keys(opencode.LOGIN), [folder("XDG_DATA_HOME", ".local/share") / "opencode" / opencode.CREDENTIALS]
+        case "pi":
+            return _keys(pi.LOGIN), [folder("PI_CODING_AGENT_DIR", ".pi/agent") / one for one in pi.CREDENTIALS]
+        case _:
+            return (), []
+
+
+def _keys(names: tuple[str, ...]) -> tuple[str, ...]:
+    """A region or an address is no login."""
+    return tuple(name for name in names if re.search(r"KEY|TOKEN|CREDENTIALS|_USE_", name))

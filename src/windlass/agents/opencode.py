@@ -1,0 +1,245 @@
+"""opencode: `opencode run --format json`. No event begins or ends its stream: the last step's end is the end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from windlass.agents.base import (
+    AgentEvent,
+    Capabilities,
+    Done,
+    Invocation,
+    Job,
+    Said,
+    SessionSeen,
+    Spent,
+    ToolFinished,
+    ToolStarted,
+)
+from windlass.agents.cli import (
+    DEFAULTS,
+    KEY_VARIABLE,
+    Settings,
+    count,
+    doing,
+    key_variable,
+    known_cost,
+    load,
+    money,
+    status,
+    table,
+    text,
+    tools_of,
+    total,
+)
+from windlass.agents.failures import REASON, class_of, classify_text
+from windlass.model import ErrorClass, Json, Usage
+
+TESTED = "1.18.33"
+LOGIN = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY", "OPENROUTER_API_KEY",
+         "OPENCODE_API_KEY", "GROQ_API_KEY", "XAI_API_KEY", "DEEPSEEK_API_KEY", "MISTRAL_API_KEY", "GITHUB_TOKEN",
+         "AWS_PROFILE", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",
+         "AWS_BEARER_TOKEN_BEDROCK")  # fmt: skip
+CREDENTIALS = "auth.json"
+#: a model's stream that is cut makes it ask again at once, for ever
+CUT_STREAMS = 3
+_AGENT = _PROVIDER = "windlass"
+_MODEL = "model"
+_SWITCHED_OFF = ("AUTOUPDATE", "MODELS_FETCH", "DEFAULT_PLUGINS", "LSP_DOWNLOAD", "CLAUDE_CODE", "EXTERNAL_SKILLS",
+                 "PROJECT_CONFIG")  # fmt: skip
+_TOOLS = {"read": "read", "grep": "grep", "find": "glob", "ls": "list", "bash": "bash", "write": "edit", "edit": "edit"}
+_NAMES = {"glob": "find", "list": "ls", "patch": "edit", "multiedit": "edit", "apply_patch": "edit"}
+
+
+class OpencodeAdapter:
+    name = "opencode"
+    capabilities = Capabilities(resume=True, cost="stream", read_only=True, effort=True)
+
+    def __init__(self, settings: Settings = DEFAULTS, environ: Mapping[str, str] | None = None) -> None:
+        self.settings = settings
+        self.credential = f"opencode {settings.base_url}".strip()
+        self.environ = environ or {}
+
+    def invocation(self, job: Job) -> Invocation:
+        settings = self.settings.for_job(job)
+        room = {f"XDG_{name.upper()}_HOME": str(job.folder / "home" / name) for name in _FOLDERS}
+        room |= {f"OPENCODE_DISABLE_{name}": "1" for name in _SWITCHED_OFF} | {"OPENCODE_PURE": "1"}
+        return Invocation(
+            (*settings.command("opencode"), *_flags(job, settings)),
+            stdin=job.prompt,
+            env={**room, "OPENCODE_CONFIG_CONTENT": json.dumps(_config(job, settings)), **self._login(settings)},
+            files={f"home/{name}/.keep": "" for name in _FOLDERS},
+            carried=self._carried(job, settings),
+        )
+
+    def reader(self, job: Job) -> OpencodeReader:
+        return OpencodeReader(job, job.model or self.settings.for_job(job).model)
+
+    def parse(self, line: str) -> list[AgentEvent]:
+        return OpencodeReader().parse(line)
+
+    def classify(self, stderr: str, code: int | None) -> tuple[ErrorClass, str]:
+        return classify_text(stderr, code)
+
+    def _login(self, settings: Settings) -> dict[str, str]:
+        if settings.base_url:
+            return {KEY_VARIABLE: settings.api_key or "none"}
+        if settings.api_key:
+            return {key_variable(settings.provider or "opencode"): settings.api_key}
+        return {name: self.environ[name] for name in LOGIN if self.environ.get(name)}
+
+    def _carried(self, job: Job, settings: Settings) -> dict[str, str]:
+        if job.session and settings.sessions:
+            # sessions and credentials are in one folder
+            return {"home/data/opencode": f"{settings.sessions}/home/data/opencode"}
+        if settings.base_url or settings.api_key or not self.environ.get("HOME"):
+            return {}
+        data = self.environ.get("XDG_DATA_HOME") or f"{self.environ['HOME']}/.local/share"
+        return {f"home/data/opencode/{CREDENTIALS}": f"{data}/opencode/{CREDENTIALS}"}
+
+
+_FOLDERS = ("config", "data", "state", "cache")
+
+
+def _flags(job: Job, settings: Settings) -> tuple[str, ...]:
+    flags = ["run", "--format", "json", "--pure", "--dir", str(job.cwd), "--agent", _AGENT]
+    model = job.model or settings.model or (_MODEL if settings.base_url else "")
+    provider = _PROVIDER if settings.base_url else settings.provider
+    flags += ["--model", f"{provider}/{model}" if provider else model] if model else []
+    flags += ["--variant", job.effort] if job.effort else []
+    flags += ["--session", job.session] if job.session else ["--title", job.key]
+    return tuple(flags)
+
+
+def _config(job: Job, settings: Settings) -> dict[str, Json]:
+    own: dict[str, Json] = {"mode": "primary", "permission": _permission(job)}
+    own |= {"prompt": job.system} if job.system else {}
+    config: dict[str, Json] = {"agent": {_AGENT: own}, "share": "disabled", "autoupdate": False, "snapshot": False}
+    if not settings.base_url:
+        return config
+    url = settings.base_url if settings.base_url.endswith("/v1") else f"{settings.base_url}/v1"
+    server: dict[str, Json] = {
+        "npm": "@ai-sdk/openai-compatible",
+        "options": {"baseURL": url, "apiKey": f"{{env:{KEY_VARIABLE}}}"},
+        "models": {job.model or settings.model or _MODEL: {"limit": {"context": 200_000, "output": 32_000}}},
+    }
+    return {**config, "provider": {_PROVIDER: server}}
+
+
+def _permission(job: Job) -> dict[str, Json]:
+    """What is not named is denied: a question would wait for ever."""
+    tools = tools_of(job)
+    allowed: dict[str, Json] = {"*": "deny"}
+    allowed |= {_TOOLS[tool]: "allow" for tool in tools if tool in _TOOLS}
+    return allowed | ({"external_directory": "allow"} if "bash" in tools else {})
+
+
+@dataclass
+class OpencodeReader:
+    job: Job | None = None
+    model: str = ""
+    session: str = ""
+    answer: list[str] = field(default_factory=list)
+    """What was said in this step."""
+    usage: Usage = Usage()
+    costs: list[float | None] = field(default_factory=list)
+    cut: int = 0
+    """Steps in a row whose end the model did not tell."""
+
+    def parse(self, line: str) -> list[AgentEvent]:
+        data = load(line)
+        part, seen = table(data, "part"), self._seen(text(data, "sessionID"))
+        match data.get("type"):
+            case "step_start":
+                self.answer.clear()
+                return seen
+            case "text":
+                self.answer.append(text(part, "text"))
+                return [*seen, Said(text(part, "text"))]
+            case "tool_use":
+                return [*seen, *self._tool(part)]
+            case "step_finish":
+                return [*seen, *self._finish(part)]
+            case "error":
+                return [*seen, _failed(data)]
+            case _:
+                return seen
+
+    def _seen(self, session: str) -> list[AgentEvent]:
+        if not session or session == self.session:
+            return []
+        self.session = session
+        return [SessionSeen(session)]
+
+    def _tool(self, part: dict[str, Any]) -> list[AgentEvent]:
+        """Told once, when it is over."""
+        state, id, name = table(part, "state"), text(part, "callID"), text(part, "tool")
+        given = table(state, "input")
+        ok = state.get("status") != "error" and name != "invalid"
+        tool = _NAMES.get(name, name) if name != "invalid" else text(given, "tool").lower()
+        words = doing(tool, given, self.job) if self.job else tool
+        why = "" if ok else (text(state, "error") or text(given, "error") or text(state, "output"))[:REASON]
+        return [ToolStarted(tool, words, id), ToolFinished(tool, ok, why, id)]
+
+    def _finish(self, part: dict[str, Any]) -> list[AgentEvent]:
+        spent = self._spent(part)
+        match part.get("reason"):
+            case "tool-calls":
+                self.cut = 0
+                return spent
+            case "unknown" | None:
+                return [*spent, *self._again()]
+            case "length":
+                reason = "the answer was cut at the model's output limit"
+                return [*spent, Done("", error=ErrorClass.BAD_OUTPUT, reason=reason)]
+            case "content-filter":
+                return [*spent, Done("", error=ErrorClass.REFUSED, reason="the answer was filtered")]
+            case "error":
+                return [*spent, Done("", error=ErrorClass.OVERLOADED, reason="the model's answer ended in an error")]
+            case _:
+                return [*spent, Done("\n".join(self.answer))]
+
+    def _again(self) -> list[AgentEvent]:
+        self.cut += 1
+        if self.cut != CUT_STREAMS:
+            return []
+        reason = f"the model's stream was cut {self.cut} times in a row"
+        return [Done("", error=ErrorClass.OVERLOADED, reason=reason)]
+
+    def _spent(self, part: dict[str, Any]) -> list[AgentEvent]:
+        tokens = table(part, "tokens")
+        cached, written = count(table(tokens, "cache"), "read"), count(table(tokens, "cache"), "write")
+        spoken = count(tokens, "output") + count(tokens, "reasoning")
+        own = Usage(count(tokens, "input") + cached + written, spoken, cached)
+        self.costs.append(known_cost(money(part, "cost"), self.model, own, written))
+        self.usage = Usage(
+            self.usage.input + own.input,
+            self.usage.output + own.output,
+            self.usage.cached + own.cached,
+            total(self.costs),
+        )
+        return [Spent(self.usage, total=True)]
+
+
+def _failed(data: dict[str, Any]) -> Done:
+    error = table(data, "error")
+    told = table(error, "data")
+    message = text(told, "message") or text(error, "name") or "failed"
+    found = class_of(f"{text(error, 'name')} {message} {text(told, 'responseBody')}", status(told, "statusCode"))
+    if text(error, "name") == "MessageAbortedError":
+        found = ErrorClass.KILLED
+    return Done(
+        "", error=found, reason=f"{told.get('statusCode') or ''} {message}".strip()[:REASON], retry_at=_retry_at(data)
+    )
+
+
+def _retry_at(data: dict[str, Any]) -> float | None:
+    headers = table(data, "error", "data", "responseHeaders")
+    try:
+        wait = float(text(headers, "retry-after") or "nan")
+    except ValueError:
+        return None
+    return count(data, "timestamp") / 1000 + wait if 0 <= wait < 1e7 and count(data, "timestamp") else None

@@ -1,0 +1,216 @@
+"""pi: `pi -p --mode json`. It tells what each message cost, and exits with 0 also when it failed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from windlass.agents.base import (
+    AgentEvent,
+    Capabilities,
+    Done,
+    Invocation,
+    Job,
+    Said,
+    SessionSeen,
+    Spent,
+    ToolFinished,
+    ToolStarted,
+)
+from windlass.agents.cli import (
+    DEFAULTS,
+    KEY_VARIABLE,
+    Settings,
+    count,
+    doing,
+    key_variable,
+    known_cost,
+    load,
+    money,
+    rows,
+    table,
+    text,
+    tools_of,
+    total,
+)
+from windlass.agents.failures import REASON, class_of, classify_text
+from windlass.model import ErrorClass, Json, Usage
+
+TESTED = "0.87.1"
+LOGIN = ("ANTHROPIC_API_KEY", "ANTHROPIC_OAUTH_TOKEN", "OPENAI_API_KEY", "GEMINI_API_KEY", "GROQ_API_KEY",
+         "CEREBRAS_API_KEY", "XAI_API_KEY", "OPENROUTER_API_KEY", "MISTRAL_API_KEY", "DEEPSEEK_API_KEY", "ZAI_API_KEY",
+         "AZURE_OPENAI_API_KEY", "AI_GATEWAY_API_KEY", "GOOGLE_CLOUD_API_KEY")  # fmt: skip
+CREDENTIALS = ("auth.json", "models.json")
+_PROVIDER = "windlass"
+_MODEL = "model"
+_TOOLS = ("read", "grep", "find", "ls", "bash", "write", "edit")
+_ROOM = {"PI_OFFLINE": "1", "PI_TELEMETRY": "0", "PI_SKIP_VERSION_CHECK": "1"}
+#: the waits are ours, so that they are seen
+_SETTINGS: dict[str, Json] = {"retry": {"enabled": False, "provider": {"maxRetries": 0}}, "quietStartup": True}
+_ALONE = (
+    "--no-extensions",
+    "--no-skills",
+    "--no-prompt-templates",
+    "--no-themes",
+    "--no-context-files",
+    "--no-approve",
+)
+
+
+class PiAdapter:
+    name = "pi"
+    capabilities = Capabilities(resume=True, cost="stream", read_only=True, effort=True)
+
+    def __init__(self, settings: Settings = DEFAULTS, environ: Mapping[str, str] | None = None) -> None:
+        self.settings = settings
+        self.credential = f"pi {settings.base_url}".strip()
+        self.environ = environ or {}
+
+    def invocation(self, job: Job) -> Invocation:
+        settings = self.settings.for_job(job)
+        files = {"home/settings.json": json.dumps(_SETTINGS)}
+        if settings.base_url:
+            files["home/models.json"] = json.dumps(_server(job, settings))
+        return Invocation(
+            (*settings.command("pi"), *_flags(job, settings)),
+            stdin=job.prompt,
+            env={**_ROOM, "PI_CODING_AGENT_DIR": str(job.folder / "home"), **self._login(settings)},
+            files=files,
+            carried=self._carried(job, settings),
+        )
+
+    def reader(self, job: Job) -> PiReader:
+        return PiReader(job)
+
+    def parse(self, line: str) -> list[AgentEvent]:
+        return PiReader().parse(line)
+
+    def classify(self, stderr: str, code: int | None) -> tuple[ErrorClass, str]:
+        return classify_text(stderr, code)
+
+    def _login(self, settings: Settings) -> dict[str, str]:
+        if settings.base_url:
+            return {KEY_VARIABLE: settings.api_key or "none"}
+        if settings.api_key:
+            return {key_variable(settings.provider): settings.api_key}
+        return {name: self.environ[name] for name in LOGIN if self.environ.get(name)}
+
+    def _carried(self, job: Job, settings: Settings) -> dict[str, str]:
+        carried: dict[str, str] = {}
+        if not settings.base_url and not settings.api_key and self.environ.get("HOME"):
+            folder = self.environ.get("PI_CODING_AGENT_DIR") or f"{self.environ['HOME']}/.pi/agent"
+            carried |= {f"home/{name}": f"{folder}/{name}" for name in CREDENTIALS}
+        if job.session and settings.sessions:
+            carried["home/sessions"] = f"{settings.sessions}/home/sessions"
+        return carried
+
+
+def _flags(job: Job, settings: Settings) -> tuple[str, ...]:
+    tools = [tool for tool in tools_of(job) if tool in _TOOLS]
+    flags = ["-p", "--mode", "json", *_ALONE, "--tools", ",".join(tools)]
+    provider = _PROVIDER if settings.base_url else settings.provider
+    model = job.model or settings.model or (_MODEL if settings.base_url else "")
+    flags += ["--provider", provider] if provider else []
+    flags += ["--model", model] if model else []
+    flags += ["--thinking", job.effort] if job.effort else []
+    # both, or the user's own SYSTEM.md comes in
+    flags += ["--system-prompt", job.system or "You are a coding agent.", "--append-system-prompt", " "]
+    flags += ["--session-id", job.session] if job.session else []
+    return tuple(flags)
+
+
+def _server(job: Job, settings: Settings) -> dict[str, Json]:
+    model: dict[str, Json] = {"id": job.model or settings.model or _MODEL, "contextWindow": 200_000, "reasoning": True}
+    server: dict[str, Json] = {
+        "baseUrl": settings.base_url,
+        "api": settings.api or "anthropic-messages",
+        "apiKey": f"${KEY_VARIABLE}",
+        "models": [model],
+    }
+    return {"providers": {_PROVIDER: server}}
+
+
+@dataclass
+class PiReader:
+    job: Job | None = None
+    usage: Usage = Usage()
+    costs: list[float | None] = field(default_factory=list)
+    last: dict[str, Any] = field(default_factory=dict)
+    """The assistant's last message: only it can end the work well."""
+
+    def parse(self, line: str) -> list[AgentEvent]:
+        if line.startswith('{"type":"message_update"'):
+            # most of the stream, each with all that was said before it
+            return []
+        data = load(line)
+        match data.get("type"):
+            case "session":
+                return [SessionSeen(text(data, "id"))]
+            case "tool_execution_start":
+                return [self._started(data)]
+            case "tool_execution_end":
+                return [_finished(data)]
+            case "message_end":
+                return self._message(table(data, "message"))
+            case "agent_settled":
+                return [self._done()]
+            case _:
+                return []
+
+    def at_exit(self, said: str, code: int | None) -> Done | None:
+        """Older versions end without the last word."""
+        return self._done() if code == 0 and self.last else None
+
+    def _started(self, data: dict[str, Any]) -> ToolStarted:
+        tool = text(data, "toolName").lower()
+        words = doing(tool, table(data, "args"), self.job) if self.job else tool
+        return ToolStarted(tool, words, text(data, "toolCallId"))
+
+    def _message(self, message: dict[str, Any]) -> list[AgentEvent]:
+        if message.get("role") != "assistant":
+            return []
+        self.last = message
+        said = _said(message)
+        told: list[AgentEvent] = [Said(said)] if said.strip() else []
+        return [*told, *self._spent(message)]
+
+    def _spent(self, message: dict[str, Any]) -> list[AgentEvent]:
+        told = table(message, "usage")
+        cached, written = count(told, "cacheRead"), count(told, "cacheWrite")
+        own = Usage(count(told, "input") + cached + written, count(told, "output"), cached)
+        if not own.input and not own.output:
+            return []
+        self.costs.append(known_cost(money(table(told, "cost"), "total"), text(message, "model"), own, written))
+        self.usage = Usage(
+            self.usage.input + own.input,
+            self.usage.output + own.output,
+            self.usage.cached + own.cached,
+            total(self.costs),
+        )
+        return [Spent(self.usage, total=True)]
+
+    def _done(self) -> Done:
+        reason, stop = text(self.last, "errorMessage"), self.last.get("stopReason")
+        match stop:
+            case "error":
+                return Done("", error=class_of(reason), reason=reason[:REASON] or "the model failed")
+            case "aborted":
+                return Done("", error=ErrorClass.KILLED, reason=reason[:REASON] or "aborted")
+            case "length":
+                return Done("", error=ErrorClass.BAD_OUTPUT, reason="the answer was cut at the model's output limit")
+            case None:
+                return Done("", error=ErrorClass.CRASHED, reason="ended without an answer")
+            case _:
+                return Done(_said(self.last))
+
+
+def _said(message: dict[str, Any]) -> str:
+    return "\n".join(text(part, "text") for part in rows(message, "content") if part.get("type") == "text")
+
+
+def _finished(data: dict[str, Any]) -> ToolFinished:
+    ok = data.get("isError") is not True
+    why = "" if ok else " ".join(text(part, "text") for part in rows(table(data, "result"), "content"))
+    return ToolFinished(text(data, "toolName").lower(), ok, why[:REASON], text(data, "toolCallId"))

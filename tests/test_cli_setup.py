@@ -1,0 +1,296 @@
+"""`windlass doctor`, `init` and `agents`: whether a run could start here, and how to get there."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from front import Front, basics
+from gitrepo import commit, footprint, sh, write
+from windlass import git
+from windlass.config import load_config
+from windlass.examining import UNSEEN
+from windlass.interfaces.cli import setup
+from windlass.interfaces.exit import run as command_line
+from windlass.place import state_dir
+from windlass.proposing import Proposal, propose, render
+from windlass.workspace import EngineRepo, Slots
+
+AGENT = f'[agents]\ndefault = "mine"\n[agents.mine]\nargv = ["{sys.executable}", "{{prompt_file}}"]\n'
+CHECKED = '[checks]\ncommands = ["true"]\n'
+
+
+def findings(front: Front, cwd: Path | None = None) -> dict[str, list[str]]:
+    """Texts by level."""
+    found: dict[str, list[str]] = {}
+    for one in json.loads(front("doctor", "--json", cwd=cwd).out)["findings"]:
+        found.setdefault(one["level"], []).append(one["text"])
+    return found
+
+
+# -- doctor
+
+
+def test_a_repository_with_an_agent_and_checks_is_well(tmp_path: Path) -> None:
+    front = Front(tmp_path, AGENT + CHECKED)
+    done = front("doctor")
+    assert done.code == 0, done.out
+    assert "A run can start here." in done.out
+    assert "fix" not in findings(front)
+    assert "warn" not in findings(front)
+
+
+def test_the_doctor_changes_nothing(tmp_path: Path) -> None:
+    front = Front(tmp_path)
+    before = footprint(front.root)
+    front("doctor")
+    assert footprint(front.root) == before
+    assert not front.service.world.place.home.exists()
+    assert list(state_dir(front.env).iterdir()) == []
+
+
+def test_what_cannot_be_known_is_said(tmp_path: Path) -> None:
+    assert set(UNSEEN) <= set(findings(Front(tmp_path))["blind"])
+
+
+def test_roles_without_an_agent_must_be_fixed(tmp_path: Path) -> None:
+    front = Front(tmp_path)
+    done = front("doctor")
+    assert done.code == 1
+    assert "no agent for implementer, planner" in " ".join(done.out.split())
+    assert "to mend before a run can start" in done.out
+
+
+def test_an_agent_that_is_not_installed_must_be_fixed(tmp_path: Path) -> None:
+    front = Front(tmp_path, AGENT.replace(sys.executable, "no-such-program"))
+    assert "mine: 'no-such-program' is not installed" in findings(front)["fix"]
+
+
+def test_missing_checks_are_a_warning(tmp_path: Path) -> None:
+    front = Front(tmp_path, AGENT)
+    assert any("unchecked" in text for text in findings(front)["warn"])
+    assert front("doctor").code == 0
+
+
+def test_outside_a_repository_the_doctor_still_answers(tmp_path: Path) -> None:
+    front = Front(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    done = front("doctor", cwd=tmp_path / "elsewhere")
+    assert done.code == 1
+    assert "is not in a git repository" in " ".join(done.out.split())
+    assert "git: version" in done.out
+
+
+def test_a_repository_without_a_commit_must_be_fixed_and_is_named_once(tmp_path: Path) -> None:
+    front = Front(tmp_path)
+    sh(tmp_path, "init", "-q", "empty")
+    assert findings(front, tmp_path / "empty")["fix"].count("the repository has no commit yet") == 1
+
+
+def test_a_bare_repository_must_be_fixed(tmp_path: Path) -> None:
+    front = Front(tmp_path)
+    sh(tmp_path, "init", "-q", "--bare", "bare.git")
+    done = front("doctor", cwd=tmp_path / "bare.git")
+    assert (done.code, "bare repository" in done.out) == (1, True)
+
+
+def test_submodules_and_lfs_are_refused_with_the_reason(tmp_path: Path) -> None:
+    front = Front(tmp_path, AGENT)
+    commit(front.root, {".gitmodules": "", ".gitattributes": "*.bin filter=lfs\n"})
+    fix = " ".join(findings(front)["fix"])
+    assert "refused: submodules: they stay empty" in fix
+    assert "refused: Git LFS" in fix
+
+
+def test_a_shallow_clone_is_refused(tmp_path: Path) -> None:
+    front = Front(tmp_path, AGENT)
+    commit(front.root, {"more.txt": "x"})
+    sh(tmp_path, "clone", "-q", "--depth=1", f"file://{front.root}", "shallow")
+    assert any("shallow clone" in text for text in findings(front, tmp_path / "shallow")["fix"])
+
+
+def test_a_dirty_tree_and_a_detached_head_are_noted_but_no_illness(tmp_path: Path) -> None:
+    front = Front(tmp_path, AGENT)
+    front.git("checkout", "-q", "--detach")
+    write(front.root, {"new.txt": "x"})
+    notes = " ".join(findings(front)["note"])
+    assert "uncommitted changes" in notes
+    assert "windlass land needs a branch" in notes
+    assert front("doctor").code == 0
+
+
+def test_a_bad_config_is_named_with_its_line(tmp_path: Path) -> None:
+    front = Front(tmp_path, "[checks]\ncomands = []\n")
+    done = front("doctor")
+    assert done.code == 1
+    assert "comands" in done.out
+
+
+def test_an_unreadable_database_is_reported_and_kept(tmp_path: Path) -> None:
+    front = Front(tmp_path, AGENT)
+    database = front.service.world.place.database
+    database.parent.mkdir(parents=True)
+    database.write_bytes(b"this is no database, " * 100)
+    assert any("cannot be read" in text for text in findings(front)["fix"])
+    assert database.read_bytes().startswith(b"this is no database")
+
+
+def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    front = Front(tmp_path, AGENT)
+    front.start(basics("One"))
+    front.service.store.db.execute("PRAGMA user_version = 999")
+    assert any("newer Windlass" in text for text in findings(front)["fix"])
+
+
+def test_a_folder_that_cannot_be_written_must_be_fixed(tmp_path: Path) -> None:
+    front = Front(tmp_path, AGENT)
+    (tmp_path / "file").write_text("in the way")
+    front.env["XDG_STATE_HOME"] = str(tmp_path / "file" / "state")
+    assert any("cannot be written" in text for text in findings(front)["fix"])
+
+
+def test_slots_of_runs_that_are_gone_are_noted(tmp_path: Path) -> None:
+    front = Front(tmp_path, AGENT)
+    slots = Slots(EngineRepo.open(git.discover(front.root), state_dir(front.env)))
+    slots.take("gone", "execute/t1", front.git("rev-parse", "HEAD"))
+    assert "1 slot(s) of runs that are done" in findings(front)["note"]
+
+
+def test_a_process_that_an_attempt_left_behind_is_named(tmp_path: Path) -> None:
+    front = Front(tmp_path, AGENT)
+    front.start(basics("One"))
+    marker = f"{front.run}:execute/t1/implement@1"
+    env = {**os.environ, "WINDLASS_ATTEMPT": marker}
+    with subprocess.Popen([sys.executable, "-c", "input()"], env=env, stdin=subprocess.PIPE) as left:
+        found = findings(front)["warn"]
+        left.kill()
+    assert f"process {left.pid} is left of {marker}" in found
+
+
+def test_the_diagnosis_fits_sixty_columns(tmp_path: Path) -> None:
+    front = Front(tmp_path)
+    front.env["COLUMNS"] = "60"
+    assert max(map(len, front("doctor").out.splitlines())) <= 60
+
+
+# -- init
+
+
+@pytest.mark.parametrize(
+    ("files", "checks", "setup"),
+    [
+        ({}, (), ()),
+        ({"pyproject.toml": "[tool.pytest.ini_options]\n"}, ("python -m pytest -q",), ()),
+        ({"tests/test_x.py": ""}, ("python -m pytest -q",), ()),
+        ({"tests/test_x.py": "", "uv.lock": ""}, ("uv run pytest -q",), ("uv sync",)),
+        ({"package.json": '{"scripts": {"test": "jest"}}', "package-lock.json": "{}"}, ("npm test",), ("npm ci",)),
+        ({"package.json": '{"scripts": {"test": "jest"}}'}, ("npm test",), ("npm install",)),
+        ({"package.json": '{"scripts": {"test": "echo \\"Error: no test specified\\" && exit 1"}}'}, (), ()),
+        ({"package.json": "not json"}, (), ()),
+        ({"package.json": "[]"}, (), ()),
+        ({"Cargo.toml": ""}, ("cargo test",), ()),
+        ({"go.mod": "", "Cargo.toml": ""}, ("cargo test", "go test ./..."), ()),
+        ({"Makefile": "build:\n\ntest: build\n\tpytest\n", "tests/test_x.py": ""}, ("make test",), ()),
+        ({"Makefile": "test := 1\n"}, (), ()),
+    ],
+)
+def test_checks_are_proposed_from_what_is_there(
+    tmp_path: Path, files: dict[str, str], checks: tuple[str, ...], setup: tuple[str, ...]
+) -> None:
+    write(tmp_path, files)
+    assert propose(tmp_path) == Proposal(checks, setup)
+
+
+@pytest.mark.parametrize("proposal", [Proposal(), Proposal(('pytest -k "a b"',), ("npm ci",), "claude")])
+def test_every_proposal_is_a_config_that_loads(tmp_path: Path, proposal: Proposal) -> None:
+    write(tmp_path, {".windlass/config.toml": render(proposal)})
+    config = load_config(tmp_path, tmp_path / "none", {})
+    assert config.agents.default == proposal.agent
+    assert [" ".join(argv) for argv in config.checks.commands] == [text.replace('"', "") for text in proposal.checks]
+    assert len(config.workspace.setup) == len(proposal.setup)
+
+
+def test_every_commented_example_in_the_file_loads_too(tmp_path: Path) -> None:
+    lines = render(Proposal()).splitlines()
+    switched_on = [line.removeprefix("# ") if _is_example(line) else line for line in lines]
+    write(tmp_path, {".windlass/config.toml": "\n".join(switched_on)})
+    assert load_config(tmp_path, tmp_path / "none", {}).roles["implementer"].agent == "NAME"
+
+
+def _is_example(line: str) -> bool:
+    return line.startswith("# [") or (line.startswith("# ") and " = " in line)
+
+
+def test_init_writes_once_and_only_replaces_when_told(tmp_path: Path) -> None:
+    front = Front(tmp_path, files={"tests/test_x.py": "def test_x(): pass\n"})
+    path = front.root / ".windlass" / "config.toml"
+    assert front("init", "--yes").code == 0
+    assert 'commands = ["python -m pytest -q"]' in path.read_text()
+    path.write_text("# mine\n")
+    again = front("init", "--yes")
+    assert (again.code, "--force" in again.err) == (1, True)
+    assert path.read_text() == "# mine\n"
+    assert front("init", "--yes", "--force").code == 0
+    assert path.read_text() != "# mine\n"
+
+
+def test_init_proposes_an_agent_that_is_installed(tmp_path: Path) -> None:
+    front = Front(tmp_path, AGENT.replace('default = "mine"\n', ""))
+    front("init", "--yes")
+    assert 'default = "mine"' in (front.root / ".windlass" / "config.toml").read_text()
+
+
+def interactive_init(front: Front, typed: str) -> int:
+    with (
+        front.inside(front.root),
+        mock.patch.object(setup, "is_interactive", return_value=True),
+        mock.patch.object(sys, "stdin", io.StringIO(typed)),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
+        return command_line(["init"])
+
+
+@pytest.mark.parametrize(
+    ("typed", "written"),
+    [
+        ("\n", 'commands = ["cargo test"]'),
+        ("a -q; b\n", 'commands = ["a -q", "b"]'),
+        ("none\n", '# commands = ["pytest'),
+    ],
+)
+def test_init_asks_one_question_and_takes_the_answer(tmp_path: Path, typed: str, written: str) -> None:
+    front = Front(tmp_path, files={"Cargo.toml": ""})
+    assert interactive_init(front, typed) == 0
+    assert written in (front.root / ".windlass" / "config.toml").read_text()
+
+
+def test_init_refuses_what_needs_a_shell(tmp_path: Path) -> None:
+    front = Front(tmp_path)
+    assert interactive_init(front, "a && b\n") == 1
+    assert not (front.root / ".windlass").exists()
+
+
+# -- agents
+
+
+def test_agents_are_listed_with_what_they_can_and_who_uses_them(tmp_path: Path) -> None:
+    front = Front(tmp_path, AGENT + '[roles.scout]\nagent = "command"\n')
+    found = {one["name"]: one for one in json.loads(front("agents", "--json").out)}
+    assert {"scripted", "command", "mine"} <= set(found)
+    assert found["mine"]["usable"] is True
+    assert "implementer" in found["mine"]["roles"]
+    assert found["command"]["roles"] == ["scout"]
+    assert "needs 'argv'" in found["command"]["problem"]
+    said = front("agents")
+    assert said.code == 0
+    assert "cost: none" in said.out
+    assert "not usable" in said.out
