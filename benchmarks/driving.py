@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -48,7 +48,15 @@ def _tasks(folder: Path, rounds: int) -> Iterator[Figure]:
 
 
 def _agent_alone(sample: Sample) -> float:
-    return seconds(lambda: [_work(sample, sample.root) for _ in range(TASKS)]) / TASKS
+    return _seconds_each(lambda n: _work(sample, sample.root))
+
+
+def _seconds_each(task: Callable[[int], None]) -> float:
+    def all_of_them() -> None:
+        for n in range(TASKS):
+            task(n)
+
+    return seconds(all_of_them) / TASKS
 
 
 def _work(sample: Sample, cwd: Path) -> None:
@@ -65,7 +73,7 @@ def _bare_loop(sample: Sample) -> float:
         sample.git("merge", "-q", "--no-ff", "-m", f"task {n}", f"task{n}")
         sample.git("worktree", "remove", "--force", str(slot))
 
-    return seconds(lambda: [task(n) for n in range(TASKS)]) / TASKS
+    return _seconds_each(task)
 
 
 def _run(sample: Sample) -> float:

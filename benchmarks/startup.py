@@ -17,7 +17,7 @@ def figures(rounds: int) -> Iterator[Figure]:
         sample.run("run", "Write files", "--flow", "many-tasks")
         commands = {"pass": PASS, "status": sample.windlass("status"), "version": sample.windlass("--version")}
         works = {name: lambda argv=argv: cpu_seconds(argv, sample.root, sample.env) for name, argv in commands.items()}
-        best = best_in_turns(works, rounds * 5)  # type: ignore[arg-type]
+        best = best_in_turns(works, rounds * 5)
     detail = f"{best['status'] * 1000:.0f} ms; python -c pass: {best['pass'] * 1000:.0f} ms"
     yield Figure("windlass status / python -c pass", best["status"] / best["pass"], "x", 12.0, detail=detail)
     yield Figure("windlass --version / python -c pass", best["version"] / best["pass"], "x", 8.0)

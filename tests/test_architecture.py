@@ -28,7 +28,9 @@ KIND_MAY_IMPORT = {
 TASK_STEPS = {"windlass.phases.command", "windlass.phases.produce", "windlass.phases.review"}
 ADAPTER_MAY_IMPORT = {
     "windlass.agents.base",
+    "windlass.agents.cli",
     "windlass.agents.failures",
+    "windlass.agents.pricing",
     "windlass.errors",
     "windlass.events",
     "windlass.model",

@@ -113,6 +113,16 @@ def test_repositories_that_cannot_be_checked_out_whole(front: Front, files: dict
     assert front.service.runs() == []
 
 
+def test_a_shallow_clone_is_good_enough(front: Front) -> None:
+    commit(front.root, {"more.txt": "1\n"})
+    shallow = front.tmp / "shallow"
+    sh(front.tmp, "clone", "-q", "--depth", "1", f"file://{front.root}", str(shallow))
+    front.say(TASK)
+    assert front("task", "x", "--script", str(front.script), cwd=shallow).code == 0
+    branch = sh(shallow, "branch", "--format=%(refname:short)", "--list", "windlass/*")
+    assert "src/t1.py" in sh(shallow, "ls-tree", "-r", "--name-only", branch).splitlines()
+
+
 def test_a_worktree_of_the_user_s_own_is_a_good_place(front: Front) -> None:
     linked = front.tmp / "linked"
     front.git("worktree", "add", "-q", str(linked), "-b", "mine")
@@ -134,9 +144,10 @@ def test_a_worktree_of_the_user_s_own_is_a_good_place(front: Front) -> None:
         (("--set", "max_plan_review_cycles=0"), "whole number from 1", "max_plan_review_cycles=3"),
         (("--set", "nonsense"), "NAME=VALUE", "review_mode=iterative"),
         (("--answer", "aprove=yes"), "no question 'aprove'", "did you mean 'approve'"),
+        (("--answer", "approve=revise"), "leads back", "windlass answer"),
         (("--agent", "scriptd"), "no agent 'scriptd'", "did you mean 'scripted'"),
     ],
-    ids=["flow", "setting", "value", "number", "form", "question", "agent"],
+    ids=["flow", "setting", "value", "number", "form", "question", "answer that leads back", "agent"],
 )
 def test_a_name_that_does_not_exist_gets_its_near_match(
     front: Front, argv: tuple[str, ...], message: str, hint: str

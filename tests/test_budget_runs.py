@@ -44,6 +44,16 @@ def test_with_a_higher_limit_it_goes_on_where_it_stopped(tmp_path: Path) -> None
     assert len(keys) == len(set(keys))
 
 
+@pytest.mark.req("S0-87", "S0-91")
+def test_a_limit_raised_in_the_config_counts_for_a_run_that_stopped_on_it(tmp_path: Path) -> None:
+    bench = make_bench(tmp_path, config=SMALL + "[budget]\nstop_usd = 1.0\n", usage=DEAR)
+    assert bench.run("--yes").code == 12
+    config = bench.root / ".windlass" / "config.toml"
+    config.write_text(config.read_text().replace("stop_usd = 1.0", "stop_usd = 20.0"))
+    said = bench.windlass()
+    assert said.code == 0, str(said)
+
+
 @pytest.mark.req("S0-89")
 def test_a_dispatch_that_streams_past_its_reservation_is_stopped(tmp_path: Path) -> None:
     bench = Bench(tmp_path)

@@ -50,6 +50,26 @@ def test_a_review_that_keeps_failing_is_fixed_three_times_and_then_escalated(fro
     assert front.state["tasks"][0]["status"] == "escalated"
 
 
+def test_a_fix_that_closes_nothing_is_escalated_at_once_and_the_work_of_a_skipped_task_is_kept(front: Front) -> None:
+    said = front.tmp / "commits"
+    who = "-c user.name=a -c user.email=a@b"
+    noting = builder(run=[f"git add -A; git {who} commit -qm w; git rev-parse HEAD >> {said}"])
+    same = failing("spec-reviewer", "the same again", task="t1")
+    assert front.start([same, scout(), planner("One"), noting, passing()], *APPROVED).code == 10
+    assert [key for key in front.keys if ".fix#" in key] == ["execute/t1/spec.fix#1"]
+    assert "closed no finding" in escalation(front).text
+    assert front("answer", "skip").code == 0
+    made = set(said.read_text().split()) - {front.view.tasks[0].base}
+    assert made
+    assert all(reachable(engine(front), sha) for sha in made)
+
+
+def test_an_implementer_that_changed_nothing_is_said(front: Front) -> None:
+    idle = {"when": {"role": "implementer"}, "say": "Nothing to do."}
+    assert front.start([scout(), planner("One"), idle, passing()], "--yes").code == 0
+    assert "implementer: it changed nothing" in (front.folder / "report.md").read_text()
+
+
 @pytest.mark.req("S0-57")
 def test_a_task_review_without_a_verdict_is_escalated_and_not_fixed(front: Front) -> None:
     mumbling = {"when": {"role": "quality-reviewer", "task": "t1"}, "say": "Hmm."}
@@ -84,6 +104,15 @@ def test_a_critical_finding_of_an_optional_reviewer_is_escalated(tmp_path: Path)
     assert front.start([hole, *basics("One")], *APPROVED).code == 10
     assert "remote code execution" in escalation(front).text
     assert not front.events(TaskLanded)
+
+
+@pytest.mark.req("S0-51")
+def test_a_critical_finding_is_escalated_also_when_its_reviewer_passes_the_whole(tmp_path: Path) -> None:
+    front = Front(tmp_path, QUICK + NO_PLAN_REVIEW)
+    hole = failing("performance-reviewer", "quadratic", severity="critical", task="t1")
+    hole["json"]["status"] = "pass"
+    assert front.start([hole, *basics("One")], *APPROVED).code == 10
+    assert "quadratic" in escalation(front).text
 
 
 @pytest.mark.req("S0-49")
@@ -204,6 +233,31 @@ def test_checks_that_stay_red_are_escalated_and_nothing_lands(tmp_path: Path) ->
     assert front("answer", "skip").code == 0
 
 
+RED = '[checks]\ncommands = [["/bin/sh", "-c", "grep -q GREEN src/app.py"]]\n'
+
+
+def test_checks_that_are_red_before_any_work_are_mended_first_when_a_person_says_so(tmp_path: Path) -> None:
+    front = Front(tmp_path, QUICK + LEAN + RED)
+    files = {"src/app.py": "GREEN\n"}
+    mend = {"when": {"purpose": "baseline-fix"}, "files": files, "commit": "fix: base", "say": "ok"}
+    assert front.start([mend, *basics("One")], "--yes").code == 10
+    asked = front.events(QuestionAsked)[-1]
+    assert asked.id == "baseline"
+    assert "grep -q GREEN src/app.py ended with code 1" in asked.detail
+    assert [option["key"] for option in asked.options if isinstance(option, dict)] == ["fix", "stop"]
+    assert front("answer", "fix").code == 0
+    assert front.keys[0] == "baseline/fix#1"
+    assert front.show("src/app.py") == "GREEN"
+    assert front.view.tasks[0].checks == "passed"
+
+
+def test_checks_that_are_red_before_any_work_may_stop_the_run_before_a_cent_is_spent(tmp_path: Path) -> None:
+    front = Front(tmp_path, QUICK + LEAN + RED)
+    front.start(basics("One"), "--yes")
+    assert front("answer", "stop").code == 12
+    assert front.keys == []
+
+
 @pytest.mark.req("S0-44")
 def test_code_without_a_test_is_sent_back_with_the_reason(front: Front) -> None:
     careless = builder(files={"src/t1.py": "y = 1\n"}, times=1)
@@ -255,6 +309,14 @@ def test_a_stray_branch_and_a_stash_of_an_implementer_are_put_back_and_kept(fron
     assert front.show("src/app.py") == "x = 1"
     lost = next(engine(front).parent.rglob("stray")).read_text().strip()
     assert reachable(engine(front), lost) or reachable(front.root, lost)
+
+
+def test_a_head_without_a_commit_is_put_right(front: Front) -> None:
+    orphan = builder(run=["git checkout -q --orphan nothing && git rm -rqf --cached ."])
+    del orphan["commit"]
+    assert front.start([scout(), planner("One"), orphan, passing()], "--yes").code == 0
+    assert front.landed >= {"README.md", "src/app.py", "src/t1.py", "tests/test_t1.py"}
+    assert front.git("merge-base", "--is-ancestor", front.view.base, front.branch) == ""
 
 
 def test_files_left_uncommitted_are_committed_by_the_engine_in_its_own_name(front: Front) -> None:

@@ -77,6 +77,13 @@ def test_in_place_the_checkout_follows_the_run_and_shows_its_state_file(front: F
     assert front.git("rev-parse", "HEAD") == front.view.tip
 
 
+@pytest.mark.req("S0-04")
+def test_aborting_in_place_leaves_nothing_in_the_checkout(front: Front) -> None:
+    front.start(basics("One"), "--in-place")
+    assert front("abort").code == 0
+    assert front.git("status", "--porcelain", "--ignored") == ""
+
+
 @pytest.mark.req("S0-75")
 def test_the_state_file_is_in_the_run_s_own_folder_and_not_in_the_checkout(front: Front) -> None:
     front.start(basics("One"))

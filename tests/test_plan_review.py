@@ -8,6 +8,7 @@ import pytest
 
 import windlass.flows
 from front import LEAN, NO_EXTRAS, Front, basics, builder, failing, passing, plan_of, plan_text, planner, scout
+from gitrepo import commit
 from windlass.events import QuestionAsked, ReviewFinished
 
 QUICK = "[retries]\ncrashed = 0\n"
@@ -87,6 +88,19 @@ def test_a_plan_that_cannot_be_carried_out_is_told_to_the_planner_and_then_stops
     assert done.code == 12
     assert problem in front.prompt("plan-draft/planner#2")
     assert problem in done.err
+
+
+@pytest.mark.req("S0-15", "S0-16")
+def test_a_plan_of_the_same_name_is_neither_overwritten_nor_taken_for_the_new_one(front: Front) -> None:
+    front.start(basics("One"))
+    old = front.view.artifacts["plan"].path
+    front("abort")
+    commit(front.root, {old: plan_text(["Old"])})
+    lazy = {"when": {"role": "planner"}, "say": "It is all there already.", "times": 1}
+    assert front.start([scout(), lazy, *basics("New")[1:]], "--yes").code == 0
+    assert front.view.artifacts["plan"].path == old.replace(".md", "-2.md")
+    assert [task.title for task in front.view.tasks] == ["New"]
+    assert front.show(old) == plan_text(["Old"]).strip()
 
 
 @pytest.mark.req("S0-19")
@@ -194,6 +208,22 @@ def test_a_revision_that_drops_a_task_nobody_objected_to_is_refused_by_name(fron
     front.start([dropping, complaint, *basics("One", "Two")])
     assert "drops tasks that nobody objected to: Two" in front.prompt("plan-review/fix#1", 2)
     assert [task["title"] for task in front.state["tasks"]] == ["One", "Two"]
+
+
+def test_a_person_may_have_tasks_dropped_without_naming_them(front: Front) -> None:
+    front.start(basics("One", "Two"))
+    front.say([planner("Both", when={"role": "planner", "purpose": "revise"}), *basics("One", "Two")])
+    assert front("answer", "revise", "-m", "make it a single task").code == 10
+    assert question(front).detail.endswith("1 task:\n  1. Both")
+
+
+def test_a_revision_that_cannot_be_carried_out_is_sent_back_with_the_reason(front: Front) -> None:
+    front.start(basics("One"))
+    broken = {"when": {"role": "planner"}, "files": {"{plan_path}": "# Oh\n"}, "say": "done", "times": 1}
+    front.say([broken, *basics("One")])
+    assert front("answer", "revise", "-m", "better").code == 10
+    assert "there is no closed block" in front.prompt("plan-review+2/wish", 2)
+    assert [task["title"] for task in front.state["tasks"]] == ["One"]
 
 
 def test_a_revision_may_drop_a_task_that_a_finding_names(front: Front) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from gitrepo import DATE, commit, footprint, make_engine, sh, write
+from windlass import git
 from windlass.errors import StoppedError
-from windlass.workspace import Attempt, EngineRepo, Lease, Slot, Slots, Use, status
+from windlass.workspace import Attempt, EngineRepo, Lease, Slot, Slots, SlotStatus, Use, commit_tree, status
 
 ONE = Attempt("r1", "execute/t1/implement#1", 1)
 
@@ -230,6 +231,50 @@ def test_no_slot_is_made_on_a_full_disk(slots: Slots) -> None:
         replace(slots, min_free_bytes=2**60).take("r1", "t1", slots.engine.user.head)
     assert "gc" in caught.value.hint
     assert slots.leases() == []
+
+
+def test_placing_at_another_commit_with_the_same_files_moves_head_and_touches_no_file(slots: Slots) -> None:
+    engine, base = slots.engine, slots.engine.user.head
+    slot = slots.take("r1", "t1", base)
+    made = commit(slot.path, {"b.txt": "1"})
+    engine.hold("r1", "t1", made)
+    landed = commit_tree(engine, engine.tree_of(made), [base, made], "landed\n", DATE)
+    before = (slot.path / "a.txt").stat(), (slot.path / "b.txt").stat()
+    assert slots.place(slot, landed, ONE, DATE) == ()
+    assert ((slot.path / "a.txt").stat(), (slot.path / "b.txt").stat()) == before
+    assert status(engine, slot) == SlotStatus(landed, engine.tree_of(landed), ())
+
+
+def test_an_unfinished_merge_is_gone_although_the_files_are_right(slots: Slots) -> None:
+    base = slots.engine.user.head
+    slot = slots.take("r1", "t1", base)
+    sh(slot.path, "checkout", "-q", "-b", "other")
+    commit(slot.path, {"b.txt": "1"})
+    sh(slot.path, "checkout", "-q", "--detach", base)
+    sh(slot.path, "merge", "-q", "--no-ff", "--no-commit", "-s", "ours", "other")
+    assert status(slots.engine, slot).dirty == ()
+    slots.place(slot, base, ONE, DATE)
+    assert not list(slot.git_dir.glob("MERGE*"))
+
+
+def test_what_was_just_looked_at_is_not_looked_at_again(slots: Slots, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = slots.engine
+    engine.hold("r1", "base", engine.user.head)
+    slot = slots.take("r1", "t1", engine.user.head)
+    engine.hold("r1", "t1", commit(slot.path, {"b.txt": "1"}))
+    seen = status(engine, slot)
+    monkeypatch.setattr(git, "run_raw", lambda *args, **more: pytest.fail(f"git was called: {args}"))
+    assert slots.place(slot, seen.head, ONE, DATE, seen) == ()
+
+
+def test_a_reset_away_commit_is_kept_also_when_the_slot_was_just_looked_at(slots: Slots) -> None:
+    base = slots.engine.user.head
+    slots.engine.hold("r1", "base", base)
+    slot = slots.take("r1", "t1", base)
+    lost = commit(slot.path, {"b.txt": "1"})
+    sh(slot.path, "reset", "-q", "--hard", base)
+    (ref,) = slots.place(slot, base, ONE, DATE, status(slots.engine, slot))
+    assert git.read_refs(slots.engine.user.root, ref) == {ref: lost}
 
 
 def test_copied_files_arrive_and_are_never_part_of_the_work(engine: EngineRepo, slots: Slots) -> None:

@@ -28,7 +28,7 @@ from windlass.events import BranchPublished, BudgetChanged, Recorded, RunEnded, 
 from windlass.flow.load import parse_flow
 from windlass.kit import Kit
 from windlass.locks import driver_lock
-from windlass.model import Key, RunState, content_id
+from windlass.model import Json, Key, RunState, content_id
 from windlass.place import state_dir
 from windlass.projecting import Projecting, edits, restore, set_aside
 from windlass.projections.report import render_report
@@ -37,6 +37,7 @@ from windlass.store.sqlite import Store
 from windlass.workspace import EngineRepo, Slots
 
 POLL_S = 0.1
+CONFIG_LIMIT = "config_usd"
 TRY_AGAIN = "windlass resume tries again"
 
 
@@ -100,7 +101,7 @@ class _Drive:
     def _take(self, row: RunRow, policy: Policy | None, budget: float | None, agent: str, script: str) -> RunRow:
         """A new epoch; what was said on this command line is remembered for the next driver."""
         config = self._kit.config()
-        options = {**row.options}
+        options: dict[str, Json] = {**row.options, CONFIG_LIMIT: config.budget.stop_usd}
         options.update({k: v for k, v in (("agent", agent), ("script", script)) if v})
         if policy is not None:
             options["policy"] = policy.to_json()
@@ -144,11 +145,9 @@ class _Drive:
         except (PausedError, InterruptedDriverError) as error:
             return Ended(row.id, RunState.PAUSED, error.exit, error.message, error.hint)
         except AbortedError as error:
-            return Ended(row.id, RunState.ABORTED, error.exit, error.message)
+            return Ended(row.id, RunState.ABORTED, error.exit, error.message, error.hint)
         except WindlassError as error:
-            return Ended(
-                row.id, RunState.STOPPED, error.exit, error.message, error.hint or "windlass resume tries again"
-            )
+            return Ended(row.id, RunState.STOPPED, Exit.STOPPED, error.message, error.hint or TRY_AGAIN)
         except Exception as bug:
             self._record(
                 parts, Ended(row.id, RunState.STOPPED, Exit.BUG, f"a bug: {bug}", "windlass resume tries again")
@@ -157,7 +156,7 @@ class _Drive:
 
     async def _recover(self, row: RunRow, parts: Parts) -> None:
         machine = parts.machine
-        lost = await asyncio.to_thread(
+        found = await asyncio.to_thread(
             lambda: recover(
                 Store.open(self._world.place.database, self._world.clock),
                 row.id,
@@ -165,10 +164,12 @@ class _Drive:
                 parts.folder,
                 host=machine.host,
                 boot=machine.boot,
+                resumes=lambda agent: parts.adapters(agent).capabilities.resume,
             )
         )
+        parts.left.update(found.left)
         if row.epoch > 1:
-            reason = f"{lost} interrupted" if lost else ""
+            reason = f"{found.lost} interrupted" if found.lost else ""
             with parts.journal.writing("resume", RunResumed(row.epoch, reason)):
                 pass
 
@@ -249,9 +250,11 @@ def _hold_given(facts: Facts, store: Store, row: RunRow) -> None:
 
 
 def _raised(row: RunRow, config: Config) -> float | None:
-    """A limit raised in the config counts on resume; a lower one than the run was given does not."""
-    wanted = config.budget.stop_usd
-    return max(wanted, row.budget_usd) if row.budget_usd is not None else None
+    """A limit that was raised in the config since the last driver counts; what the config always said does not."""
+    before = row.options.get(CONFIG_LIMIT)
+    if row.budget_usd is None or not isinstance(before, int | float) or config.budget.stop_usd <= before:
+        return row.budget_usd
+    return max(config.budget.stop_usd, row.budget_usd)
 
 
 def _ended(run: str, end: End) -> Ended:

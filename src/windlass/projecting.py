@@ -19,7 +19,7 @@ from windlass.events import (
 from windlass.flow.schema import Flow
 from windlass.model import content_id
 from windlass.projections import superteam
-from windlass.projections.files import Projector
+from windlass.projections.files import IN_PLACE_MEMORY, Projector
 from windlass.projections.parts import View
 from windlass.projections.superteam import SuperteamFacts
 from windlass.projections.view import Folder
@@ -43,7 +43,7 @@ class Projecting:
         self._clock = clock
         self._folds = Folder(row.id)
         self._written_at = 0.0
-        there = [Projector(in_place, folder / "in-place.json")] if in_place else []
+        there = [Projector(in_place, folder / IN_PLACE_MEMORY)] if in_place else []
         self._projectors = [Projector(folder), *there]
         self._files = Projector(folder / FILES)
         self._report: ReportWritten | None = None

@@ -14,11 +14,19 @@ def validate(question: Question, raw: str, comment: str = "") -> Answer | str:
         text = question.default
     if not text:
         return "it is empty"
-    value = _input(question, text) if question.type in ("input", "editor") else _choice(question, text)
+    value = _value(question, text)
     if value is None:
         return _expected(question)
     missing = _comment_missing(question, value, comment)
     return missing or Answer(value, comment.strip())
+
+
+def _value(question: Question, text: str) -> str | None:
+    if question.type in ("input", "editor"):
+        return _input(question, text)
+    if question.type == "confirm" and not question.options:
+        return text.casefold() if text.casefold() in ("yes", "no") else None
+    return _choice(question, text)
 
 
 def _input(question: Question, text: str) -> str | None:
@@ -45,6 +53,8 @@ def _choice(question: Question, text: str) -> str | None:
 def _expected(question: Question) -> str:
     if question.check == "int":
         return "a whole number from 1 is expected"
+    if not question.options:
+        return "yes or no is expected"
     numbered = ", ".join(f"{i}) {o.key}" for i, o in enumerate(question.options, 1))
     return f"one of {numbered} is expected"
 

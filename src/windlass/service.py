@@ -148,12 +148,12 @@ class Service:
     def _clear(self, row: RunRow) -> None:
         """A driver that ends a run takes the active-workflow file away; here there is none."""
         from windlass.projections import superteam
-        from windlass.projections.files import Projector
+        from windlass.projections.files import IN_PLACE_MEMORY, Projector
 
-        places = [self.world.place.run_folder(row.id)]
-        places += [self.world.place.root] if row.options.get("in_place") else []
-        for folder in places:
-            Projector(folder).remove(superteam.FILE)
+        folder = self.world.place.run_folder(row.id)
+        there = [Projector(self.world.place.root, folder / IN_PLACE_MEMORY)] if row.options.get("in_place") else []
+        for projector in (Projector(folder), *there):
+            projector.remove(superteam.FILE)
 
     def tell(self, run: str, text: str, by: str) -> str:
         """It goes with the next dispatch, once."""

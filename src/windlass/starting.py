@@ -13,6 +13,7 @@ from typing import Any
 
 from windlass import git
 from windlass.agents import contracts
+from windlass.agents.base import Adapter
 from windlass.agents.roles import Role
 from windlass.config import Config
 from windlass.engine.broker import Policy
@@ -129,7 +130,7 @@ def _check_agents(kit: Kit, flow: Flow, roles: Mapping[str, Role], config: Confi
                 f"no agent is available for role '{role}'",
                 hint=f"--agent NAME, or agent = … under [roles.{role}] in .windlass/config.toml; windlass agents",
             )
-        make(name)
+        _check_capable(make(name), role, config.role(role).effort or roles[role].effort)
 
 
 def _free_slug(flow: Flow, repo: UserRepo, slug: str, date: str) -> str:
@@ -143,12 +144,22 @@ def _free_slug(flow: Flow, repo: UserRepo, slug: str, date: str) -> str:
     raise AssertionError("counting never ends")
 
 
+def _check_capable(adapter: Adapter, role: str, effort: str) -> None:
+    """What a role needs and its agent cannot do is said before the run, not in the middle of it."""
+    if effort and not adapter.capabilities.effort:
+        raise UserError(
+            f"role '{role}' wants effort '{effort}', which agent '{adapter.name}' cannot be told",
+            hint=f"drop effort under [roles.{role}], or choose another agent for it; windlass agents",
+        )
+
+
 def _date(now: float) -> str:
     return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d")
 
 
 def _refuse_odd(repo: UserRepo) -> None:
-    odd = git.oddities(repo)
+    # A shallow clone can be worked in: what lies before it is not needed.
+    odd = [text for text in git.oddities(repo) if not text.startswith("shallow clone")]
     if odd:
         raise UserError(f"this repository cannot be driven: {'; '.join(odd)}", hint="windlass doctor says why")
 

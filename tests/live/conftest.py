@@ -5,22 +5,18 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from clis import ALL_TOOLS, CLIS, binary_of, options
 
+from gitrepo import commit, sh
+from jobs import make_job
 from windlass.agents import registry
-from windlass.agents.base import Adapter
+from windlass.agents.base import Adapter, Job
 from windlass.testing.scripted_model import ScriptedModel
-
-ROOT = Path(__file__).parent.parent.parent
-# Read here, because the clean room of a test has neither.
-FOLDER = Path(os.environ.get("WINDLASS_AGENTS") or ROOT / ".venv-agents")
-IN_CI = os.environ.get("CI", "").lower() in ("1", "true")
-CLIS = ("claude", "codex", "pi", "gemini", "opencode")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -31,17 +27,6 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 @pytest.fixture(params=CLIS)
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-@pytest.fixture
-def binary(name: str) -> Path:
-    path = FOLDER / "bin" / name
-    if path.exists():
-        return path
-    missing = f"'{name}' is not installed in {FOLDER}: run `make agents`"
-    if IN_CI:
-        pytest.fail(missing)
-    pytest.skip(missing)
 
 
 @pytest.fixture
@@ -58,8 +43,9 @@ def model() -> Iterator[Callable[..., ScriptedModel]]:
 
 
 @pytest.fixture
-def agent(name: str, binary: Path) -> Callable[[ScriptedModel], Adapter]:
+def agent(name: str) -> Callable[..., Adapter]:
     """The CLI's adapter, set up as the config would: no login, the scripted model in place of its own."""
+    binary = binary_of(name)
 
     def make(server: ScriptedModel, **more: Any) -> Adapter:
         return registry.make(name, {**options(server, binary), **more})
@@ -67,9 +53,10 @@ def agent(name: str, binary: Path) -> Callable[[ScriptedModel], Adapter]:
     return make
 
 
-def options(server: ScriptedModel, binary: Path) -> dict[str, Any]:
-    return {"bin": str(binary), "base_url": server.url_for("{job}"), "api_key": "scripted"}
-
-
-def said(events: Sequence[object], kind: type) -> list[Any]:
-    return [event for event in events if isinstance(event, kind)]
+@pytest.fixture
+def job(tmp_path: Path, name: str) -> Job:
+    """An implementer's, in a repository with one commit."""
+    made = make_job(tmp_path, agent=name, tools=ALL_TOOLS, writes="code", contract="review", options={})
+    sh(made.cwd, "init", "--quiet", "--initial-branch=main")
+    commit(made.cwd, {"README.md": "# sample\n"})
+    return made

@@ -40,7 +40,8 @@ Word = BeforeValidator(_word)
 
 
 class Block(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    # A run meets few of the contracts, so each is built when it is first used.
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
 
 class FindingBlock(Block):

@@ -56,10 +56,16 @@ _TOOLS = {
 _NAMES = {"Read": "read", "Grep": "grep", "Glob": "find", "Bash": "bash", "Write": "write", "Edit": "edit"}
 #: how an answer that must fit a schema is given: not work, not a turn
 _ANSWERING = "StructuredOutput"
+#: commits are the user's: no line that names the CLI as their author
+_SETTINGS = '{"attribution":{"commit":"","pr":""}}'
 _EFFORTS = {"off": "low", "minimal": "low"}
 _ROOM = {
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",
+    "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
     "DISABLE_AUTOUPDATER": "1",
+    # "@path" in a prompt, which may be anybody's words, would send that file along
+    "CLAUDE_CODE_DISABLE_FILE_MENTIONS": "1",
     # its own retries end: the waits are ours, so that they are seen
     "CLAUDE_CODE_MAX_RETRIES": "2",
     # without it the CLI refuses to work unasked as root
@@ -82,7 +88,8 @@ class ClaudeAdapter:
         env = {**_ROOM, "CLAUDE_CONFIG_DIR": str(home), **self._login(settings)}
         return Invocation(
             (*settings.command("claude"), *_flags(job, settings)),
-            stdin=job.prompt,
+            # a prompt that begins with "/" would be a command of the CLI, and end well without a model
+            stdin=f"\n{job.prompt}" if job.prompt.startswith("/") else job.prompt,
             env=env,
             files={"home/settings.json": "{}"},
             carried=self._carried(job, settings),
@@ -117,7 +124,15 @@ class ClaudeAdapter:
 def _flags(job: Job, settings: Settings) -> tuple[str, ...]:
     tools = dict.fromkeys(_TOOLS[tool] for tool in tools_of(job) if tool in _TOOLS)
     flags = ["-p", "--output-format", "stream-json", "--verbose", "--setting-sources", "", "--strict-mcp-config"]
-    flags += ["--disable-slash-commands", "--permission-mode", "bypassPermissions", "--tools", ",".join(tools)]
+    flags += [
+        "--settings",
+        _SETTINGS,
+        "--disable-slash-commands",
+        "--permission-mode",
+        "bypassPermissions",
+        "--tools",
+        ",".join(tools),
+    ]
     model = job.model or settings.model
     flags += ["--model", model] if model else []
     flags += ["--effort", _EFFORTS.get(job.effort, job.effort)] if job.effort else []
@@ -137,6 +152,7 @@ class ClaudeReader:
     """Tools at work: id -> name."""
     messages: dict[str, Usage] = field(default_factory=dict)
     """Several events share a message's id, and each repeats its usage."""
+    usage: Usage = Usage()
     session: str = ""
     reset_at: float | None = None
     pause_s: float = 0.0
@@ -172,7 +188,7 @@ class ClaudeReader:
 
     def _limit(self, info: dict[str, Any]) -> None:
         if info.get("status") == "rejected":
-            self.reset_at = money(info, "resetsAt") or self.reset_at
+            self.reset_at = float(count(info, "resetsAt")) or self.reset_at
 
     def _assistant(self, data: dict[str, Any]) -> list[AgentEvent]:
         message = table(data, "message")
@@ -197,10 +213,14 @@ class ClaudeReader:
     def _spent(self, message: str, usage: dict[str, Any]) -> list[AgentEvent]:
         if not message or not usage:
             return []
-        self.messages[message] = _tokens(usage)
-        every = self.messages.values()
-        total = Usage(sum(u.input for u in every), sum(u.output for u in every), sum(u.cached for u in every))
-        return [Spent(total, total=True)]
+        now, before, so_far = _tokens(usage), self.messages.get(message, Usage()), self.usage
+        self.messages[message] = now
+        self.usage = Usage(
+            so_far.input + now.input - before.input,
+            so_far.output + now.output - before.output,
+            so_far.cached + now.cached - before.cached,
+        )
+        return [Spent(self.usage, total=True)]
 
     def _results(self, message: dict[str, Any]) -> list[AgentEvent]:
         found = [part for part in rows(message, "content") if part.get("type") == "tool_result"]

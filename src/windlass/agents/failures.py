@@ -26,7 +26,7 @@ _SIGNS: tuple[tuple[ErrorClass, str], ...] = (
     (ErrorClass.RATE_LIMITED, r"(usage|session|weekly|hour|daily|spend|opus|sonnet) limit|limit (reached|will reset)"),
     (ErrorClass.AUTH, r"\b(401|403)\b|unauthori[sz]ed|invalid.{0,12}api.?key|incorrect api key|not logged in"),
     (ErrorClass.AUTH, r"authenticat|please (run )?/?log.?in|token (has )?expired|no api key|permission.?denied_error"),
-    (ErrorClass.AUTH, r"set an auth method|no models available"),
+    (ErrorClass.AUTH, r"set an auth method|no models available|autherror"),
     (ErrorClass.OVERLOADED, r"\b(500|502|503|504|520|522|524|529)\b|overloaded|temporarily unavailable|bad gateway"),
     (ErrorClass.OVERLOADED, r"internal server error|server_error|service unavailable|server is busy|high demand"),
     (ErrorClass.OVERLOADED, r"stream (disconnected|closed|ended|error)|connection (error|reset|refused|closed)"),
@@ -81,7 +81,7 @@ def class_of(text: str, status: int | None = None) -> ErrorClass:
 # -- when to try again
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-_NUMBER = r"(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?)\b"
+_NUMBER = r"(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?)(?![A-Za-z])"
 _SPAN = re.compile(
     rf"(?:again|retry|retrying|resets?|retrydelay\W+|wait)\s*(?:in|after)?\s*((?:{_NUMBER}[\s,]*(?:and\s+)?)+)",
     re.IGNORECASE,

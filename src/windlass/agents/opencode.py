@@ -199,8 +199,10 @@ class OpencodeReader:
                 return [*spent, Done("", error=ErrorClass.REFUSED, reason="the answer was filtered")]
             case "error":
                 return [*spent, Done("", error=ErrorClass.OVERLOADED, reason="the model's answer ended in an error")]
-            case _:
+            case "stop":
                 return [*spent, Done("\n".join(self.answer))]
+            case other:
+                return [*spent, Done("", error=ErrorClass.CRASHED, reason=f"ended without an answer ({other})")]
 
     def _again(self) -> list[AgentEvent]:
         self.cut += 1
@@ -214,6 +216,9 @@ class OpencodeReader:
         cached, written = count(table(tokens, "cache"), "read"), count(table(tokens, "cache"), "write")
         spoken = count(tokens, "output") + count(tokens, "reasoning")
         own = Usage(count(tokens, "input") + cached + written, spoken, cached)
+        if not own.input and not own.output:
+            # it says 0 for a step whose usage the model did not tell
+            return []
         self.costs.append(known_cost(money(part, "cost"), self.model, own, written))
         self.usage = Usage(
             self.usage.input + own.input,

@@ -159,10 +159,6 @@ class PiReader:
             case _:
                 return []
 
-    def at_exit(self, said: str, code: int | None) -> Done | None:
-        """Older versions end without the last word."""
-        return self._done() if code == 0 and self.last else None
-
     def _started(self, data: dict[str, Any]) -> ToolStarted:
         tool = text(data, "toolName").lower()
         words = doing(tool, table(data, "args"), self.job) if self.job else tool
@@ -200,10 +196,10 @@ class PiReader:
                 return Done("", error=ErrorClass.KILLED, reason=reason[:REASON] or "aborted")
             case "length":
                 return Done("", error=ErrorClass.BAD_OUTPUT, reason="the answer was cut at the model's output limit")
-            case None:
-                return Done("", error=ErrorClass.CRASHED, reason="ended without an answer")
-            case _:
+            case "stop":
                 return Done(_said(self.last))
+            case _:
+                return Done("", error=ErrorClass.CRASHED, reason=f"ended without an answer ({stop or 'silent'})")
 
 
 def _said(message: dict[str, Any]) -> str:

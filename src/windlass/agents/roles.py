@@ -123,6 +123,14 @@ def render(role: Role, purpose: str, values: Mapping[str, str]) -> str:
     return f"{text}\n{late.strip()}\n" if late.strip() else text
 
 
+def going_on() -> str:
+    """To an agent whose own session is continued after an interruption."""
+    return (
+        "You were interrupted in the middle of this work: the machine or Windlass was stopped. The working directory is"
+        " as you left it. See what is done, finish the rest, and answer as you were asked to at the beginning.\n"
+    )
+
+
 def told(texts: Sequence[str]) -> str:
     """What a person said while the run was at work, at the end of the prompt."""
     if not texts:

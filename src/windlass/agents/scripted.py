@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ class ScriptedAdapter:
         self.source = source
 
     def invocation(self, job: Job) -> Invocation:
-        rules: list[Json] = [filled(rule, job) | {"n": n} for n, rule in enumerate(self.rules) if matches(rule, job)]
+        rules: list[Json] = [filled(rule, job) | {"n": n} for n, rule in self._answering(job)]
         spec: dict[str, Json] = {
             **_facts(job),
             "run": job.run,
@@ -61,6 +61,14 @@ class ScriptedAdapter:
         }
         argv = (sys.executable, "-I", "-S", str(PROGRAM), str(job.folder / "scripted.json"))
         return Invocation(argv, stdin=job.prompt, files={"scripted.json": json.dumps(spec)})
+
+    def _answering(self, job: Job) -> Iterator[tuple[int, Mapping[str, Json]]]:
+        """Up to the first that may answer without limit: those behind it never get their turn."""
+        for n, rule in enumerate(self.rules):
+            if matches(rule, job):
+                yield n, rule
+                if "times" not in rule:
+                    return
 
     def parse(self, line: str) -> list[AgentEvent]:
         try:

@@ -55,7 +55,7 @@ async def attempt(order: Order, is_final: Callable[[Failure], bool]) -> Judged:
 
 async def _run(order: Order, reserved: float) -> tuple[AgentResult, Seen]:
     desk, ours = order.place.desk, (order.parts.world.facts.branch,)
-    slot = await desk.ready(order.key.text, order.n)
+    slot = desk.sit_at(order.left.slot) if order.left else await desk.ready(order.key.text, order.n)
     await _lay_out(order)
     before = await desk.before(ours)
     job = await make_job(order, slot.path, reserved)
@@ -120,6 +120,8 @@ class Watch:
         self._supervisor = proc.supervisor
 
     def event(self, event: AgentEvent) -> None:
+        if isinstance(event, SessionSeen):
+            self._order.parts.journal.note_session(self._order.key, self._order.n, event.id)
         self._warn(self._liveness.event(event, self._clock()))
         _show(self._order, event)
 

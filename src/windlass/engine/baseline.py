@@ -7,13 +7,14 @@ from dataclasses import replace
 from windlass.engine.checking import Verdict
 from windlass.engine.context import Here, Shared
 from windlass.engine.desk import Desk
-from windlass.errors import StoppedError
+from windlass.errors import AbortedError, StoppedError
 from windlass.events import Warned
 from windlass.model import Choice, Json, Key, Question
 from windlass.phases.base import Call, PhaseSpec
 
 KEY = Key().child("baseline")
 MAX_FIXES = 2
+BEGIN_ANEW = "make them pass, commit that, and start a new run"
 
 
 async def establish(shared: Shared, desk: Desk) -> None:
@@ -50,7 +51,7 @@ async def _red(ctx: Here, verdict: dict[str, Json]) -> None:
             ctx.emit(Warned("baseline", f"accepted as known to fail: {_names(verdict)}"))
             return
         if answer.value == "stop":
-            break
+            raise AbortedError(f"the checks fail before any work: {_names(verdict)}", hint=BEGIN_ANEW)
         await _fix(ctx, verdict, cycle)
         verdict = await _observe(ctx, cycle + 1)
         if verdict["ok"] is True:

@@ -54,9 +54,14 @@ class Budget:
         if limit is None:
             return wanted
         room = limit - self._spent() - sum(self._reserved.values())
-        least = expected if expected is not None else min(LEAST_USD, most)
+        least = expected if expected is not None else min(self._typical(), most)
         # A cent's fraction of rounding must not refuse what fits exactly.
         return min(wanted, room) if room + 1e-9 >= least else None
+
+    def _typical(self) -> float:
+        """A role that has not run is taken to cost what the others did."""
+        seen = self._journal.store.spend(self._journal.run).by_role.values()
+        return max(LEAST_USD, sum(seen) / len(seen)) if seen else LEAST_USD
 
     def _spent(self) -> float:
         spend = self._journal.store.spend(self._journal.run)
@@ -64,7 +69,7 @@ class Budget:
 
     def _refusal(self, role: str) -> OverBudgetError:
         run = self._journal.store.run(self._journal.run)
-        expected = self._journal.store.spend(run.id).by_role.get(role, LEAST_USD)
+        expected = self._journal.store.spend(run.id).by_role.get(role, self._typical())
         return OverBudgetError(
             f"the next dispatch ({role}, about ${expected:.2f}) does not fit: ${self._spent():.2f} of"
             f" ${run.budget_usd or 0:.2f} are spent",
@@ -74,6 +79,12 @@ class Budget:
     def _warn(self) -> None:
         run = self._journal.store.run(self._journal.run)
         if run.warn_usd is not None and self._spent() > run.warn_usd:
-            limit = f" of ${run.budget_usd:.2f}" if run.budget_usd is not None else ""
-            text = f"more than ${run.warn_usd:.2f} are spent{limit and ' (limit' + limit.removeprefix(' of') + ')'}"
+            unknown = self._journal.store.spend(run.id).unknown
+            guess = (
+                f", {unknown} dispatches of unknown cost taken as ${self._prices.unknown_usd:.2f} each"
+                if unknown
+                else ""
+            )
+            limit = f" (limit ${run.budget_usd:.2f}{guess})" if run.budget_usd is not None else ""
+            text = f"more than ${run.warn_usd:.2f} are spent{limit}"
             self._journal.emit(f"budget.warn.{run.warn_usd}", Warned("budget", text))

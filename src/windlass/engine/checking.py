@@ -194,6 +194,8 @@ class Checker:
 
 def _told(result: CheckResult) -> str:
     """Whoever mends it must know at least what failed."""
+    if result.timed_out:
+        return f"{result.tail}\n{result.command} was ended after {result.seconds:.0f} s".strip()
     return result.tail if result.tail.strip() else f"{result.command} ended with code {result.code} and said nothing"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from windlass.errors import GitError
 from windlass.workspace import (
     Attempt,
     EngineRepo,
@@ -96,6 +97,13 @@ class Desk:
         self._moved, self._seen = False, None
         return self.slot
 
+    def sit_at(self, slot: Slot) -> Slot:
+        """An interrupted agent goes on here: the slot stays as it was left."""
+        if self.slot is not None and self._spare is not None:
+            self._spare.append((self.slot, self.head))
+        self.slot, self._moved, self._seen = slot, False, None
+        return slot
+
     async def _sit_down(self, key: str, n: int) -> Slot:
         if not self._spare:
             return await asyncio.to_thread(self._slots.take, self._run, key, self.head)
@@ -130,7 +138,7 @@ class Desk:
         assert self.slot is not None
         broken = self.engine.seal()
         status, refs, user = await asyncio.gather(
-            asyncio.to_thread(trees.status, self.engine, self.slot),
+            asyncio.to_thread(self._status, self.slot),
             asyncio.to_thread(self.engine.refs),
             asyncio.to_thread(user_signature, self.engine.user, ours),
         )
@@ -141,6 +149,14 @@ class Desk:
             self._seen = status
         trespasses = [f"{name} was changed" for name in (*(change.name for change in changes), *broken)]
         return Seen(status, tuple(trespasses), before.user.differences(user))
+
+    def _status(self, slot: Slot) -> SlotStatus:
+        try:
+            return trees.status(self.engine, slot)
+        except GitError:
+            # HEAD was left on a branch that has no commit; the files are all there.
+            slot.git("update-ref", "--no-deref", "HEAD", self.head)
+            return trees.status(self.engine, slot)
 
     def _put_back(self, changes: list[RefChange], status: SlotStatus, attempt: Attempt) -> None:
         assert self.slot is not None
@@ -167,7 +183,11 @@ class Desk:
         self._moved, self._seen = False, None
 
     async def hold(self, name: str, sha: str) -> None:
-        await asyncio.to_thread(self.engine.hold, self._run, name, sha)
+        # What changed is asked for next and remembered, so it is looked up meanwhile.
+        await asyncio.gather(
+            asyncio.to_thread(self.engine.hold, self._run, name, sha),
+            asyncio.to_thread(trees.changes, self.engine, self.base, sha),
+        )
 
     async def files_since_base(self) -> tuple[str, ...]:
         found = await asyncio.to_thread(trees.changes, self.engine, self.base, self.head)

@@ -57,7 +57,8 @@ class Dispatcher:
             await self._parts.governor.wait(adapter.credential)
             n = self._journal.next_attempt(place.key)
             told = tuple(self._parts.store.untold(self._journal.run))
-            order = Order(self._parts, place, call, role, adapter, inputs, n, reminder, told)
+            left = self._parts.left.pop(place.key.text, None)
+            order = Order(self._parts, place, call, role, adapter, inputs, n, reminder, told, left)
             judged = await attempt(order, lambda failure: isinstance(self._next(place.key, failure, 0), Fail))
             self._parts.governor.passed(adapter.credential, judged.failure.error if judged.failure else None)
             if judged.failure is None or judged.final:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from windlass.agents import contracts
 from windlass.agents.base import Adapter, Job, Limits
-from windlass.agents.roles import Role, contract_for, render, told
+from windlass.agents.roles import Role, contract_for, going_on, render, told
 from windlass.config import Role as RoleConfig
 from windlass.engine.desk import Desk
 from windlass.engine.parts import Parts
 from windlass.engine.prompting import Extra, values
+from windlass.engine.recovery import Left
 from windlass.model import Json, Key, Task
 from windlass.phases.base import Call
 from windlass.store.rows import Intent
@@ -46,6 +47,8 @@ class Order:
     """What was wrong with the answer before, told to the agent."""
     told: tuple[str, ...] = ()
     """What a person said to the run since the last dispatch."""
+    left: Left | None = None
+    """An interrupted attempt to go on with, in its slot and its session."""
 
     @property
     def key(self) -> Key:
@@ -98,7 +101,7 @@ async def make_job(order: Order, cwd: Path, reserved: float) -> Job:
         role=call.role,
         purpose=call.purpose,
         system=role.system,
-        prompt=render(role, call.purpose, values(order.parts.world, call, extra)) + told(order.told),
+        prompt=_prompt(order, values(order.parts.world, call, extra)),
         cwd=cwd,
         folder=order.parts.folder / order.folder,
         agent=order.adapter.name,
@@ -114,8 +117,21 @@ async def make_job(order: Order, cwd: Path, reserved: float) -> Job:
         task_title=task.title if task else "",
         phase=order.place.phase,
         cycle=order.place.cycle,
-        options={"state": str(order.parts.folder / "scripted")},
+        session=order.left.session if order.left else "",
+        options=_options(order),
     )
+
+
+def _options(order: Order) -> dict[str, str]:
+    """What an adapter may want to know besides: where the scripted agent counts, where an earlier session lies."""
+    earlier = {"sessions": str(order.left.folder)} if order.left else {}
+    return {"state": str(order.parts.folder / "scripted"), **earlier}
+
+
+def _prompt(order: Order, known: Mapping[str, str]) -> str:
+    """A session that goes on has the task already: it is told what happened, nothing again."""
+    words = going_on() if order.left else render(order.role, order.call.purpose, known)
+    return words + told(order.told)
 
 
 async def _extra(order: Order, cwd: Path) -> Extra:

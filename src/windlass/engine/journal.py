@@ -157,6 +157,11 @@ class Journal:
                 self._add(key, inputs, context, result)
             self._write(events)
 
+    def note_session(self, key: Key, n: int, session: str) -> None:
+        """The agent's own name for its conversation, so that it can be continued after a crash."""
+        with self.store.tx():
+            self.store.note_attempt(self.run, key.text, n, session=session)
+
     # -- events
 
     def emit(self, at: str, *events: Event) -> None:

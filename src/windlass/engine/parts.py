@@ -14,6 +14,7 @@ from windlass.engine.broker import Broker, PausedError
 from windlass.engine.budget import Budget
 from windlass.engine.governor import Governor
 from windlass.engine.journal import Journal
+from windlass.engine.recovery import Left
 from windlass.engine.world import World
 from windlass.errors import AbortedError, InterruptedDriverError
 from windlass.store.sqlite import Store
@@ -77,6 +78,8 @@ class Parts(Bench):
     engine: EngineRepo
     report: Callable[[str], str]
     """Renders the run's record by a template."""
+    left: dict[str, Left] = field(default_factory=dict)
+    """Interrupted attempts that the agent's own session can go on with, by key."""
 
     def agent_of(self, role: str, profile: str = "") -> str:
         own = self.config.role(profile or role).agent or self.roles[profile or role].agent

@@ -1,26 +1,65 @@
-"""What a driver that died left behind: processes ended, work kept, attempts closed."""
+"""What a driver that died left behind: processes ended, work kept, attempts closed, sessions to go on with."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from windlass.agents.processes import end_leftover
 from windlass.errors import StoppedError
 from windlass.store.rows import AttemptRow
 from windlass.store.sqlite import Store
-from windlass.workspace import Attempt, Slots
+from windlass.workspace import Attempt, Slot, Slots
 
 
-def recover(store: Store, run: str, slots: Slots, folder: Path, *, host: str, boot: str) -> int:
-    """The number of attempts that had begun and never ended. Their slots are not used again."""
+@dataclass(frozen=True)
+class Left:
+    """An interrupted attempt whose agent can be taken up where it was: its session, and the slot as it left it."""
+
+    slot: Slot
+    session: str
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Recovered:
+    lost: int
+    """Attempts that had begun and never ended."""
+    left: dict[str, Left]
+    """By key."""
+
+
+def recover(
+    store: Store,
+    run: str,
+    slots: Slots,
+    folder: Path,
+    *,
+    host: str,
+    boot: str,
+    resumes: Callable[[str], bool],
+) -> Recovered:
+    """`resumes`: whether that agent can continue a session of its own."""
     lost = store.open_attempts(run)
     for row in lost:
         _end_processes(row, run, slots, folder, host, boot)
-    _leave_slots(store, run, slots, lost)
+    going_on = [row for row in lost if row.session and row.intent.slot and resumes(row.intent.agent)]
+    left = {row.intent.key: _left(row, slots, folder) for row in going_on if _is_intact(row, slots)}
+    _leave_slots(store, run, slots, lost, {one.slot.n for one in left.values()})
     with store.tx():
         for row in lost:
             store.interrupt(run, row.intent.key, row.intent.n)
-    return len(lost)
+    return Recovered(len(lost), left)
+
+
+def _left(row: AttemptRow, slots: Slots, folder: Path) -> Left:
+    return Left(slots.slot(int(row.intent.slot)), row.session, folder / row.intent.folder)
+
+
+def _is_intact(row: AttemptRow, slots: Slots) -> bool:
+    slot = slots.slot(int(row.intent.slot))
+    return slot.path.is_dir() and (slot.git_dir / "HEAD").is_file()
 
 
 def _end_processes(row: AttemptRow, run: str, slots: Slots, folder: Path, host: str, boot: str) -> None:
@@ -41,10 +80,13 @@ def _end_processes(row: AttemptRow, run: str, slots: Slots, folder: Path, host: 
             )
 
 
-def _leave_slots(store: Store, run: str, slots: Slots, lost: list[AttemptRow]) -> None:
+def _leave_slots(store: Store, run: str, slots: Slots, lost: list[AttemptRow], kept: set[int]) -> None:
+    """A slot with an open attempt is never used again, unless the agent's own session goes on in it."""
     at_work = {row.intent.slot: row for row in lost if row.intent.slot}
     for lease in slots.held(run):
         slot, row = slots.slot(lease.n), at_work.get(str(lease.n))
+        if lease.n in kept:
+            continue
         if row is None:
             slots.release(slot, Attempt(run, lease.key, 0), store.clock())
         else:

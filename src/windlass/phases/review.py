@@ -18,6 +18,8 @@ from windlass.phases.calls import make_call
 
 OUTCOMES = ("pass", "noted", "blocking", "exhausted", "inconclusive", "hard_stop", "needs_decision")
 NEVER = Severity.CRITICAL + 1
+PASSES = (Verdict.PASS, Verdict.PASS_WITH_NOTES)
+USER = "user"
 NOBODY = "no reviewer is available"
 
 
@@ -165,6 +167,9 @@ def _judge(spec: Spec, ctx: Context, role: str, reply: Reply) -> Round:
     summary = str(reply.data.get("summary") or "")
     if verdict is not Verdict.PASS and not findings and verdict is not Verdict.INCONCLUSIVE:
         findings = [Finding(summary or f"{role} did not pass it and did not say why", Severity.MEDIUM, role=role)]
+    if verdict in PASSES and spec.threshold and any(f.severity is Severity.CRITICAL for f in findings):
+        # Where severities decide, a critical finding counts whatever the reviewer calls the whole.
+        verdict = Verdict.FAIL
     if verdict not in (Verdict.FAIL, Verdict.HARD_STOP):
         return Round(verdict, noted=tuple(findings), summary=summary)
     least = _threshold(spec, ctx)
@@ -238,16 +243,19 @@ def _content(spec: Spec, ctx: Context) -> dict[str, Json]:
 
 def _keeps_tasks(spec: Spec, ctx: Context, findings: Sequence[Finding]) -> Callable[[Mapping[str, str]], str]:
     """A revision may not silently drop a task; one that a finding names may go."""
-    if spec.fixer is None or spec.of not in spec.fixer.out:
-        return lambda outs: ""
-    before = ctx.plan(spec.of).tasks
+    before = ctx.plan(spec.of).tasks if spec.fixer and spec.of in spec.fixer.out else ()
     complaints = " ".join(f"{f.message} {f.suggestion}" for f in findings).casefold()
+    # What a person sent back is shown to them again, with its list of tasks.
+    wished = any(finding.role == USER for finding in findings)
 
     def accept(outs: Mapping[str, str]) -> str:
-        titles = {task.title.casefold() for task in ctx.parse_plan(outs.get(spec.of, "")).tasks}
+        after = ctx.parse_plan(outs.get(spec.of, ""))
+        if before and after.problem:
+            return f"the revised plan cannot be carried out: {after.problem}"
+        titles = {task.title.casefold() for task in after.tasks}
         lost = [task.title for task in before if task.title.casefold() not in titles]
         lost = [title for title in lost if title.casefold() not in complaints]
-        return f"the revision drops tasks that nobody objected to: {', '.join(lost)}" if lost else ""
+        return f"the revision drops tasks that nobody objected to: {', '.join(lost)}" if lost and not wished else ""
 
     return accept
 
@@ -257,7 +265,7 @@ def _wish(spec: Spec, ctx: Context) -> tuple[Finding, ...]:
     text = ctx.feedback(spec.feedback) if spec.fixer and spec.feedback else None
     if text is None:
         return ()
-    return (Finding(text or "The user wants it revised: mend its weakest points.", Severity.HIGH, role="user"),)
+    return (Finding(text or "The user wants it revised: mend its weakest points.", Severity.HIGH, role=USER),)
 
 
 # -- small things

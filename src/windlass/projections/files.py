@@ -13,6 +13,8 @@ from pathlib import Path, PurePosixPath
 from windlass.errors import UserError
 
 MEMORY = ".projections.json"
+#: in a run's folder: what was written into the user's checkout
+IN_PLACE_MEMORY = "in-place.json"
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,8 @@ class Request:
     """Names in lower case; secrets are blacked out."""
     body: Any
     status: int
+    aside: bool = False
+    """A question of the CLI's own: which model to take, what to call the session."""
 
     @property
     def text(self) -> str:
@@ -102,7 +104,7 @@ class ScriptedModel:
     @property
     def asked(self) -> list[Request]:
         """Requests to a model, without what a CLI asks on the side."""
-        return [request for request in self.requests if request.wire]
+        return [request for request in self.requests if request.wire and not request.aside]
 
     def keep(self, request: Request) -> None:
         with self._lock:
@@ -170,17 +172,19 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.stopping.wait(reply.delay)
         if isinstance(reply, Refusal):
             return self._fail(reply, wire, body, endpoint, job)
-        self._keep(endpoint, body, 200, wire.name, job)
+        self._keep(endpoint, body, 200, wire.name, job, aside=asked.aside)
         if asked.stream:
             return self._stream(reply, wire)
         if reply.hang:
             return self._wait_for_the_end()
         return self._json(200, wire.whole(reply.answer))
 
-    def _keep(self, path: str, body: Any, status: int, wire: str = "", job: Job | None = None) -> None:
+    def _keep(
+        self, path: str, body: Any, status: int, wire: str = "", job: Job | None = None, *, aside: bool = False
+    ) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
         clean = {name: "(redacted)" if name in SECRET else value for name, value in headers.items()}
-        self.server.model.keep(Request(self.command, path, job, wire, clean, body, status))
+        self.server.model.keep(Request(self.command, path, job, wire, clean, body, status, aside))
 
     def _fail(self, refusal: Refusal, wire: Wire, body: Any, endpoint: str, job: Job | None) -> None:
         self._keep(endpoint, body, refusal.failure.status, wire.name, job)

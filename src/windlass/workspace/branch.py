@@ -11,6 +11,8 @@ from windlass.git import UserRepo
 from windlass.workspace.keep import transfer
 from windlass.workspace.repo import EngineRepo
 
+STATE_FILES = (".superteam-workflow.json",)
+
 
 @dataclass(frozen=True)
 class Published:
@@ -103,6 +105,16 @@ def enter_in_place(user: UserRepo, branch: str, base: str) -> None:
         raise UserError(f"branch '{branch}' exists already", hint=f"git branch -m {branch} another-name")
     if not exists:
         git.run(["checkout", "-q", "-b", branch, base], user.root)
+    _ignore(user.common_dir / "info" / "exclude", STATE_FILES)
+
+
+def _ignore(exclude: Path, names: tuple[str, ...]) -> None:
+    """State files in the checkout are Windlass's: a `git add -A` must not take them."""
+    old = exclude.read_text() if exclude.exists() else ""
+    new = [f"/{name}" for name in names if f"/{name}" not in old.splitlines()]
+    if new:
+        exclude.parent.mkdir(exist_ok=True)
+        exclude.write_text(old + ("" if old.endswith("\n") or not old else "\n") + "\n".join(new) + "\n")
 
 
 def follow(engine: EngineRepo, branch: str, tip: str) -> None:

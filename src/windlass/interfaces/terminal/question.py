@@ -30,4 +30,3 @@ def _option_line(number: int, option: Option, default: str) -> str:
     about = f": {option.about}" if option.about else ""
     usual = " (default)" if option.key == default and default else ""
     return f"{number}) {option.key}{label}{about}{usual}"
-

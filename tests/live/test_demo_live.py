@@ -1,0 +1,73 @@
+"""The whole plan demo through each real CLI: same tasks landed, same report, nothing of the user's touched."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from clis import CLIS, binary_of
+
+from test_demo import TITLES, Demo
+
+MINUTES = 8
+HEADINGS = ["## Tasks", "## Final Review", "## Decisions", "## Changed Files", "## Where The Code Is"]
+
+
+@pytest.fixture(scope="module", params=CLIS)
+def demo(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Demo:
+    name = str(request.param)
+    base = tmp_path_factory.mktemp(name)
+    home, folder = base / "home", base / "sample"
+    home.mkdir()
+    command = [sys.executable, "-m", "windlass", "demo", "--agent", name, "--bin", str(binary_of(name))]
+    env = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8"}
+    done = subprocess.run(
+        [*command, "--into", str(folder)],
+        cwd=base,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60 * MINUTES,
+    )
+    return Demo(folder, home, done.returncode, done.stdout, done.stderr)
+
+
+def test_it_finishes_by_itself(demo: Demo) -> None:
+    assert (demo.code, demo.err) == (0, ""), demo.out + demo.err
+    assert "3/3 tasks" in demo.out
+
+
+def test_the_same_three_tasks_are_landed_and_checked(demo: Demo) -> None:
+    line = "--format=%s|%(trailers:key=Windlass-Task,valueonly,separator=)"
+    log = demo.git("log", "--first-parent", "--reverse", line, f"main..{demo.branch}")
+    landed = [line.split("|") for line in log.splitlines() if not line.endswith("|")]
+    assert landed == [[title, f"t{number}"] for number, title in enumerate(TITLES, 1)]
+    assert [event["checks"] for event in demo.events("task.landed")] == ["passed"] * 3
+
+
+def test_every_dispatch_was_the_real_clis_and_needed_one_attempt(demo: Demo) -> None:
+    started = demo.events("dispatch.started")
+    assert len({event["agent"] for event in started}) == 1
+    assert len(started) == len({event["key"] for event in started})
+
+
+def test_the_review_that_failed_led_to_a_fix(demo: Demo) -> None:
+    specs = [e for e in demo.events("review.finished") if e["task"] == "t2" and e["role"] == "spec-reviewer"]
+    assert [event["verdict"] for event in specs] == ["fail", "pass"]
+
+
+def test_the_report_has_the_same_shape_and_tells_the_cost_or_that_it_is_unknown(demo: Demo) -> None:
+    [report] = demo.events("report.written")
+    assert [heading for heading in HEADINGS if heading not in report["text"]] == []
+    costs = [event["cost_usd"] for event in demo.events("dispatch.finished")]
+    total = "unknown" if None in costs else f"${sum(costs):.2f}"
+    assert f"Total cost: {total}" in report["text"]
+
+
+def test_the_checkout_is_as_it_was(demo: Demo) -> None:
+    assert demo.git("status", "--porcelain", "--ignored") == ""
+    assert demo.git("symbolic-ref", "HEAD") == "refs/heads/main"
+    assert demo.git("stash", "list") == ""

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from benchmarks.clock import best_in_turns
+from benchmarks.figures import Figure, as_json, table
+
+WITHIN = Figure("steps", 1.5, "x", 2.0, detail="279 µs")
+OVER = Figure("a task", 120.0, "ms", 50.0)
+UNDER = Figure("faster", 3.0, "x", 4.0, at_least=True)
+
+
+def test_a_figure_is_judged_by_its_limit() -> None:
+    assert [figure.ok for figure in (WITHIN, OVER, UNDER)] == [True, False, False]
+
+
+def test_the_table_says_what_is_over_and_what_is_under() -> None:
+    assert table([WITHIN, OVER, UNDER]).splitlines() == [
+        "figure  measured       limit",
+        "steps      1.5 x    <= 2.0 x  ok     279 µs",
+        "a task    120 ms  <= 50.0 ms  over",
+        "faster     3.0 x    >= 4.0 x  under",
+    ]
+
+
+def test_programs_get_every_figure_with_its_verdict() -> None:
+    assert [row["ok"] for row in json.loads(as_json([WITHIN, OVER]))] == [True, False]
+
+
+def test_works_take_turns_and_the_best_of_each_counts() -> None:
+    turns: list[str] = []
+    times = {"a": iter([3.0, 1.0]), "b": iter([2.0, 5.0])}
+
+    def work(name: str) -> float:
+        turns.append(name)
+        return next(times[name])
+
+    best = best_in_turns({"a": lambda: work("a"), "b": lambda: work("b")}, 2)
+    assert turns == ["a", "b", "a", "b"]
+    assert best == pytest.approx({"a": 1.0, "b": 2.0})

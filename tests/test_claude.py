@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from captured import a_job, done, events, only, told
+from windlass.agents import registry
+from windlass.agents.base import Done, Limits, Spent, ToolFinished, ToolStarted
+from windlass.agents.claude import ClaudeAdapter
+from windlass.agents.contracts import json_schema
+from windlass.model import ErrorClass, Usage
+
+FAILED: dict[str, Any] = {"type": "result", "subtype": "success", "is_error": True}
+
+
+def flags(**job: Any) -> list[str]:
+    return list(ClaudeAdapter().invocation(a_job(**job)).argv)
+
+
+def after(name: str, found: list[str]) -> str:
+    return found[found.index(name) + 1]
+
+
+def test_a_schema_is_checked_by_the_cli_and_its_answer_is_structured() -> None:
+    end = done(events("claude", "schema"))
+    assert end is not None
+    assert end.structured == {"status": "ok", "files": ["hello.txt"]}
+    assert only(ToolStarted, events("claude", "schemabad")) == []
+    assert only(ToolFinished, events("claude", "schemabad")) == []
+
+
+def test_a_missing_structured_answer_leaves_the_text() -> None:
+    end = done(told("claude", {"type": "result", "subtype": "success", "is_error": False, "result": "words"}))
+    assert end == Done("words", structured=None)
+
+
+def test_a_schema_is_given_when_the_contract_has_one() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}}
+    assert json.loads(after("--json-schema", flags(schema=schema))) == schema
+    assert "--json-schema" not in flags()
+    assert "--json-schema" not in flags(schema={"type": "array"})
+    off = registry.make("claude", {"structured": "off"}).invocation(a_job(schema=schema))
+    assert "--json-schema" not in off.argv
+
+
+def test_the_schemas_of_our_contracts_fit_on_a_command_line() -> None:
+    assert len(after("--json-schema", flags(schema=json_schema("review")))) < 100_000
+
+
+def test_several_events_of_one_message_are_counted_once() -> None:
+    totals = [spent.usage for spent in only(Spent, events("claude", "happy"))]
+    assert [usage.input for usage in totals] == [1300, 1300, 1300, 2600, 2600, 4200, 4200]
+
+
+def test_a_continued_session_is_not_paid_again() -> None:
+    spent = only(Spent, events("claude", "text-sess2"))[-1]
+    assert spent.usage == Usage(1300, 50, 0, pytest.approx(0.004875))
+
+
+def test_a_price_that_the_cli_does_not_know_is_ours_or_unknown() -> None:
+    def cost(model: str) -> float | None:
+        used = {"inputTokens": 1000, "outputTokens": 100, "costUSD": 0.5, "costBasis": "unknown"}
+        result = {"type": "result", "subtype": "success", "total_cost_usd": 0.5, "modelUsage": {model: used}}
+        return only(Spent, told("claude", result))[-1].usage.cost_usd
+
+    assert cost("claude-sonnet-4-5") == pytest.approx(0.0045)
+    assert cost("a-model-of-my-own") is None
+
+
+def test_limits_of_the_job_are_given_to_the_cli_too() -> None:
+    found = flags(limits=Limits(60.0, turns=7, usd=1.5))
+    assert (after("--max-turns", found), after("--max-budget-usd", found)) == ("7", "1.5000")
+    assert "--max-turns" not in flags()
+
+
+def test_tools_have_the_names_of_the_cli() -> None:
+    assert after("--tools", flags()) == "Read,Grep,Glob,Bash,Write,Edit"
+    assert after("--tools", flags(tools=("read", "ls"), writes="none")) == "Read,Glob"
+    assert after("--tools", flags(tools=(), writes="none")) == "Read,Grep,Glob"
+
+
+@pytest.mark.parametrize(
+    ("result", "error"),
+    [
+        ({"result": "API Error: 429", "api_error_status": 429}, ErrorClass.RATE_LIMITED),
+        ({"result": "You've hit your session limit · resets 3pm (UTC)"}, ErrorClass.RATE_LIMITED),
+        ({"result": "You've hit your weekly limit · resets Nov 20, 3pm (UTC)"}, ErrorClass.RATE_LIMITED),
+        ({"result": "Claude AI usage limit reached|1763300000"}, ErrorClass.RATE_LIMITED),
+        ({"result": "API Error: 529 Overloaded", "api_error_status": 529}, ErrorClass.OVERLOADED),
+        ({"result": "API Error: Connection error."}, ErrorClass.OVERLOADED),
+        ({"result": "Invalid API key · Please run /login"}, ErrorClass.AUTH),
+        ({"result": "Not logged in · Please run /login"}, ErrorClass.AUTH),
+        ({"result": "OAuth token has expired", "api_error_status": 401}, ErrorClass.AUTH),
+        ({"result": "Credit balance is too low", "api_error_status": 400}, ErrorClass.BILLING),
+        ({"result": "Prompt is too long", "api_error_status": 400}, ErrorClass.CONTEXT_OVERFLOW),
+        ({"result": "API Error: 413 too large", "api_error_status": 413}, ErrorClass.CONTEXT_OVERFLOW),
+        ({"result": "API Error: 400 tools.0: bad", "api_error_status": 400}, ErrorClass.CRASHED),
+        ({"subtype": "error_during_execution", "errors": ["boom"]}, ErrorClass.CRASHED),
+        ({"subtype": "error_max_structured_output_retries"}, ErrorClass.BAD_OUTPUT),
+        ({}, ErrorClass.CRASHED),
+    ],
+)
+def test_errors_by_their_words(result: dict[str, Any], error: ErrorClass) -> None:
+    end = done(told("claude", FAILED | result))
+    assert end is not None
+    assert end.error is error
+
+
+def test_a_refusal_is_no_answer() -> None:
+    end = done(told("claude", {"type": "result", "subtype": "success", "stop_reason": "refusal", "result": "No."}))
+    assert end == Done("", error=ErrorClass.REFUSED, reason="No.")
+
+
+def test_the_end_of_a_limit_is_told_by_the_server() -> None:
+    info = {"status": "rejected", "resetsAt": 1_763_300_000, "rateLimitType": "five_hour"}
+    limit = {"type": "rate_limit_event", "rate_limit_info": info}
+    end = done(told("claude", limit, FAILED | {"result": "session limit", "api_error_status": 429}))
+    assert end is not None
+    assert end.retry_at == 1_763_300_000.0
+
+
+def test_a_pause_of_whole_seconds_is_the_servers_and_another_is_the_clis_own() -> None:
+    def retry_at(delay: int) -> float | None:
+        retry = {"type": "system", "subtype": "api_retry", "retry_delay_ms": delay, "error_status": 429}
+        said = {"type": "assistant", "timestamp": "2026-01-01T00:00:00Z", "is_api_error_message": True}
+        end = done(told("claude", retry, said, FAILED | {"result": "429", "api_error_status": 429}))
+        assert end is not None
+        return end.retry_at
+
+    assert retry_at(3000) == 1_767_225_603.0
+    assert retry_at(3017) is None
+
+
+def test_its_own_retries_are_cut_short() -> None:
+    assert ClaudeAdapter().invocation(a_job()).env["CLAUDE_CODE_MAX_RETRIES"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "words"),
+    [
+        ("Read", {"file_path": "/repo/src/x.py"}, "reading src/x.py"),
+        ("Bash", {"command": "pytest   -q\n  tests"}, "running pytest -q tests"),
+        ("Write", {"file_path": "/repo/a"}, "writing a"),
+        ("Edit", {"file_path": "/elsewhere/a"}, "editing /elsewhere/a"),
+        ("Grep", {"pattern": "def .*"}, "searching for def .*"),
+        ("Glob", {"pattern": "**/*.py"}, "finding files"),
+        ("WebFetch", {"url": "x"}, "using webfetch"),
+    ],
+)
+@pytest.mark.req("S1-13")
+def test_a_tools_doing_in_words(name: str, given: dict[str, str], words: str) -> None:
+    use = {"type": "tool_use", "id": "t", "name": name, "input": given}
+    assert only(ToolStarted, told("claude", {"type": "assistant", "message": {"content": [use]}}))[0].text == words
