@@ -153,3 +153,15 @@ def test_its_own_retries_are_cut_short() -> None:
 def test_a_tools_doing_in_words(name: str, given: dict[str, str], words: str) -> None:
     use = {"type": "tool_use", "id": "t", "name": name, "input": given}
     assert only(ToolStarted, told("claude", {"type": "assistant", "message": {"content": [use]}}))[0].text == words
+
+
+def test_a_prompt_that_begins_like_a_command_is_no_command() -> None:
+    assert ClaudeAdapter().invocation(a_job(prompt="/help me")).stdin == "\n/help me"
+
+
+def test_a_path_in_the_prompt_sends_no_file_along() -> None:
+    assert ClaudeAdapter().invocation(a_job()).env["CLAUDE_CODE_DISABLE_FILE_MENTIONS"] == "1"
+
+
+def test_commits_do_not_name_the_cli_as_their_author() -> None:
+    assert json.loads(after("--settings", flags()))["attribution"] == {"commit": "", "pr": ""}

@@ -245,6 +245,16 @@ def test_a_cli_that_names_the_calls_itself_is_followed_by_their_number(serve: An
     assert client.ask().text.startswith("Built.")
 
 
+def test_a_question_of_the_clis_own_is_answered_by_its_schema_and_is_no_step(serve: Any) -> None:
+    server = serve({**BUILD, "error": {"status": 500}})
+    client = GeminiClient(base(server), stream=False)
+    fields = {"choice": {"type": "string", "enum": ["pro", "flash"]}, "score": {"type": "number"}}
+    schema = {"type": "object", "properties": fields, "required": ["choice", "score"]}
+    got = client.whole(json.loads(client.post({**client.body(), "generationConfig": {"responseJsonSchema": schema}})))
+    assert json.loads(got.text) == {"choice": "pro", "score": 1}
+    assert (len(server.requests), server.asked) == (1, [])
+
+
 def test_every_request_is_kept_without_its_secrets(serve: Any) -> None:
     server = serve(BUILD)
     AnthropicClient(base(server)).ask()

@@ -25,6 +25,7 @@ from windlass.agents.script import MODEL_FIELDS, load_script, parse_script
 from windlass.agents.tokens import job_of
 from windlass.model import Json
 from windlass.testing.playbook import NOBODY, Playbook, Refusal, Reply
+from windlass.testing.toolbox import sample
 from windlass.testing.wire import find_wire
 from windlass.testing.wire.base import Answer, Asked, Failure, Wire
 
@@ -111,8 +112,8 @@ class ScriptedModel:
             self._requests.append(request)
 
     def reply(self, job: Job, asked: Asked) -> Reply | Refusal:
-        if asked.aside:
-            return Reply(Answer("aside", asked.model, "{}"))
+        if asked.aside is not None:
+            return Reply(Answer("aside", asked.model, json.dumps(sample("", asked.aside))))
         return self._playbook.reply(job, asked)
 
 
@@ -172,7 +173,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.stopping.wait(reply.delay)
         if isinstance(reply, Refusal):
             return self._fail(reply, wire, body, endpoint, job)
-        self._keep(endpoint, body, 200, wire.name, job, aside=asked.aside)
+        self._keep(endpoint, body, 200, wire.name, job, aside=asked.aside is not None)
         if asked.stream:
             return self._stream(reply, wire)
         if reply.hang:

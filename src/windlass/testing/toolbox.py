@@ -125,15 +125,19 @@ def _arguments(tool: Tool, values: Mapping[tuple[str, ...], Json]) -> dict[str, 
         if found:
             filled[name] = found[0]
         elif name in tool.required:
-            filled[name] = _something(name, schema if isinstance(schema, dict) else {})
+            filled[name] = sample(name, schema if isinstance(schema, dict) else {})
     return filled or {names[0]: value for names, value in values.items()}
 
 
-def _something(name: str, schema: Mapping[str, Any]) -> Json:
+def sample(name: str, schema: Mapping[str, Any]) -> Json:
+    """Some value that the schema allows."""
     if schema.get("enum"):
         return schema["enum"][0]  # type: ignore[no-any-return]
-    blank: dict[str, Json] = {"boolean": False, "integer": 1, "number": 1, "array": [], "object": {}}
-    return blank.get(str(schema.get("type")), "Does what the script says" if name != "workdir" else ".")
+    kind = str(schema.get("type")).lower()
+    if kind == "object":
+        return {one: sample(one, schema.get("properties", {}).get(one) or {}) for one in schema.get("required", ())}
+    blank: dict[str, Json] = {"boolean": False, "integer": 1, "number": 1, "array": []}
+    return blank.get(kind, "Does what the script says" if name != "workdir" else ".")
 
 
 def _patch(step: Write) -> str:

@@ -44,8 +44,8 @@ class Asked:
     stream: bool
     wants_json: bool = False
     """The answer must be JSON and nothing else."""
-    aside: bool = False
-    """A question of the CLI's own, such as a title for the session: no step of the dispatch."""
+    aside: Mapping[str, Any] | None = None
+    """A question of the CLI's own, such as which model to take: the schema of the answer. No step of the dispatch."""
 
     def tool(self, *names: str) -> Tool | None:
         """The first that is offered, whatever its case."""

@@ -24,7 +24,7 @@ class Gemini:
             results=tuple(_result(part["functionResponse"]) for part in parts if "functionResponse" in part),
             stream="streamGenerateContent" in endpoint,
             # The CLI asks for JSON when it routes, checks for loops or wants to know who speaks next.
-            aside="responseJsonSchema" in config or "responseSchema" in config,
+            aside=config.get("responseJsonSchema") or config.get("responseSchema"),
         )
 
     def whole(self, answer: Answer) -> dict[str, Any]:
