@@ -63,10 +63,6 @@ def test_the_roles_tools_are_all_that_exist() -> None:
     }
 
 
-def test_no_file_of_the_project_is_an_instruction() -> None:
-    assert settings()["context"] == {"fileName": [".windlass-none.md"]}
-
-
 def test_its_turns_and_tries_are_limited() -> None:
     assert settings(limits=Limits(60.0, turns=9))["model"] == {"maxSessionTurns": 9}
     general = settings()["general"]

@@ -113,8 +113,6 @@ def _settings(job: Job, login: Mapping[str, str]) -> dict[str, Json]:
     settings: dict[str, Json] = {
         "general": general,
         "tools": {"core": core},
-        # it reads instruction files of the project by name; this one is nobody's
-        "context": {"fileName": [".windlass-none.md"]},
         "security": {"auth": {"selectedType": _auth(login)}},
         "privacy": {"usageStatisticsEnabled": False},
         "telemetry": {"enabled": False},
