@@ -31,12 +31,13 @@ ADAPTER_MAY_IMPORT = {
     "windlass.agents.cli",
     "windlass.agents.failures",
     "windlass.agents.pricing",
+    "windlass.agents.tokens",
     "windlass.errors",
     "windlass.events",
     "windlass.model",
 }
 # programs of their own: started as `python FILE`, never imported by the driver
-PROGRAMS = {"agents/supervisor.py", "agents/scripted_program.py"}
+PROGRAMS = {"agents/supervisor.py", "agents/scripted_program.py", "agents/acp_program.py"}
 HEAVY = {"asyncio", "pydantic", "yaml", "rich", "prompt_toolkit", "psutil", "genai_prices"}
 LONGEST_FUNCTION = 50
 LONGEST_FILE = 400

@@ -152,3 +152,10 @@ def test_without_pytest_the_sample_checks_itself_with_unittest(tmp_path: Path, m
     [command] = config.checks.commands
     assert command == (sys.executable, "-m", "unittest", "-q")
     assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == 0
+
+
+def test_a_real_agent_that_is_not_there_is_told_before_anything_is_made(tmp_path: Path) -> None:
+    argv = ("demo", "--agent", "claude", "--bin", str(tmp_path / "nowhere"), "--into", str(tmp_path / "sample"))
+    done = windlass(tmp_path, *argv, cwd=tmp_path)
+    assert (done.returncode, (tmp_path / "sample").exists()) == (1, False)
+    assert "hint: install claude, or say where it is: --bin PATH" in done.stderr

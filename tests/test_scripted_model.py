@@ -245,6 +245,17 @@ def test_a_cli_that_names_the_calls_itself_is_followed_by_their_number(serve: An
     assert client.ask().text.startswith("Built.")
 
 
+def test_gemini_leaves_the_ids_to_the_calls(serve: Any) -> None:
+    client = GeminiClient(base(serve(BUILD)), stream=False)
+    first = client.ask()
+    calls: list[dict[str, Any]] = [{"functionCall": {"id": "of another dispatch", "name": "Bash", "args": {}}}]
+    calls.append({"functionCall": {"id": first.id, "name": "Write", "args": first.input}})
+    backs = [{"functionResponse": {"name": name, "response": {"output": "ok"}}} for name in ("Bash", "Write")]
+    contents = [{"role": "user", "parts": [part]} for pair in zip(calls, backs, strict=True) for part in pair]
+    second = client.whole(json.loads(client.post({**client.body(), "contents": contents})))
+    assert second.input == {"file_path": "/slots/1/src/a.py", "content": "x = 1\n"}
+
+
 def test_a_question_of_the_clis_own_is_answered_by_its_schema_and_is_no_step(serve: Any) -> None:
     server = serve({**BUILD, "error": {"status": 500}})
     client = GeminiClient(base(server), stream=False)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from windlass import git
 from windlass.agents import registry
-from windlass.agents.base import Capabilities, Job
+from windlass.agents.base import Capabilities, Job, StartsAnother
 from windlass.agents.processes import marked
 from windlass.config import Config
 from windlass.errors import UserError, WindlassError
@@ -243,7 +243,7 @@ def _agent(kit: Kit, config: Config, name: str, users: dict[str, list[str]]) -> 
     job = Job("", "", 1, "", "", "", "", folder, folder, name)
     try:
         adapter = kit.adapters(config, "")(name)
-        program = adapter.invocation(job).argv[0]
+        program = adapter.program if isinstance(adapter, StartsAnother) else adapter.invocation(job).argv[0]
     except UserError as error:
         return AgentFacts(name, "", f"{error.message}; {error.hint}", Capabilities(), roles)
     path = shutil.which(program, path=kit.world.environ.get("PATH", os.defpath)) or ""

@@ -62,6 +62,10 @@ def test_a_driver_killed_in_the_middle_of_a_tool_leaves_nothing_and_the_run_goes
     until(lambda: left_behind(run) == [], 20)
     again = windlass(repo, home, "resume")
     assert again.wait(240) == 0, (home / "out").read_text()
+    second = [request for request in server.asked if request.job and request.job.attempt == 2]
+    assert "Title: Add add" in second[0].text
+    # gemini forgets a call that had no answer yet; opencode tells of its session late, so it may begin afresh
+    assert name in ("gemini", "opencode") or "sleep 300" in second[0].text
     branch = sh(repo, "branch", "--list", "windlass/*", "--format=%(refname:short)")
     assert "src/add.py" in sh(repo, "ls-tree", "-r", "--name-only", branch).splitlines()
     assert left_behind(run) == []

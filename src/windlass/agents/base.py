@@ -128,6 +128,8 @@ class Capabilities:
     effort: bool = False
     sandbox: bool = False
     """The CLI confines its commands; else only its tools are restricted."""
+    best_effort: bool = False
+    """Which agent it is, is not known: what it can do is what it was seen to do."""
 
 
 class Reader(Protocol):
@@ -141,6 +143,13 @@ class Remembers(Protocol):
     """An adapter whose lines mean something together only: each dispatch has a reader of its own."""
 
     def reader(self, job: Job) -> Reader: ...
+
+
+@runtime_checkable
+class StartsAnother(Protocol):
+    """An adapter whose invocation is a client of the agent: what has to be installed is this program."""
+
+    program: str
 
 
 class Adapter(Protocol):

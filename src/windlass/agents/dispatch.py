@@ -26,7 +26,18 @@ from windlass.agents.base import (
 from windlass.agents.carrying import bring, take_away
 from windlass.agents.failures import WAITS, reset_time
 from windlass.agents.fences import plain
-from windlass.agents.processes import Exit, Proc, agent_env, boot_id, end_leftover, process_start, supervise
+from windlass.agents.processes import (
+    Exit,
+    Proc,
+    agent_env,
+    boot_id,
+    end_leftover,
+    make_private,
+    open_private,
+    process_start,
+    supervise,
+    write_private,
+)
 from windlass.errors import UserError
 from windlass.model import ErrorClass, Usage
 
@@ -59,11 +70,11 @@ async def run_agent(
 ) -> AgentResult:
     """Contract: never raises for what an agent does; when it returns, no process of the dispatch is left."""
     invocation = adapter.invocation(job)
-    job.folder.mkdir(parents=True, exist_ok=True)
+    make_private(job.folder)
     _write(job.folder, {"prompt.md": job.prompt, **invocation.files})
     carried = bring(job.folder, invocation.carried)
     halt = asyncio.Event()
-    with (job.folder / "events.jsonl").open("a", encoding="utf-8", errors="replace") as log:
+    with open_private(job.folder / "events.jsonl", "a") as log:
         stream = Stream(adapter, job, on_event, clock, log, halt)
         watchers = [asyncio.create_task(_forward(stop, halt)), asyncio.create_task(_linger(stream, halt, linger_s))]
         try:
@@ -229,7 +240,7 @@ def _write(folder: Path, files: Mapping[str, str]) -> None:
         if not path.is_relative_to(root) or path == root:
             raise UserError(f"'{name}' is not a file below the attempt's folder", hint="this is a fault of the adapter")
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8", errors="replace")
+        write_private(path, text)
 
 
 def _tail(path: Path) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Any
 
 import psutil
 
@@ -85,7 +86,7 @@ async def supervise(
     """Contract: when it returns or raises, cancellation included, no process of the tree is left."""
     job = _prepare(invocation, cwd, env, folder, wall_s, grace_s, marker)
     begun = time.monotonic()
-    with (folder / "stderr").open("ab") as errors:
+    with open_private(folder / "stderr", "ab") as errors:
         process = await asyncio.create_subprocess_exec(  # noqa: TID251 - the one place where agents and checks start
             sys.executable, "-I", "-S", "-c", LAUNCH, str(SUPERVISOR),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors, start_new_session=True,
@@ -110,11 +111,11 @@ def _prepare(
     grace_s: float,
     marker: str,
 ) -> dict[str, object]:
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private(folder)
     for old in ("proc.json", "exit.json"):
         (folder / old).unlink(missing_ok=True)
-    (folder / "stdin").write_text(invocation.stdin, encoding="utf-8", errors="replace")
-    (folder / "stdout").write_bytes(b"")
+    write_private(folder / "stdin", invocation.stdin)
+    write_private(folder / "stdout", "")
     return {
         "argv": list(invocation.argv),
         "cwd": str(cwd),
@@ -127,6 +128,22 @@ def _prepare(
         "grace_s": grace_s,
         "marker": marker,
     }
+
+
+def open_private(path: Path, mode: str) -> IO[Any]:
+    """Transcripts hold what an agent read, secrets included: they are for their owner alone."""
+    text = {} if "b" in mode else {"encoding": "utf-8", "errors": "replace"}
+    return open(path, mode, opener=lambda name, flags: os.open(name, flags, 0o600), **text)
+
+
+def make_private(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
+
+
+def write_private(path: Path, text: str) -> None:
+    with open_private(path, "w") as file:
+        file.write(text)
 
 
 def _tell(process: asyncio.subprocess.Process, data: bytes) -> None:

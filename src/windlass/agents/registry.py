@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from windlass.agents import acp
 from windlass.agents.base import Adapter
 from windlass.agents.claude import ClaudeAdapter
 from windlass.agents.cli import settings_of
@@ -39,7 +40,14 @@ def _command(options: Options, environ: Environ) -> Adapter:
     return CommandAdapter(tuple(options.get("argv") or ()), str(options.get("name") or "command"))
 
 
+def _acp(options: Options, environ: Environ, name: str = "acp") -> Adapter:
+    settings = acp.settings_of(name, options)
+    acp.need_sdk(name)
+    return acp.AcpAdapter(settings, name, environ)
+
+
 ADAPTERS: dict[str, Callable[[Options, Environ], Adapter]] = {
+    "acp": _acp,
     "claude": lambda options, environ: ClaudeAdapter(settings_of("claude", options, environ), environ),
     "codex": lambda options, environ: CodexAdapter(settings_of("codex", options, environ), environ),
     "command": _command,
@@ -51,9 +59,13 @@ ADAPTERS: dict[str, Callable[[Options, Environ], Adapter]] = {
 
 
 def make(name: str, options: Options, environ: Environ = _NOTHING) -> Adapter:
-    """An adapter by name; a name of the user's own with `argv` is a command. `environ` holds the user's login."""
+    """An adapter by name. A name of the user's own with `argv` is a command, or an agent that speaks `protocol`.
+
+    `environ` holds the user's login."""
     if name in ADAPTERS:
         return ADAPTERS[name](options, environ)
+    if options.get("protocol"):
+        return _acp(options, environ, name)
     if options.get("argv"):
         return _command({**options, "name": name}, environ)
     raise UserError(f"there is no agent '{name}'", hint=near(name, ADAPTERS))

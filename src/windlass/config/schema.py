@@ -56,6 +56,12 @@ class Agents(Table):
     def configured(self) -> tuple[str, ...]:
         return tuple(self.__pydantic_extra__ or {})
 
+    def keys(self, environ: Mapping[str, str]) -> list[str]:
+        """The secrets that these tables hold or point to."""
+        tables = (self.__pydantic_extra__ or {}).values()
+        named = [str(table.get("api_key_env", "")) for table in tables]
+        return [str(table.get("api_key", "")) for table in tables] + [environ.get(name, "") for name in named]
+
 
 class Role(Table):
     """What replaces the role file's own values; empty or None leaves them."""

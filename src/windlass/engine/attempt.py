@@ -12,6 +12,7 @@ from windlass.agents import contracts
 from windlass.agents.base import AgentEvent, AgentResult, Done, Job, Said, SessionSeen, Spent, ToolFinished, ToolStarted
 from windlass.agents.dispatch import Proc, agent_env, run_agent
 from windlass.agents.liveness import Liveness, sample
+from windlass.agents.redacting import redacted_event, redacted_result
 from windlass.engine.desk import Seen
 from windlass.engine.jobs import Order, make_intent, make_job
 from windlass.engine.journal import Failure
@@ -68,7 +69,7 @@ async def _watched(order: Order, job: Job) -> AgentResult:
     watch = Watch(order)
     ticking = asyncio.create_task(watch.tick())
     try:
-        return await run_agent(
+        result = await run_agent(
             order.adapter,
             job,
             env=agent_env(order.parts.machine.environ, order.parts.config.workspace.env),
@@ -79,6 +80,7 @@ async def _watched(order: Order, job: Job) -> AgentResult:
         )
     finally:
         ticking.cancel()
+    return redacted_result(result, order.parts.redactor)
 
 
 async def _lay_out(order: Order) -> None:
@@ -123,7 +125,7 @@ class Watch:
         if isinstance(event, SessionSeen):
             self._order.parts.journal.note_session(self._order.key, self._order.n, event.id)
         self._warn(self._liveness.event(event, self._clock()))
-        _show(self._order, event)
+        _show(self._order, redacted_event(event, self._order.parts.redactor))
 
     async def tick(self) -> None:
         while True:
@@ -188,7 +190,7 @@ async def _contents(order: Order, result: AgentResult) -> dict[str, str]:
     for name in order.call.outs:
         text = await _read(order, order.outs[name]) if name in order.outs else _said(order, name, result)
         if text is not None:
-            found[name] = text
+            found[name] = order.parts.redactor.text(text)
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from windlass.agents.base import Invocation
@@ -130,9 +130,7 @@ class Checker:
         seen = store.checked(tree, check.command, setup) if self._recall else None
         if seen is not None:
             return _result(seen), True
-        folder = self._parts.folder / "attempts" / key.text / f"check{number}"
-        result = await run_check(check, slot.path, self._env(), folder, self._runner)
-        self._parts.wanted.check()
+        result = await self._run(check, slot, self._parts.folder / "attempts" / key.text / f"check{number}")
         # Red may be this machine's fault today; only green is worth remembering.
         if result.ok:
             with store.tx():
@@ -140,14 +138,17 @@ class Checker:
         return result, False
 
     async def _set_up(self, slot: Slot, check: Check) -> None:
-        folder = self._parts.folder / "setup" / str(slot.n)
-        result = await run_check(check, slot.path, self._env(), folder, self._runner)
-        self._parts.wanted.check()
+        result = await self._run(check, slot, self._parts.folder / "setup" / str(slot.n))
         if not result.ok:
             raise StoppedError(
                 f"workspace.setup failed in a slot: {check.command}\n{result.tail}",
                 hint="mend it in .windlass/config.toml, then: windlass resume",
             )
+
+    async def _run(self, check: Check, slot: Slot, folder: Path) -> CheckResult:
+        result = await run_check(check, slot.path, self._env(), folder, self._runner)
+        self._parts.wanted.check()
+        return replace(result, tail=self._parts.redactor.text(result.tail))
 
     async def _runner(
         self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout: float, folder: Path

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from windlass.agents.base import Adapter
@@ -17,6 +18,7 @@ from windlass.engine.journal import Journal
 from windlass.engine.recovery import Left
 from windlass.engine.world import World
 from windlass.errors import AbortedError, InterruptedDriverError
+from windlass.redact import Redactor, redactor, secrets_in
 from windlass.store.sqlite import Store
 from windlass.workspace import EngineRepo, Slots
 
@@ -62,6 +64,11 @@ class Bench:
     """The run's own: attempts, projections."""
     machine: Machine
     wanted: Wanted
+
+    @cached_property
+    def redactor(self) -> Redactor:
+        """Knows the secrets of this driver's environment and configuration."""
+        return redactor([*secrets_in(self.machine.environ), *self.config.agents.keys(self.machine.environ)])
 
 
 @dataclass(frozen=True)

@@ -146,6 +146,7 @@ def _can(one: AgentFacts) -> str:
         "structured answers": can.structured,
         "read-only mode": can.read_only,
         "effort": can.effort,
+        "best effort only": can.best_effort,
     }
     return ", ".join([*(word for word, has in words.items() if has), f"cost: {can.cost}"])
 

@@ -21,7 +21,7 @@ class Gemini:
         return Asked(
             model=endpoint.rsplit("/", 1)[-1].split(":", maxsplit=1)[0],
             tools=tools,
-            results=tuple(_result(part["functionResponse"]) for part in parts if "functionResponse" in part),
+            results=tuple(_results(parts)),
             stream="streamGenerateContent" in endpoint,
             # The CLI asks for JSON when it routes, checks for loops or wants to know who speaks next.
             aside=config.get("responseJsonSchema") or config.get("responseSchema"),
@@ -53,8 +53,16 @@ def _tools(offered: list[dict[str, Any]]) -> Iterator[Tool]:
         yield Tool(str(one.get("name")), one.get("parametersJsonSchema") or one.get("parameters") or {})
 
 
-def _result(given: dict[str, Any]) -> Result:
-    return Result(str(given.get("id") or ""), text_of(given.get("response")))
+def _results(parts: list[dict[str, Any]]) -> Iterator[Result]:
+    """A result without an id belongs to the oldest call that has none yet."""
+    open_calls: list[str] = []
+    for part in parts:
+        if "functionCall" in part:
+            open_calls.append(str(part["functionCall"].get("id") or ""))
+        elif "functionResponse" in part:
+            given = part["functionResponse"]
+            oldest = open_calls.pop(0) if open_calls else ""
+            yield Result(str(given.get("id") or oldest), text_of(given.get("response")))
 
 
 def _call(call: Call) -> dict[str, Any]:
