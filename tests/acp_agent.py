@@ -1,4 +1,4 @@
-"""A small agent that speaks the Agent Client Protocol: `python acp_agent.py SCENE`. What it was answered is its answer."""
+"""A small agent that speaks the Agent Client Protocol: `python acp_agent.py SCENE`. It tells what it was answered."""
 
 from __future__ import annotations
 
@@ -26,15 +26,11 @@ class Agent:
         self.scene, _, self.detail = scene.partition(":")
         self.connection: Connection
         self.cancelled = asyncio.Event()
-        self.heard: list[tuple[str, dict[str, Any]]] = []
 
     async def handle(self, method: str, params: Any, is_notification: bool) -> Any:
-        self.heard.append((method, params))
         match method:
             case "initialize":
                 return {"protocolVersion": 7 if self.scene == "future" else 1, "agentCapabilities": {}}
-            case "authenticate" | "session/set_mode" | "session/set_config_option" | "session/set_model":
-                return {}
             case "session/new":
                 return await self.new_session()
             case "session/prompt":
@@ -49,16 +45,11 @@ class Agent:
         if self.scene == "locked":
             raise RequestError.auth_required()
         await self.say("Welcome!\n")
-        offered: dict[str, Any] = {
-            "sessionId": "s1",
-            "modes": {"availableModes": [{"id": "read-only"}, {"id": "agent"}]},
-        }
-        offered |= {"configOptions": [{"id": "llm", "category": "model"}]} if self.detail == "options" else {}
-        return offered | ({"models": {"availableModels": []}} if self.detail == "models" else {})
+        return {"sessionId": "s1"}
 
     # -- verbs
 
-    async def update(self, kind: str, **more: Any) -> None:
+    async def update(self, kind: str, /, **more: Any) -> None:
         update = {"sessionUpdate": kind, **more}
         await self.connection.send_notification("session/update", {"sessionId": "s1", "update": update})
 
@@ -72,12 +63,6 @@ class Agent:
 
     async def request(self, method: str, **params: Any) -> Any:
         return await self.connection.send_request(method, {"sessionId": "s1", **params})
-
-    async def tried(self, method: str, **params: Any) -> str:
-        try:
-            return f"ok {json.dumps(await self.request(method, **params))}"
-        except RequestError as error:
-            return f"{error.code} {error}"
 
     # -- scenes
 
@@ -100,21 +85,6 @@ class Agent:
         await self.say(json.dumps({"wrote": wrote, "ran": ran, "prompt": prompt[:40], "length": len(prompt)}))
         return {"stopReason": "end_turn", "usage": USAGE}
 
-    async def asks(self, prompt: str) -> dict[str, Any]:
-        """For permission for each of the calls in the prompt."""
-        calls = json.loads(prompt)
-        await self.say(json.dumps([await self.ask(f"t{n}", **call) for n, call in enumerate(calls)]))
-        return {"stopReason": "end_turn"}
-
-    async def tries(self, prompt: str) -> dict[str, Any]:
-        """Each of the requests in the prompt."""
-        await self.say(json.dumps([await self.tried(method, **params) for method, params in json.loads(prompt)]))
-        return {"stopReason": "end_turn"}
-
-    async def heard_of(self, prompt: str) -> dict[str, Any]:
-        await self.say(json.dumps([{"method": method, **params} for method, params in self.heard[:-1]]))
-        return {"stopReason": "end_turn"}
-
     async def environment(self, prompt: str) -> dict[str, Any]:
         await self.say(json.dumps({"argv": sys.argv[2:], "env": dict(os.environ), "cwd": os.getcwd()}))
         return {"stopReason": "end_turn"}
@@ -129,10 +99,6 @@ class Agent:
         print("not JSON at all", flush=True)
         await self.say("Fine.")
         return {"stopReason": "end_turn"}
-
-    async def stops(self, prompt: str) -> dict[str, Any]:
-        await self.say("Half an ans")
-        return {"stopReason": self.detail}
 
     async def fails(self, prompt: str) -> dict[str, Any]:
         raise RequestError(-32603, "Internal error", {"details": self.detail})

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 # Derandomised: whether the suite passes depends on the code alone. `explore` is for hunting.
 _COMMON: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
 settings.register_profile("fast", max_examples=40, derandomize=True, **_COMMON)
-settings.register_profile("ci", max_examples=200, derandomize=True, **_COMMON)
+settings.register_profile("ci", max_examples=60, derandomize=True, **_COMMON)
 settings.register_profile("explore", max_examples=5000, **_COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +25,7 @@ Rule = dict[str, Any]
 E = TypeVar("E", bound=Event)
 
 PASS: Rule = {"status": "pass", "findings": [], "summary": "fine"}
+TOOLS = ("git", "sh", "cat", "echo", "true", "sleep", "env")
 KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "TZ")
 NO_EXTRAS = "".join(f'[roles.{role}]\nagent = "none"\n' for role in ("security-reviewer", "performance-reviewer"))
 NO_PLAN_REVIEW = '[roles.architect]\nagent = "none"\n'
@@ -59,6 +61,18 @@ class Front:
             folder.mkdir(parents=True, exist_ok=True)
         git = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "TERM": "dumb", "COLUMNS": "100"}
         return {**kept, "HOME": str(home), **{name: str(path) for name, path in folders.items()}, **git}
+
+    def clis(self, **programs: str) -> Path:
+        """A PATH with these agent CLIs, as shell scripts, and no others; the folder they are in."""
+        folder = self.tmp / "bin"
+        folder.mkdir()
+        for name in TOOLS:
+            (folder / name).symlink_to(str(shutil.which(name)))
+        for name, body in programs.items():
+            (folder / name).write_text(f"#!/bin/sh\n{body}\n")
+            (folder / name).chmod(0o755)
+        self.env["PATH"] = str(folder)
+        return folder
 
     # -- doing
 

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from acp.core import RequestError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from captured import a_job, done, files_of, lines, only, read
+from captured import done, files_of, lines, only, read
 from jobs import dispatch, make_job, run
 from windlass.agents import acp, acp_program, registry
 from windlass.agents.acp import AcpAdapter
@@ -82,7 +83,7 @@ def test_a_whole_session_is_read(name: str) -> None:
     found = recorded(name)
     assert only(SessionSeen, found) == [found[0]]
     assert [event.text for event in only(ToolStarted, found)] == [
-        "write: hello.txt" if name == "goose-happy" and False else only(ToolStarted, found)[0].text,
+        "write · /repo" if name == "goose-happy" else "writing /repo",
         "running cat hello.txt && git status --short && echo BASH_RAN > bash_ran.txt",
     ]
     assert [(event.tool, event.ok) for event in only(ToolFinished, found)] == [
@@ -144,10 +145,11 @@ def test_half_a_line_breaks_nothing(name: str) -> None:
 
 
 def test_a_writer_is_allowed_once_and_its_file_goes_through_the_client(tmp_path: Path) -> None:
-    job = writer(tmp_path, system="You build.", prompt="Build it.")
+    prompt = "Build it." + "é" * 450_000
+    job = writer(tmp_path, system="You build.", prompt=prompt)
     result, events = watched(adapter(), job)
     assert (result.error, result.reason, result.session) == (None, "", "s1")
-    said = {"wrote": "once", "ran": "once", "prompt": "You build.\n\nBuild it.", "length": 21}
+    said = {"wrote": "once", "ran": "once", "prompt": f"You build.\n\n{prompt}"[:40], "length": len(prompt) + 12}
     assert json.loads(result.text) == said
     assert (job.cwd / "src" / "made.txt").read_text() == "made\n"
     assert (job.cwd / "ran.txt").exists()
@@ -157,13 +159,8 @@ def test_a_writer_is_allowed_once_and_its_file_goes_through_the_client(tmp_path:
         ToolStarted("bash", "running touch ran.txt", "t2"),
     ]
     assert [(event.tool, event.ok) for event in only(ToolFinished, events)] == [("write", True), ("bash", True)]
-
-
-def test_a_greeting_and_a_verdict_in_a_tools_output_are_no_answer(tmp_path: Path) -> None:
-    result, events = watched(adapter(), writer(tmp_path))
-    assert [event.text for event in only(Said, events)][:1] == ["On it."]
-    assert "Welcome" not in result.text
-    assert "fail" not in result.text
+    # neither the greeting before the prompt nor the verdict in a tool's output
+    assert [event.text for event in only(Said, events)] == ["On it.", result.text]
 
 
 def test_a_reader_may_neither_write_nor_run(tmp_path: Path) -> None:
@@ -205,13 +202,43 @@ CALLS: list[tuple[dict[str, Any], bool, bool]] = [
 ]
 
 
-@pytest.mark.parametrize("writes", [False, True], ids=["reader", "writer"])
-def test_permission_is_given_by_what_the_role_may_do(tmp_path: Path, writes: bool) -> None:
-    prompt = json.dumps([call for call, _, _ in CALLS])
-    job = writer(tmp_path, prompt=prompt) if writes else reader(tmp_path, prompt=prompt)
-    answers = json.loads(run(adapter("asks"), job).text)
-    wanted = [as_writer if writes else as_reader for _, as_reader, as_writer in CALLS]
-    assert answers == ["once" if allowed else "no" for allowed in wanted]
+OPTIONS = [{"optionId": kind, "kind": kind} for kind in ("allow_always", "allow_once", "reject_always", "reject_once")]
+
+
+def client(cwd: Path, tools: tuple[str, ...] = ALL) -> acp_program.Client:
+    return acp_program.Client({"tools": tools, "cwd": str(cwd)})
+
+
+def answered(to: acp_program.Client, method: str, **params: Any) -> Any:
+    """What the agent would get: the result, or the error's code."""
+    try:
+        return asyncio.run(to.handle(method, params, False))
+    except RequestError as error:
+        return error.code
+
+
+@pytest.mark.parametrize(("call", "as_reader", "as_writer"), CALLS)
+def test_permission_is_given_by_what_the_role_may_do(
+    tmp_path: Path, call: dict[str, Any], as_reader: bool, as_writer: bool
+) -> None:
+    for tools, allowed in ((READ, as_reader), (ALL, as_writer)):
+        answer = answered(client(tmp_path, tools), "session/request_permission", toolCall=call, options=OPTIONS)
+        chosen = "allow_once" if allowed else "reject_once"
+        assert answer == {"outcome": {"outcome": "selected", "optionId": chosen}}
+
+
+def test_what_a_call_was_said_to_do_before_counts_too(tmp_path: Path) -> None:
+    reading = client(tmp_path, READ)
+    update = {"sessionUpdate": "tool_call", "toolCallId": "t1", "kind": "execute"}
+    assert answered(reading, "session/update", update=update) is None
+    ask = {"toolCall": {"toolCallId": "t1", "kind": "read"}, "options": OPTIONS}
+    assert answered(reading, "session/request_permission", **ask)["outcome"]["optionId"] == "reject_once"
+
+
+def test_no_option_to_refuse_cancels(tmp_path: Path) -> None:
+    ask = {"toolCall": {"kind": "edit"}, "options": OPTIONS[:2]}
+    answer = answered(client(tmp_path, READ), "session/request_permission", **ask)
+    assert answer == {"outcome": {"outcome": "cancelled"}}
 
 
 @pytest.mark.parametrize(
@@ -229,59 +256,41 @@ def test_the_smallest_option_is_chosen(offered: list[str], kinds: tuple[str, ...
     assert acp_program.choice(options, kinds) == chosen
 
 
-def tried(tmp_path: Path, job: Job, *requests: tuple[str, dict[str, Any]]) -> list[str]:
-    result = run(adapter("tries"), replace(job, prompt=json.dumps(requests)))
-    assert result.error is None, result.reason
-    answers: list[str] = json.loads(result.text)
-    return answers
-
-
 def test_files_are_served_inside_the_working_directory_only(tmp_path: Path) -> None:
-    job = writer(tmp_path)
+    cwd = tmp_path / "cwd"
+    cwd.mkdir()
     (tmp_path / "secret.txt").write_text("secret")
-    (job.cwd / "link.txt").symlink_to(tmp_path / "secret.txt")
-    (job.cwd / "away").symlink_to(tmp_path)
-    (job.cwd / "own.txt").write_text("one\ntwo\nthree\n")
-    strange = [str(tmp_path / "secret.txt"), "../secret.txt", str(job.cwd / "link.txt"), "away/x.txt", "", "\0", "."]
-    reads = [("fs/read_text_file", {"path": path}) for path in strange]
-    writes = [("fs/write_text_file", {"path": path, "content": "gone"}) for path in strange]
-    answers = tried(tmp_path, job, *reads, *writes)
-    assert [answer.split()[0] for answer in answers] == ["-32602"] * 14
+    (cwd / "link.txt").symlink_to(tmp_path / "secret.txt")
+    (cwd / "away").symlink_to(tmp_path)
+    strange = [str(tmp_path / "secret.txt"), "../secret.txt", str(cwd / "link.txt"), "away/x.txt", "", "\0", "."]
+    for path in strange:
+        assert answered(client(cwd), "fs/read_text_file", path=path) == -32602
+        assert answered(client(cwd), "fs/write_text_file", path=path, content="gone") == -32602
     assert (tmp_path / "secret.txt").read_text() == "secret"
     assert not (tmp_path / "x.txt").exists()
-    assert tried(
-        tmp_path,
-        job,
-        ("fs/read_text_file", {"path": str(job.cwd / "own.txt")}),
-        ("fs/read_text_file", {"path": "own.txt", "line": 2, "limit": 1}),
-        ("fs/read_text_file", {"path": "own.txt", "line": 3}),
-    ) == [f"ok {json.dumps({'content': text})}" for text in ("one\ntwo\nthree\n", "two\n", "three\n")]
 
 
-def test_what_belongs_to_git_is_not_written(tmp_path: Path) -> None:
-    job = writer(tmp_path)
+def test_a_file_is_read_whole_or_in_part(tmp_path: Path) -> None:
+    (tmp_path / "own.txt").write_text("one\ntwo\nthree\n")
+    for asked, text in (({}, "one\ntwo\nthree\n"), ({"line": 2, "limit": 1}, "two\n"), ({"line": 3}, "three\n")):
+        path = str(tmp_path / "own.txt")
+        assert answered(client(tmp_path), "fs/read_text_file", path=path, **asked) == {"content": text}
+    assert answered(client(tmp_path), "fs/read_text_file", path="no.txt") == -32002
+
+
+def test_a_file_is_written_by_a_writer_only_and_never_gits(tmp_path: Path) -> None:
+    write = {"path": "src/x.txt", "content": "x"}
+    assert answered(client(tmp_path, READ), "fs/write_text_file", **write) == -32000
     for path in (".git", ".git/config", "sub/.git/hooks/pre-commit"):
-        assert tried(tmp_path, job, ("fs/write_text_file", {"path": path, "content": "x"}))[0].startswith("-32602")
-    assert list(job.cwd.iterdir()) == []
-
-
-def test_a_reader_cannot_write_through_the_client_without_asking(tmp_path: Path) -> None:
-    job = reader(tmp_path)
-    request = ("fs/write_text_file", {"path": "x.txt", "content": "x"})
-    assert tried(tmp_path, job, request) == ["-32000 this role may not edit"]
-    assert list(job.cwd.iterdir()) == []
-
-
-def test_a_file_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
-    [answer] = tried(tmp_path, writer(tmp_path), ("fs/read_text_file", {"path": "no.txt"}))
-    assert answer.startswith("-32002")
-    assert "No such file" in answer
+        assert answered(client(tmp_path), "fs/write_text_file", path=path, content="x") == -32602
+    assert list(tmp_path.iterdir()) == []
+    assert answered(client(tmp_path), "fs/write_text_file", **write) == {}
+    assert (tmp_path / "src" / "x.txt").read_text() == "x"
 
 
 def test_terminals_and_unknown_requests_are_not_offered(tmp_path: Path) -> None:
-    methods = ("terminal/create", "elicitation/create", "_vendor/thing")
-    answers = tried(tmp_path, writer(tmp_path), *((method, {"command": "ls"}) for method in methods))
-    assert [answer.split()[0] for answer in answers] == ["-32601"] * 3
+    for method in ("terminal/create", "elicitation/create", "_vendor/thing"):
+        assert answered(client(tmp_path), method, command="ls") == -32601
 
 
 def test_unknown_updates_and_noise_are_ignored(tmp_path: Path) -> None:
@@ -290,60 +299,64 @@ def test_unknown_updates_and_noise_are_ignored(tmp_path: Path) -> None:
     assert '"brand_new"' in (tmp_path / "attempt" / "stdout").read_text()
 
 
-def test_a_prompt_of_900_kb_arrives_whole(tmp_path: Path) -> None:
-    prompt = "é" * 450_000
-    assert json.loads(run(adapter(), writer(tmp_path, prompt=prompt)).text)["length"] == len(prompt)
-
-
 # -- setting up
 
 
-def heard(tmp_path: Path, scene: str, job: Job, **settings: Any) -> list[dict[str, Any]]:
-    result = run(adapter(scene, **settings), job)
-    assert result.error is None, result.reason
-    found: list[dict[str, Any]] = json.loads(result.text)
-    return found
+class Recorder:
+    """In place of a connection: what is asked of the agent."""
+
+    def __init__(self, **session: Any) -> None:
+        self.answers = {"initialize": {"protocolVersion": 1}, "session/new": {"sessionId": "s1", **session}}
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+
+    async def send_request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        self.asked.append((method, params))
+        return self.answers.get(method, {"stopReason": "end_turn"})
+
+
+def asked(job: Job, settings: dict[str, Any] | None = None, **session: Any) -> list[tuple[str, dict[str, Any]]]:
+    spec = json.loads(adapter(**(settings or {})).invocation(job).files["acp.json"])
+    connection: Any = Recorder(**session)
+    asyncio.run(acp_program.Turn(connection, spec).take("Build it."))
+    return list(connection.asked)
 
 
 def test_the_session_is_fresh_in_the_jobs_folder_and_offers_files_but_no_terminal(tmp_path: Path) -> None:
     job = writer(tmp_path)
-    first, second = heard(tmp_path, "heard_of", job)
-    assert first["clientCapabilities"] == {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": False}
-    assert second == {"method": "session/new", "cwd": str(job.cwd), "mcpServers": []}
+    files = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": False}
+    assert asked(job) == [
+        ("initialize", {"protocolVersion": 1, "clientCapabilities": files}),
+        ("session/new", {"cwd": str(job.cwd), "mcpServers": []}),
+        ("session/prompt", {"sessionId": "s1", "prompt": [{"type": "text", "text": "Build it."}]}),
+    ]
 
 
-@pytest.mark.parametrize(
-    ("scene", "asked"),
-    [
-        (
-            "heard_of:options",
-            {"method": "session/set_config_option", "sessionId": "s1", "configId": "llm", "value": "m1"},
-        ),
-        ("heard_of:models", {"method": "session/set_model", "sessionId": "s1", "modelId": "m1"}),
-    ],
-)
-def test_the_model_is_asked_for_as_the_agent_offers_it(tmp_path: Path, scene: str, asked: dict[str, Any]) -> None:
-    assert heard(tmp_path, scene, writer(tmp_path, model="m1"), model="other")[-1] == asked
-    assert heard(tmp_path, scene, writer(tmp_path), model="m1")[-1] == asked
+def test_the_model_is_asked_for_as_the_agent_offers_it(tmp_path: Path) -> None:
+    offered = [{"id": "llm", "category": "model"}]
+    for job, settings in ((writer(tmp_path, model="m1"), {"model": "m2"}), (writer(tmp_path), {"model": "m1"})):
+        chosen = {"sessionId": "s1", "configId": "llm", "value": "m1"}
+        assert asked(job, settings, configOptions=offered)[2] == ("session/set_config_option", chosen)
+        chosen = {"sessionId": "s1", "modelId": "m1"}
+        assert asked(job, settings, models={"availableModels": []})[2] == ("session/set_model", chosen)
 
 
 def test_a_model_that_cannot_be_asked_for_is_not_ignored(tmp_path: Path) -> None:
-    result = run(adapter("work"), writer(tmp_path, model="m1"))
-    assert result.error is ErrorClass.CRASHED
-    assert "'{model}'" in result.reason
-    assert run(adapter("work", "--model", "{model}"), writer(tmp_path, model="m1")).error is None
+    with pytest.raises(acp_program.Failed, match=r"\{model\}"):
+        asked(writer(tmp_path, model="m1"))
+    assert len(asked(writer(tmp_path, model="m1"), {"env": ("MODEL={model}",)})) == 3
 
 
 def test_modes_and_login_are_as_configured_and_a_reader_has_the_quiet_mode(tmp_path: Path) -> None:
-    def modes(job: Job, **settings: Any) -> list[str]:
-        return [one["modeId"] for one in heard(tmp_path, "heard_of", job, **settings) if "modeId" in one]
+    def modes(job: Job, **settings: str) -> list[str]:
+        offered = {"availableModes": [{"id": "agent"}, {"id": "read-only"}]}
+        return [params["modeId"] for _, params in asked(job, settings, modes=offered) if "modeId" in params]
 
     assert modes(writer(tmp_path)) == []
     assert modes(reader(tmp_path)) == ["read-only"]
     assert modes(reader(tmp_path, tools=(*READ, "bash"))) == []
     assert modes(writer(tmp_path), mode="agent", read_mode="plan") == ["agent"]
     assert modes(reader(tmp_path), mode="agent", read_mode="plan") == ["plan"]
-    assert heard(tmp_path, "heard_of", writer(tmp_path), auth="key")[1] == {"method": "authenticate", "methodId": "key"}
+    assert asked(writer(tmp_path), {"auth": "key"})[1] == ("authenticate", {"methodId": "key"})
 
 
 def test_variables_are_handed_on_by_name_or_set(tmp_path: Path) -> None:
@@ -362,10 +375,9 @@ def test_variables_are_handed_on_by_name_or_set(tmp_path: Path) -> None:
     assert json.loads(found["env"]["CONF"]) == {"a": {"home": str(job.folder)}}
 
 
-def test_an_agent_of_another_name_can_speak_the_protocol(tmp_path: Path) -> None:
+def test_an_agent_of_another_name_can_speak_the_protocol() -> None:
     made = registry.make("goose", {"protocol": "acp", "argv": (sys.executable, AGENT, "work")})
-    assert made.name == "goose"
-    assert run(made, writer(tmp_path)).error is None
+    assert (made.name, made.capabilities.best_effort) == ("goose", True)
     assert registry.make("goose", {"argv": ("goose",)}).capabilities.best_effort is False
 
 
@@ -403,23 +415,58 @@ def test_it_claims_no_more_than_it_can() -> None:
 # -- failures
 
 
+def end_of(*stream: tuple[str, dict[str, Any]]) -> Done:
+    end = done(read(adapter(), [json.dumps({"kind": kind, "data": data}) for kind, data in stream]))
+    assert end is not None
+    return end
+
+
+@pytest.mark.parametrize(
+    ("stop", "error", "reason"),
+    [
+        ("max_tokens", ErrorClass.BAD_OUTPUT, "output limit"),
+        ("max_turn_requests", ErrorClass.TIMED_OUT, "limit of turns"),
+        ("refusal", ErrorClass.REFUSED, "refused"),
+        ("cancelled", ErrorClass.CRASHED, "cancelled"),
+        ("brand_new", ErrorClass.CRASHED, "brand_new"),
+        (None, ErrorClass.CRASHED, "no reason"),
+    ],
+)
+def test_a_turn_that_stopped_early_is_no_answer(stop: str | None, error: ErrorClass, reason: str) -> None:
+    chunk = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "Half an ans"}}
+    end = end_of(("session_update", chunk), ("response:session/prompt", {"stopReason": stop}))
+    assert (end.error, end.text) == (error, "")
+    assert reason in end.reason
+
+
+@pytest.mark.parametrize(
+    ("details", "error"),
+    [
+        ("429 rate limit, try again in 3s", ErrorClass.RATE_LIMITED),
+        ("500 Internal server error", ErrorClass.OVERLOADED),
+        ("401 invalid api key", ErrorClass.AUTH),
+        ("Your credit balance is too low", ErrorClass.BILLING),
+        ("prompt is too long", ErrorClass.CONTEXT_OVERFLOW),
+        ("who knows", ErrorClass.CRASHED),
+    ],
+)
+def test_an_error_has_the_class_of_its_details_or_of_what_was_said_last(details: str, error: ErrorClass) -> None:
+    told = {"code": -32603, "message": "Internal error", "data": {"details": details}}
+    chunk = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": details}}
+    for end in (
+        end_of(("error:session/prompt", told)),
+        end_of(("session_update", chunk), ("error:session/prompt", {"code": -32603, "message": "Internal error"})),
+    ):
+        assert (end.error, end.text) == (error, "")
+        assert details in end.reason
+
+
 @pytest.mark.parametrize(
     ("scene", "error", "reason"),
     [
-        ("stops:max_tokens", ErrorClass.BAD_OUTPUT, "output limit"),
-        ("stops:max_turn_requests", ErrorClass.TIMED_OUT, "limit of turns"),
-        ("stops:refusal", ErrorClass.REFUSED, "refused"),
-        ("stops:cancelled", ErrorClass.CRASHED, "cancelled"),
-        ("stops:brand_new", ErrorClass.CRASHED, "brand_new"),
-        ("stops:", ErrorClass.CRASHED, "no reason"),
         ("locked", ErrorClass.AUTH, "Authentication required"),
         ("future", ErrorClass.CRASHED, "version 7"),
-        ("fails:429 rate limit, try again in 3s", ErrorClass.RATE_LIMITED, "429"),
-        ("fails:500 Internal server error", ErrorClass.OVERLOADED, "500"),
-        ("fails:401 invalid api key", ErrorClass.AUTH, "401"),
-        ("fails:prompt is too long", ErrorClass.CONTEXT_OVERFLOW, "too long"),
-        ("fails:who knows", ErrorClass.CRASHED, "who knows"),
-        ("crash:Not logged in. Please run /login", ErrorClass.AUTH, "logged in"),
+        ("fails:429, try again in 30s", ErrorClass.RATE_LIMITED, "429"),
         ("crash:segfault", ErrorClass.CRASHED, "ended with code 3: segfault"),
         ("babbles", ErrorClass.CRASHED, "ended with code 1"),
     ],
@@ -428,10 +475,7 @@ def test_a_failure_has_its_class_and_says_why(tmp_path: Path, scene: str, error:
     result = run(adapter(scene), writer(tmp_path))
     assert (result.error, result.text) == (error, "")
     assert reason in result.reason
-
-
-def test_a_limit_that_tells_its_end_is_waited_for(tmp_path: Path) -> None:
-    assert run(adapter("fails:429, try again in 30s"), writer(tmp_path)).retry_at is not None
+    assert (result.retry_at is not None) == (error is ErrorClass.RATE_LIMITED)
 
 
 def test_an_agent_that_is_not_there_is_missing(tmp_path: Path) -> None:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-import stat
-import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from front import LEAN, NO_EXTRAS, Done, Front, basics, builder, passing, plan_of, scripted
 from gitrepo import commit, footprint, make_repo, sh
+from unwritable import unwritable
 from windlass.events import DispatchFinished
 from windlass.locks import driver_lock
 
@@ -286,23 +283,6 @@ def test_a_damaged_state_file_is_kept_aside_and_written_anew_from_the_journal(fr
     assert front.state["phase"] == "plan-review"
     aside = list(front.folder.glob(".superteam-workflow.json.edited-*"))
     assert [path.read_text() for path in aside] == ["{broken"]
-
-
-@contextmanager
-def unwritable(*paths: Path) -> Iterator[None]:
-    """Root may write everything but what is immutable."""
-    if os.geteuid() != 0:
-        for path in paths:
-            path.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    else:
-        subprocess.run(["chattr", "+i", *map(str, paths)], check=True)
-    try:
-        yield
-    finally:
-        if os.geteuid() == 0:
-            subprocess.run(["chattr", "-i", *map(str, paths)], check=True)
-        for path in paths:
-            path.chmod(stat.S_IRWXU)
 
 
 def test_a_database_that_may_not_be_written_is_said(front: Front) -> None:

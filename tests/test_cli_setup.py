@@ -6,9 +6,11 @@ import contextlib
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -16,6 +18,7 @@ import pytest
 from front import Front, basics
 from gitrepo import commit, footprint, sh, write
 from windlass import git
+from windlass.agents.installed import TESTED
 from windlass.config import load_config
 from windlass.examining import UNSEEN
 from windlass.interfaces.cli import setup
@@ -25,13 +28,14 @@ from windlass.proposing import Proposal, propose, render
 from windlass.workspace import EngineRepo, Slots
 
 AGENT = f'[agents]\ndefault = "mine"\n[agents.mine]\nargv = ["{sys.executable}", "{{prompt_file}}"]\n'
+VERSION = "echo 1.2.3"
 CHECKED = '[checks]\ncommands = ["true"]\n'
 
 
-def findings(front: Front, cwd: Path | None = None) -> dict[str, list[str]]:
+def findings(front: Front, cwd: Path | None = None, *, try_too: bool = False) -> dict[str, list[str]]:
     """Texts by level."""
     found: dict[str, list[str]] = {}
-    for one in json.loads(front("doctor", "--json", cwd=cwd).out)["findings"]:
+    for one in json.loads(front("doctor", "--json", *(["--try"] if try_too else []), cwd=cwd).out)["findings"]:
         found.setdefault(one["level"], []).append(one["text"])
     return found
 
@@ -63,6 +67,7 @@ def test_what_cannot_be_known_is_said(tmp_path: Path) -> None:
 
 def test_roles_without_an_agent_must_be_fixed(tmp_path: Path) -> None:
     front = Front(tmp_path)
+    front.clis()
     done = front("doctor")
     assert done.code == 1
     assert "no agent for implementer, planner" in " ".join(done.out.split())
@@ -269,17 +274,148 @@ def interactive_init(front: Front, typed: str) -> int:
 )
 def test_init_asks_one_question_and_takes_the_answer(tmp_path: Path, typed: str, written: str) -> None:
     front = Front(tmp_path, files={"Cargo.toml": ""})
+    front.clis()
     assert interactive_init(front, typed) == 0
     assert written in (front.root / ".windlass" / "config.toml").read_text()
 
 
 def test_init_refuses_what_needs_a_shell(tmp_path: Path) -> None:
     front = Front(tmp_path)
+    front.clis()
     assert interactive_init(front, "a && b\n") == 1
     assert not (front.root / ".windlass").exists()
 
 
+@pytest.mark.parametrize(
+    ("typed", "chosen"), [("\n\n", "codex"), ("gemini\n\n", "gemini"), ("pi\nopencode\n\n", "opencode")]
+)
+def test_init_asks_who_works_when_there_is_a_choice(tmp_path: Path, typed: str, chosen: str) -> None:
+    front = Front(tmp_path)
+    front.clis(opencode=VERSION, gemini=VERSION, codex=VERSION)
+    assert interactive_init(front, typed) == 0
+    text = (front.root / ".windlass" / "config.toml").read_text()
+    assert f'default = "{chosen}"' in text
+    assert "Found here: codex, gemini, opencode." in text
+
+
+def test_init_prefers_an_agent_that_somebody_logged_in_to(tmp_path: Path) -> None:
+    front = Front(tmp_path)
+    front.clis(claude=VERSION, codex=VERSION)
+    front.env["OPENAI_API_KEY"] = "sk-something"
+    said = front("init", "--yes")
+    assert 'default = "codex"' in (front.root / ".windlass" / "config.toml").read_text()
+    assert "agent: codex (also here: claude)" in said.err
+
+
 # -- agents
+
+
+def listed(front: Front) -> dict[str, Any]:
+    return {one["name"]: one for one in json.loads(front("agents", "--json").out)}
+
+
+def test_an_installed_cli_is_shown_with_path_version_login_and_roles(tmp_path: Path) -> None:
+    front = Front(tmp_path)
+    folder = front.clis(claude=f"echo '{TESTED['claude']} (Claude Code)'", codex="echo codex-cli 0.0.1")
+    front.env["ANTHROPIC_API_KEY"] = "sk-ant-something"
+    found = listed(front)
+    claude, codex = found["claude"], found["codex"]
+    assert (claude["path"], claude["version"], claude["warning"]) == (str(folder / "claude"), TESTED["claude"], "")
+    assert claude["login"] == "found: ANTHROPIC_API_KEY"
+    assert "implementer" in claude["roles"]
+    assert codex["warning"] == f"codex 0.0.1 was not tested with Windlass; {TESTED['codex']} was"
+    assert codex["login"].startswith("no login found (")
+    assert (found["pi"]["usable"], found["pi"]["problem"]) == (False, "'pi' is not installed")
+    said = " ".join(front("agents").out.split())
+    assert "sk-ant-something" not in said
+    assert "login: found: ANTHROPIC_API_KEY" in said
+    assert codex["warning"] in said
+
+
+def test_a_server_of_your_own_needs_no_login(tmp_path: Path) -> None:
+    front = Front(tmp_path, '[agents.claude]\nbase_url = "http://127.0.0.1:1"\napi_key = "secret-word"\n')
+    front.clis(claude=VERSION)
+    assert listed(front)["claude"]["login"] == "api_key in the config"
+    assert "secret-word" not in front("agents", "--json").out
+
+
+def test_looking_at_a_cli_does_not_let_it_write_at_home(tmp_path: Path) -> None:
+    front = Front(tmp_path)
+    front.clis(claude="echo x > $HOME/trace; echo 1.2.3")
+    assert listed(front)["claude"]["version"] == "1.2.3"
+    assert not (Path(front.env["HOME"]) / "trace").exists()
+
+
+@pytest.mark.parametrize(
+    ("there", "first"),
+    [
+        (("opencode", "gemini"), "gemini"),
+        (("gemini", "pi", "codex"), "codex"),
+        (("claude", "codex"), "claude"),
+        ((), ""),
+    ],
+)
+def test_without_a_default_the_first_cli_that_is_installed_works(
+    tmp_path: Path, there: tuple[str, ...], first: str
+) -> None:
+    front = Front(tmp_path)
+    front.clis(**dict.fromkeys(there, VERSION))
+    assert [name for name, one in listed(front).items() if "implementer" in one["roles"]] == ([first] if first else [])
+
+
+def test_the_doctor_warns_of_an_untested_version_and_a_missing_login(tmp_path: Path) -> None:
+    front = Front(tmp_path)
+    front.clis(pi="echo 0.0.1")
+    found = findings(front)
+    assert f"pi 0.0.1 was not tested with Windlass; {TESTED['pi']} was" in found["warn"]
+    assert any(text.startswith("pi: no login found") for text in found["note"])
+    assert front("doctor").code == 0
+
+
+# -- doctor --try
+
+
+def test_an_agent_that_answers_is_well(tmp_path: Path) -> None:
+    front = Front(tmp_path, '[agents]\ndefault = "mine"\n[agents.mine]\nargv = ["echo", "ready"]\n')
+    done = front("doctor", "--try")
+    assert done.code == 0, done.out
+    assert re.search(r"\[ok\] try: mine: answered in [\d.]+ s, cost unknown", done.out)
+
+
+def test_without_being_asked_the_doctor_starts_no_agent(tmp_path: Path) -> None:
+    front = Front(tmp_path, f'[agents]\ndefault = "mine"\n[agents.mine]\nargv = ["sh", "-c", "touch {tmp_path}/ran"]\n')
+    front("doctor")
+    assert not (tmp_path / "ran").exists()
+    front("doctor", "--try")
+    assert (tmp_path / "ran").exists()
+
+
+def test_an_agent_that_fails_is_named_with_its_class_and_the_way_out(tmp_path: Path) -> None:
+    told = "echo 'HTTP 401: invalid api key sk-ant-abcdefgh01234567' >&2; exit 1"
+    front = Front(tmp_path, f'[agents]\ndefault = "mine"\n[agents.mine]\nargv = ["sh", "-c", "{told}"]\n')
+    done = front("doctor", "--try", "--json")
+    [tried] = [one for one in json.loads(done.out)["findings"] if one["topic"] == "try"]
+    assert (done.code, tried["level"], "auth after" in tried["text"]) == (1, "fix", True)
+    assert "log in" in tried["hint"]
+    assert "sk-ant" not in done.out
+
+
+def test_an_agent_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    front = Front(tmp_path, '[agents]\ndefault = "claude"\n[agents.claude]\napi_key_env = "NOT_SET"\n')
+    assert (
+        "claude: agent 'claude' wants its key from 'NOT_SET', which is not set" in findings(front, try_too=True)["fix"]
+    )
+
+
+def test_trying_leaves_nothing_behind(tmp_path: Path) -> None:
+    front = Front(tmp_path, '[agents]\ndefault = "mine"\n[agents.mine]\nargv = ["echo", "ready"]\n')
+    before = footprint(front.root)
+    front("doctor", "--try")
+    assert footprint(front.root) == before
+    assert list(state_dir(front.env).iterdir()) == []
+
+
+# -- all agents
 
 
 def test_agents_are_listed_with_what_they_can_and_who_uses_them(tmp_path: Path) -> None:

@@ -31,7 +31,16 @@ from windlass.agents.base import (
     ToolFinished,
     ToolStarted,
 )
-from windlass.agents.dispatch import Exit, Proc, agent_env, boot_id, end_leftover, process_start, supervise
+from windlass.agents.dispatch import (
+    IDLE_REPORTS,
+    Exit,
+    Proc,
+    agent_env,
+    boot_id,
+    end_leftover,
+    process_start,
+    supervise,
+)
 from windlass.agents.processes import Lines
 from windlass.errors import UserError
 from windlass.model import ErrorClass, Usage
@@ -200,6 +209,17 @@ def test_usage_adds_up_unless_it_is_a_total(tmp_path: Path) -> None:
 
     assert run(Adding("print('a\\nb\\na\\nend')"), make_job(tmp_path)).usage == Usage(3, 3, 1, 0.2)
     assert run(Adding("print('a\\nc\\nend')"), make_job(tmp_path)).usage == Usage(9, 9, 9, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("step", "ends"),
+    [("pass", True), ("say(type='say', text='again')", True), ("say(type='say', text=f'word {n}')", False)],
+)
+def test_a_loop_that_only_costs_is_ended(tmp_path: Path, step: str, ends: bool) -> None:
+    loop = f"for n in range({IDLE_REPORTS + 9}):\n    say(type='usage', input=n); {step}\nsay(type='done', text='x')"
+    result = run(PythonAgent(SAY + loop), make_job(tmp_path))
+    assert (result.error is ErrorClass.TIMED_OUT) == ends, result
+    assert ("without anything new" in result.reason) == ends
 
 
 def test_too_many_turns_end_the_dispatch(tmp_path: Path) -> None:

@@ -254,7 +254,7 @@ def test_checks_that_are_red_before_any_work_are_mended_first_when_a_person_says
 def test_checks_that_are_red_before_any_work_may_stop_the_run_before_a_cent_is_spent(tmp_path: Path) -> None:
     front = Front(tmp_path, QUICK + LEAN + RED)
     front.start(basics("One"), "--yes")
-    assert front("answer", "stop").code == 12
+    assert front("answer", "stop").code == 13
     assert front.keys == []
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from processes_for_tests import until
 from stores import RUN, Clock, intent, put_run, stored
+from unwritable import unwritable
 from windlass.errors import LockHeldError, StoppedError, StoreError
 from windlass.events import Warned
 from windlass.locks import driver_lock, holder, is_driven
@@ -94,10 +95,8 @@ def test_a_database_with_a_torn_page_is_reported_not_replaced(tmp_path: Path) ->
     assert path.read_bytes() == bytes(data)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    with pytest.raises(StoreError, match="permissions"):
+    with unwritable(tmp_path), pytest.raises(StoreError, match="permissions"):
         Store.open(tmp_path / "windlass.db", Clock(), create=True)
 
 
@@ -121,14 +120,19 @@ def test_a_full_disk_stops_the_run_and_keeps_what_was_recorded(tmp_path: Path) -
         assert [row.result for row in store.steps("r1")] == ["ok"]
 
 
+def _half_a_transaction(store: Store) -> None:
+    with store.tx():
+        store.add_event("r1", Warned("a", "half"))
+        with store.tx():
+            store.set_state("r1", RunState.FINISHED)
+        raise ZeroDivisionError
+
+
 def test_an_error_inside_a_transaction_leaves_nothing_of_it(tmp_path: Path) -> None:
     with stored(tmp_path) as store:
         before = store.events("r1")
-        with pytest.raises(ZeroDivisionError), store.tx():
-            store.add_event("r1", Warned("a", "half"))
-            with store.tx():
-                store.set_state("r1", RunState.FINISHED)
-            raise ZeroDivisionError
+        with pytest.raises(ZeroDivisionError):
+            _half_a_transaction(store)
         assert store.events("r1") == before
         assert store.run("r1").state is RunState.RUNNING
 
@@ -171,7 +175,18 @@ def test_a_longer_wait_of_a_credential_is_not_shortened(tmp_path: Path) -> None:
         store.set_timer(TimerRow("claude", 500.0, 100.0, "429"))
         store.set_timer(TimerRow("claude", 300.0, 110.0, "529"))
         assert [timer.until for timer in store.timers()] == [500.0]
+
+
+def test_after_a_wait_one_goes_first_and_success_ends_it(tmp_path: Path) -> None:
+    clock = Clock()
+    with stored(tmp_path, clock) as store:
+        store.set_timer(TimerRow("claude", 500.0, 100.0, "429"))
+        assert not store.claim_probe("claude", stale_s=60.0)
         clock.now = 501.0
+        assert [store.claim_probe("claude", stale_s=60.0) for _ in range(2)] == [True, False]
+        clock.now = 600.0
+        assert store.claim_probe("claude", stale_s=60.0), "a probe nobody heard of again is tried anew"
+        store.clear_timer("claude")
         assert store.timers() == []
 
 

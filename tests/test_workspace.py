@@ -217,6 +217,29 @@ def test_the_signature_notices_commits_stashes_branches_and_staged_files_of_the_
     assert "head" in first.differences(user_signature(user))
 
 
+def test_the_signature_notices_files_of_the_users_checkout_and_again_when_they_change_again(tmp_path: Path) -> None:
+    root = make_repo(tmp_path / "user", {"a.py": "1\n", ".gitignore": "*.log\n"})
+    user = git.discover(root)
+    first = user_signature(user)
+    write(root, {"a.py": "22\n", "new/b.py": "1\n", "x.log": "1\n"})
+    second = user_signature(user)
+    assert first.differences(second) == ("a.py", "new/")
+    write(root, {"a.py": "333\n"})
+    assert second.differences(user_signature(user)) == ("a.py",)
+    sh(root, "checkout", "--", "a.py")
+    assert second.differences(user_signature(user)) == ("a.py",)
+
+
+def test_in_place_the_files_of_the_checkout_are_ours(tmp_path: Path) -> None:
+    root = make_repo(tmp_path / "user")
+    sh(root, "checkout", "-q", "-b", "windlass/r1")
+    user = git.discover(root)
+    first = user_signature(user, ["windlass/r1"])
+    write(root, {"a.py": "1\n"})
+    assert first.differences(user_signature(user, ["windlass/r1"])) == ()
+    assert user_signature(user, ["windlass/r"]).files
+
+
 def test_the_signature_ignores_our_own_refs_branches_and_a_refreshed_index(tmp_path: Path) -> None:
     engine = make_engine(tmp_path)
     root = engine.user.root

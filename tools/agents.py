@@ -45,6 +45,7 @@ CLIS = (
     Cli("codex", ("@openai/codex-*/vendor/*/bin/codex", "@openai/codex-*/vendor/*/codex/codex")),
     Cli("pi", script=".bin/pi"),
     Cli("gemini", script=".bin/gemini"),
+    Cli("claude-agent-acp", script=".bin/claude-agent-acp"),
     Cli("opencode", ("opencode-ai/bin/opencode.exe", "opencode-*/bin/opencode")),
 )
 
@@ -77,7 +78,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="make agents", description=(__doc__ or "").split("\n\n")[0])
-    found.add_argument("--only", default="", metavar="NAMES", help="of claude,codex,pi,gemini,opencode")
+    found.add_argument("--only", default="", metavar="NAMES", help=f"of {','.join(cli.name for cli in CLIS)}")
     found.add_argument("--into", type=Path, default=FOLDER, metavar="FOLDER", help=f"default: {FOLDER.name}")
     found.add_argument("--no-tests", action="store_true", help="install and stop")
     return found

@@ -55,9 +55,10 @@ class App:
         policy: Policy | None = None,
         budget: float | None = None,
         agent: str = "",
+        roles: Mapping[str, str] | None = None,
         script: str = "",
     ) -> Ended:
-        from windlass.driving import drive
+        from windlass.driving import Cast, drive
 
         return drive(
             self.kit,
@@ -67,7 +68,7 @@ class App:
             asker=asker,
             policy=policy,
             budget=budget,
-            agent=agent,
+            cast=Cast(agent, roles or {}),
             script=script,
         )
 

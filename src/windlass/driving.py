@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from windlass import git
 from windlass.agents import contracts
 from windlass.agents.processes import boot_id
+from windlass.agents.roles import Role
+from windlass.casting import AS_CONFIGURED, Cast
 from windlass.config import Config
 from windlass.engine import adopting
 from windlass.engine.broker import Asker, Broker, PausedError, Policy, WaitingError
@@ -26,18 +28,21 @@ from windlass.engine.world import World as Facts
 from windlass.errors import AbortedError, Exit, InterruptedDriverError, UserError, WindlassError
 from windlass.events import BranchPublished, BudgetChanged, Recorded, RunEnded, RunResumed, Warned
 from windlass.flow.load import parse_flow
+from windlass.flow.schema import Flow
 from windlass.kit import Kit
 from windlass.locks import driver_lock
 from windlass.model import Json, Key, RunState, content_id
 from windlass.place import state_dir
 from windlass.projecting import Projecting, edits, restore, set_aside
 from windlass.projections.report import render_report
+from windlass.starting import check_agents
 from windlass.store.rows import RunRow
 from windlass.store.sqlite import Store
 from windlass.workspace import EngineRepo, Slots
 
 POLL_S = 0.1
 CONFIG_LIMIT = "config_usd"
+RETRY = "retry"
 TRY_AGAIN = "windlass resume tries again"
 
 
@@ -61,14 +66,14 @@ def drive(
     asker: Asker | None = None,
     policy: Policy | None = None,
     budget: float | None = None,
-    agent: str = "",
+    cast: Cast = AS_CONFIGURED,
     script: str = "",
 ) -> Ended:
     """Until the run ends or rests. Raises only for what is not the run's own ending: a lock, a bug, bad config."""
     with driver_lock(kit.world.place.lock(run), run):
         store = Store.open(kit.world.place.database, kit.world.clock)
         try:
-            return _Drive(kit, store, crash).run(store.run(run), on_event, asker, policy, budget, agent, script)
+            return _Drive(kit, store, crash).run(store.run(run), on_event, asker, policy, budget, cast, script)
         finally:
             store.close()
 
@@ -89,22 +94,29 @@ class _Drive:
         asker: Asker | None,
         policy: Policy | None,
         budget: float | None,
-        agent: str,
+        cast: Cast,
         script: str,
     ) -> Ended:
         if row.state.final:
             raise UserError(f"run {row.id} is {row.state}", hint="windlass show tells what it did")
-        retry = row.state in (RunState.STOPPED, RunState.BLOCKED)
-        row = self._take(row, policy, budget, agent, script)
-        return asyncio.run(self._session(row, on_event, asker, retry))
+        row = self._take(row, policy, budget, cast, script)
+        return asyncio.run(self._session(row, on_event, asker, row.options.get(RETRY) == self._retries(row.id)))
 
-    def _take(self, row: RunRow, policy: Policy | None, budget: float | None, agent: str, script: str) -> RunRow:
+    def _retries(self, run: str) -> int:
+        return sum(step.key.startswith("retry#") for step in self._store.steps(run))
+
+    def _take(self, row: RunRow, policy: Policy | None, budget: float | None, cast: Cast, script: str) -> RunRow:
         """A new epoch; what was said on this command line is remembered for the next driver."""
         config = self._kit.config()
         options: dict[str, Json] = {**row.options, CONFIG_LIMIT: config.budget.stop_usd}
-        options.update({k: v for k, v in (("agent", agent), ("script", script)) if v})
+        options |= Cast.remembered(row.options).changed_to(cast).to_json() | ({"script": script} if script else {})
+        if cast != AS_CONFIGURED:
+            self._check(row, options)
         if policy is not None:
             options["policy"] = policy.to_json()
+        if row.state in (RunState.STOPPED, RunState.BLOCKED):
+            # Whoever goes on after a stop retries it, once: a driver that dies before it did hands that on.
+            options[RETRY] = self._retries(row.id)
         limit = budget if budget is not None else _raised(row, config)
         with self._store.tx():
             self._store.next_epoch(row.id)
@@ -114,6 +126,16 @@ class _Drive:
                 self._store.set_budget(row.id, limit, config.budget.warn_usd)
                 self._store.add_event(row.id, BudgetChanged(limit, "command line" if budget is not None else "config"))
         return self._store.run(row.id)
+
+    def _check(self, row: RunRow, options: Mapping[str, Json]) -> None:
+        """Who cannot play is refused before the run is touched."""
+        cast, roles = Cast.remembered(options), self._kit.roles()
+        config, flow = self._kit.config(told=cast.roles), self._flow(row, roles)
+        check_agents(self._kit.adapters(config, str(options.get("script") or "")), flow, roles, config, cast)
+
+    def _flow(self, row: RunRow, roles: Mapping[str, Role]) -> Flow:
+        name = f"{row.flow} (of run {row.id})"
+        return parse_flow(row.flow_text, name, roles=set(roles), contracts=set(contracts.CONTRACTS))
 
     async def _session(
         self, row: RunRow, on_event: Callable[[Recorded], None], asker: Asker | None, retry: bool
@@ -179,10 +201,8 @@ class _Drive:
         world = self._world
         folder = world.place.run_folder(row.id)
         folder.mkdir(parents=True, exist_ok=True)
-        config, roles = self._kit.config(), self._kit.roles()
-        flow = parse_flow(
-            row.flow_text, f"{row.flow} (of run {row.id})", roles=set(roles), contracts=set(contracts.CONTRACTS)
-        )
+        cast, roles = Cast.remembered(row.options), self._kit.roles()
+        config, flow = self._kit.config(told=cast.roles), self._flow(row, roles)
         in_place = world.place.root if row.options.get("in_place") else None
         projecting = Projecting(self._store, row, flow, folder, world.clock, in_place)
 
@@ -214,7 +234,8 @@ class _Drive:
             governor=Governor(journal, wanted.check),
             roles=roles,
             adapters=self._kit.adapters(config, str(row.options.get("script") or "")),
-            agent=str(row.options.get("agent") or ""),
+            agent=cast.agent,
+            named=frozenset(cast.roles),
             engine=engine,
             slots=Slots(engine),
             folder=folder,
@@ -317,4 +338,4 @@ async def _settle_edits(parts: Parts, folder: Path) -> None:
             parts.journal.emit(key.text, Warned("adopt", text))
 
 
-__all__ = ["Asker", "Ended", "Policy", "drive"]
+__all__ = ["Asker", "Cast", "Ended", "Policy", "drive"]

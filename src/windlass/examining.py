@@ -11,11 +11,9 @@ from enum import StrEnum
 from pathlib import Path
 
 from windlass import git
-from windlass.agents import registry
-from windlass.agents.base import Capabilities, Job, StartsAnother
+from windlass.acquainting import NOT_FOUND, AgentFacts, look_at
 from windlass.agents.processes import marked
-from windlass.config import Config
-from windlass.errors import UserError, WindlassError
+from windlass.errors import WindlassError
 from windlass.kit import Kit
 from windlass.place import state_dir
 from windlass.rehearsing import RUN as CHECK
@@ -28,7 +26,8 @@ LITTLE_BYTES, ENOUGH_BYTES = 200 * 2**20, 2 * 2**30
 UNSEEN = (
     "what an agent writes outside its slot and your repository (home folder, /tmp, other projects) is not seen",
     "what an agent does over the network is not seen; it has the rights of your user",
-    "a file an agent edits in your checkout is only noticed when HEAD, the index, the stash or a ref changes with it",
+    "a file that changes in your checkout while an agent works is reported, but it may be you who changed it; files"
+    " that git ignores are not looked at",
     "an agent that reports no cost is counted with budget.unknown_usd, which is a guess",
 )
 UNSEEN_ELSEWHERE = "on this system a process that detaches itself is looked for, but may be missed"
@@ -121,15 +120,24 @@ def _checks(kit: Kit) -> Iterator[Finding]:
 def _agents(kit: Kit) -> Iterator[Finding]:
     config, roles = kit.config(), kit.roles()
     needed = sorted(needed_roles(kit.parse(kit.find_flow(config.flow), roles)))
-    by_name = {one.name: one for one in agents(kit)}
-    without = [role for role in needed if agent_of(config, role, roles[role].agent) in ("", "none")]
+    players = {role: config.agent_of(role, roles[role].agent) for role in needed}
+    without = [role for role, player in players.items() if player in ("", "none")]
     if without:
         hint = 'windlass agents lists them; default = "NAME" under [agents] in .windlass/config.toml'
         yield Finding(Level.FIX, "agents", f"flow '{config.flow}' has no agent for {', '.join(without)}", hint)
-    for name in sorted({agent_of(config, role, roles[role].agent) for role in needed} - {"", "none"}):
-        one = by_name.get(name) or _agent(kit, config, name, {})
-        level = Level.OK if one.usable else Level.FIX
-        yield Finding(level, "agents", f"{name}: {one.problem or one.path}", "" if one.usable else "windlass agents")
+    for name in sorted(set(players.values()) - {"", "none"}):
+        yield from _agent_findings(look_at(kit, config, name))
+
+
+def _agent_findings(one: AgentFacts) -> Iterator[Finding]:
+    level = Level.OK if one.usable else Level.FIX
+    text = one.problem or f"{one.path} {one.version}".strip()
+    yield Finding(level, "agents", f"{one.name}: {text}", "" if one.usable else "windlass agents")
+    if one.warning:
+        yield Finding(Level.WARN, "agents", one.warning)
+    if one.usable and one.login.startswith(NOT_FOUND):
+        hint = f"log in with '{one.name}' itself; windlass doctor --try finds out whether it works"
+        yield Finding(Level.NOTE, "agents", f"{one.name}: {one.login}", hint)
 
 
 def _space(kit: Kit) -> Iterator[Finding]:
@@ -203,48 +211,3 @@ PROBES: dict[str, Probe] = {
 def _existing(path: Path) -> Path:
     """It, or the nearest above it; a file in the way counts, because nothing can be made below it."""
     return next(folder for folder in (path, *path.parents) if folder.exists())
-
-
-# -- agents
-
-
-@dataclass(frozen=True)
-class AgentFacts:
-    name: str
-    path: str
-    """The program as found on this machine, '' when it is not."""
-    problem: str
-    """Why it cannot be used, '' when it can."""
-    capabilities: Capabilities
-    roles: tuple[str, ...]
-    """Those that use it, as configured here."""
-
-    @property
-    def usable(self) -> bool:
-        return not self.problem
-
-
-def agents(kit: Kit) -> list[AgentFacts]:
-    config, roles = kit.config(), kit.roles()
-    users: dict[str, list[str]] = {}
-    for name, role in sorted(roles.items()):
-        users.setdefault(agent_of(config, name, role.agent), []).append(name)
-    # What a person configured comes before what only happens to be installed.
-    names = dict.fromkeys([*config.agents.configured(), *registry.ADAPTERS])
-    return [_agent(kit, config, name, users) for name in names]
-
-
-def agent_of(config: Config, role: str, own: str) -> str:
-    return config.role(role).agent or own or config.agents.default
-
-
-def _agent(kit: Kit, config: Config, name: str, users: dict[str, list[str]]) -> AgentFacts:
-    roles, folder = tuple(users.get(name, ())), kit.world.cwd
-    job = Job("", "", 1, "", "", "", "", folder, folder, name)
-    try:
-        adapter = kit.adapters(config, "")(name)
-        program = adapter.program if isinstance(adapter, StartsAnother) else adapter.invocation(job).argv[0]
-    except UserError as error:
-        return AgentFacts(name, "", f"{error.message}; {error.hint}", Capabilities(), roles)
-    path = shutil.which(program, path=kit.world.environ.get("PATH", os.defpath)) or ""
-    return AgentFacts(name, path, "" if path else f"'{program}' is not installed", adapter.capabilities, roles)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from windlass.agents import contracts, registry
+from windlass import casting
+from windlass.agents import contracts, installed, registry
 from windlass.agents.base import Adapter
 from windlass.agents.roles import Role, load_roles
 from windlass.config import Config, load_config
@@ -21,9 +22,23 @@ from windlass.service import World
 class Kit:
     world: World
 
-    def config(self, budget: float | None = None) -> Config:
-        overrides: dict[str, Any] = {} if budget is None else {"budget": {"stop_usd": budget}}
-        return load_config(self.world.place.root, config_dir(self.world.environ), overrides)
+    def config(self, budget: float | None = None, told: Mapping[str, str] | None = None) -> Config:
+        """`told`: the roles of the command line."""
+        said: dict[str, Any] = {} if budget is None else {"budget": {"stop_usd": budget}}
+        config = self._with_default(self._load(said))
+        if not told:
+            return config
+        own = {name: role.agent for name, role in self.roles().items()}
+        return self._with_default(self._load({**said, "roles": casting.overrides(told, config, own)}))
+
+    def _load(self, said: dict[str, Any]) -> Config:
+        return load_config(self.world.place.root, config_dir(self.world.environ), said)
+
+    def _with_default(self, config: Config) -> Config:
+        if config.agents.default:
+            return config
+        found = installed.first(self.world.environ, lambda name: str(config.agents.options(name).get("bin", "")))
+        return config.model_copy(update={"agents": config.agents.model_copy(update={"default": found})})
 
     def folders(self) -> list[Path]:
         return [self.world.place.root / ".windlass", config_dir(self.world.environ)]

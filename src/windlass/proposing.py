@@ -23,14 +23,17 @@ class Proposal:
     setup: tuple[str, ...] = ()
     """A slot is a clean checkout: what is not committed must be made there."""
     agent: str = ""
+    agents: tuple[str, ...] = ()
+    """All that could do the work here; the first is proposed."""
 
 
-def propose(root: Path, agent: str = "") -> Proposal:
+def propose(root: Path, agents: tuple[str, ...] = ()) -> Proposal:
     """A `test` target of the project's own says best how it is tested; else what each language has."""
     parts = [part for part in (_python(root), _node(root), _cargo(root), _go(root)) if part]
     setup = tuple(command for commands, _ in parts for command in commands)
     checks = tuple(command for _, commands in parts for command in commands)
-    return Proposal(("make test",) if _has_test_target(root) else checks, setup, agent)
+    tested = ("make test",) if _has_test_target(root) else checks
+    return Proposal(tested, setup, agents[0] if agents else "", agents)
 
 
 Part = tuple[tuple[str, ...], tuple[str, ...]]
@@ -87,6 +90,7 @@ def render(proposal: Proposal) -> str:
         checks=_setting("commands", proposal.checks, ["pytest -q"]),
         setup=_setting("setup", proposal.setup, ["npm ci"]),
         agent=f'default = "{proposal.agent}"' if proposal.agent else '# default = "NAME"',
+        found=f" Found here: {', '.join(proposal.agents)}." if proposal.agents else "",
     )
 
 
@@ -118,13 +122,19 @@ TEMPLATE = """\
 # env = ["DATABASE_URL"]
 
 [agents]
-# Who works when a role names nobody; `windlass agents` lists what is installed here.
+# Who works when a role names nobody; `windlass agents` lists what is installed.{found}
 {agent}
+
+# An agent's own settings; its login is yours and needs none of them:
+# [agents.claude]
+# model = "NAME"
+# bin = "/path/to/claude"
 
 # A role can have an agent or a model of its own:
 # [roles.implementer]
 # agent = "NAME"
 # model = "NAME"
+# effort = "high"
 
 [budget]
 # US dollars per run.

@@ -19,21 +19,8 @@ _PLACES = re.compile(
 )
 #: what is set where no secret is kept; blacking these out would make every second sentence unreadable
 _WORDS = frozenset(
-    (
-        "postgres",
-        "password",
-        "changeme",
-        "disabled",
-        "required",
-        "optional",
-        "anonymous",
-        "development",
-        "production",
-        "localhost",
-        "undefined",
-        "redacted",
-        REDACTED,
-    )  # fmt: skip
+    {"postgres", "password", "changeme", "disabled", "required", "optional", "anonymous", "development", "production"}
+    | {"localhost", "undefined", "redacted", REDACTED}
 )
 #: Each begins with plain characters, so that the search runs ahead to them; what may not stand before them is asked
 #: after them. None looks far ahead from many places: hostile text must not take long.

@@ -6,7 +6,7 @@ import difflib
 import itertools
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -15,6 +15,7 @@ from windlass import git
 from windlass.agents import contracts
 from windlass.agents.base import Adapter
 from windlass.agents.roles import Role
+from windlass.casting import Cast, check_capable, check_told
 from windlass.config import Config
 from windlass.engine.broker import Policy
 from windlass.errors import UserError, near
@@ -40,6 +41,8 @@ class Start:
     flow: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
     agent: str = ""
+    roles: Mapping[str, str] = field(default_factory=dict)
+    """Role -> AGENT[:MODEL[:EFFORT]]: before `agent` and the config."""
     script: str = ""
     budget: float | None = None
     slots: int | None = None
@@ -56,7 +59,7 @@ def start_run(kit: Kit, start: Start, run: str) -> str:
     git.require_git()
     repo = git.discover(kit.world.cwd)
     _refuse_odd(repo)
-    config = kit.config(start.budget)
+    config = kit.config(start.budget, start.roles)
     roles = kit.roles()
     _check_roles(config, roles)
     source = kit.find_flow(start.flow or config.flow)
@@ -64,7 +67,7 @@ def start_run(kit: Kit, start: Start, run: str) -> str:
     settings = settings_for(flow, config, start.settings)
     _check_answers(flow, start.policy)
     _check_runnable(flow)
-    _check_agents(kit, flow, roles, config, start)
+    check_agents(kit.adapters(config, start.script), flow, roles, config, Cast(start.agent, start.roles))
     return _create(kit, run, start, repo, config, source, flow, settings)
 
 
@@ -117,12 +120,14 @@ def _check_roles(config: Config, roles: Mapping[str, Role]) -> None:
             raise UserError(f"[roles.{name}] in config.toml: there is no such role", hint=f"did you mean '{meant[0]}'?")
 
 
-def _check_agents(kit: Kit, flow: Flow, roles: Mapping[str, Role], config: Config, start: Start) -> None:
+def check_agents(
+    make: Callable[[str], Adapter], flow: Flow, roles: Mapping[str, Role], config: Config, cast: Cast
+) -> None:
     """S0-19: a role without an agent is named before anything is dispatched."""
-    make, needed = kit.adapters(config, start.script), needed_roles(flow)
+    check_told(cast.roles, flow, roles)
+    needed = needed_roles(flow)
     for role in sorted({role for phase in flow.all_phases() for role in phase.roles()}):
-        own = config.role(role).agent or roles[role].agent
-        name = own if own == "none" else start.agent or own or config.agents.default
+        name = config.agent_of(role, roles[role].agent, "" if role in cast.roles else cast.agent)
         if name in ("", "none") and role not in needed:
             continue
         if name in ("", "none"):
@@ -130,7 +135,8 @@ def _check_agents(kit: Kit, flow: Flow, roles: Mapping[str, Role], config: Confi
                 f"no agent is available for role '{role}'",
                 hint=f"--agent NAME, or agent = … under [roles.{role}] in .windlass/config.toml; windlass agents",
             )
-        _check_capable(make(name), role, config.role(role).effort or roles[role].effort)
+        own = roles[role].effort if roles[role].agent in ("", name) else ""
+        check_capable(make(name), role, config.role(role).effort or own)
 
 
 def _free_slug(flow: Flow, repo: UserRepo, slug: str, date: str) -> str:
@@ -142,15 +148,6 @@ def _free_slug(flow: Flow, repo: UserRepo, slug: str, date: str) -> str:
         if not any(git.is_tracked(repo, template.format_map(names)) for template in templates):
             return own
     raise AssertionError("counting never ends")
-
-
-def _check_capable(adapter: Adapter, role: str, effort: str) -> None:
-    """What a role needs and its agent cannot do is said before the run, not in the middle of it."""
-    if effort and not adapter.capabilities.effort:
-        raise UserError(
-            f"role '{role}' wants effort '{effort}', which agent '{adapter.name}' cannot be told",
-            hint=f"drop effort under [roles.{role}], or choose another agent for it; windlass agents",
-        )
 
 
 def _date(now: float) -> str:
@@ -255,7 +252,7 @@ def _backticks(text: str) -> list[str]:
 
 def _options(start: Start, given: Mapping[str, str]) -> dict[str, Json]:
     return {
-        "agent": start.agent,
+        **Cast(start.agent, start.roles).to_json(),
         "script": start.script,
         "slots": start.slots,
         "mode": start.mode,

@@ -51,6 +51,8 @@ class EndsWithExit(Protocol):
     def at_exit(self, said: str, code: int | None) -> Done | None: ...
 
 
+IDLE_REPORTS = 100
+"""So many usage reports in a row without a new tool or word, and it is a loop that only costs."""
 LINGER_S = 10.0
 LINGER_FAILED_S = 1.0
 STDERR_TAIL = 20_000
@@ -74,7 +76,7 @@ async def run_agent(
     _write(job.folder, {"prompt.md": job.prompt, **invocation.files})
     carried = bring(job.folder, invocation.carried)
     halt = asyncio.Event()
-    with open_private(job.folder / "events.jsonl", "a") as log:
+    with open_private(job.folder / "events.jsonl") as log:
         stream = Stream(adapter, job, on_event, clock, log, halt)
         watchers = [asyncio.create_task(_forward(stop, halt)), asyncio.create_task(_linger(stream, halt, linger_s))]
         try:
@@ -119,6 +121,9 @@ class Stream:
     said: list[str] = field(default_factory=list)
     session: str = ""
     tools: int = 0
+    idle: int = 0
+    """Usage reports since it last did or said something that it had not just done or said."""
+    last: AgentEvent | None = None
     broken: tuple[ErrorClass, str] | None = None
     """The limit that ended it; later lines no longer count."""
 
@@ -138,8 +143,10 @@ class Stream:
         match event:
             case ToolStarted():
                 self.tools += 1
+                self._moved(replace(event, id=""))
             case Spent():
                 self.usage = _joined(self.usage, event)
+                self.idle += 1
             case SessionSeen():
                 self.session = event.id
             case Done():
@@ -147,11 +154,16 @@ class Stream:
                 self.finished.set()
             case Said():
                 self.said.append(event.text)
+                self._moved(event)
             case ToolFinished():
                 pass
             case _:
                 assert_never(event)
         self.on_event(event)
+
+    def _moved(self, event: AgentEvent) -> None:
+        self.idle = self.idle if event == self.last else 0
+        self.last = event
 
     def _check_limits(self) -> None:
         # What arrived together with its terminal event is paid for and complete: the result stands.
@@ -162,6 +174,8 @@ class Stream:
             self.broken = (ErrorClass.OVER_BUDGET, f"spent ${cost:.2f} of ${limits.usd:.2f} reserved for this dispatch")
         elif limits.turns is not None and self.tools > limits.turns:
             self.broken = (ErrorClass.TIMED_OUT, f"more than {limits.turns} turns")
+        elif self.idle > IDLE_REPORTS:
+            self.broken = (ErrorClass.TIMED_OUT, f"{self.idle} requests in a row without anything new done or said")
         if self.broken:
             self.halt.set()
 

@@ -179,8 +179,9 @@ class GeminiReader:
     def _result(self, data: dict[str, Any]) -> list[AgentEvent]:
         answer = "".join(self.answer)
         spent: list[AgentEvent] = [Spent(_usage(table(data, "stats")), total=True)]
-        if data.get("status") == "success":
+        if data.get("status") == "success" and not (self.trouble and not answer.strip()):
             return [*self._said(), *spent, Done(answer)]
+        # It calls a run that it cut short itself ("Loop detected") a success with nothing to say.
         error = table(data, "error")
         told = text(error, "message") or self.trouble
         if text(error, "type") == _TURN_LIMIT:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess  # noqa: TID251 - a version is asked for before there is a run that could supervise it
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from windlass.agents import claude, codex, gemini, opencode, pi
 
 PATIENCE_S = 20.0
+ORDER = ("claude", "codex", "pi", "gemini", "opencode")
+"""Who is asked first; the last two are less well tried."""
 _NUMBER = re.compile(r"\d+\.\d+\.\d+[\w.+-]*")
 TESTED = {
     "claude": claude.TESTED,
@@ -34,22 +37,29 @@ def find(name: str, environ: Mapping[str, str], binary: str = "") -> str:
     return shutil.which(binary or name, path=environ.get("PATH", "")) or ""
 
 
+def first(environ: Mapping[str, str], binary: Callable[[str], str] = lambda name: "") -> str:
+    """The agent of roles that name none, where the config does not say; '' when no CLI is here."""
+    return next((name for name in ORDER if find(name, environ, binary(name))), "")
+
+
 def version(binary: str, environ: Mapping[str, str], node: str = "") -> str:
     """'' when it does not start or says nothing like a version."""
-    command = [node, binary] if node else [binary]
-    try:
-        done = subprocess.run(
-            [*command, "--version"],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            stdin=subprocess.DEVNULL,
-            timeout=PATIENCE_S,
-            env=dict(environ),
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
+    command = [*([node] if node else []), binary, "--version"]
+    # some write into the home folder as soon as they start
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
+        try:
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                stdin=subprocess.DEVNULL,
+                timeout=PATIENCE_S,
+                env={**environ, "HOME": home},
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
     found = _NUMBER.search(done.stdout)
     return found[0] if found and done.returncode == 0 else ""
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import TextIO
 
 import psutil
 
@@ -86,7 +86,7 @@ async def supervise(
     """Contract: when it returns or raises, cancellation included, no process of the tree is left."""
     job = _prepare(invocation, cwd, env, folder, wall_s, grace_s, marker)
     begun = time.monotonic()
-    with open_private(folder / "stderr", "ab") as errors:
+    with open_private(folder / "stderr") as errors:
         process = await asyncio.create_subprocess_exec(  # noqa: TID251 - the one place where agents and checks start
             sys.executable, "-I", "-S", "-c", LAUNCH, str(SUPERVISOR),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors, start_new_session=True,
@@ -130,10 +130,10 @@ def _prepare(
     }
 
 
-def open_private(path: Path, mode: str) -> IO[Any]:
-    """Transcripts hold what an agent read, secrets included: they are for their owner alone."""
-    text = {} if "b" in mode else {"encoding": "utf-8", "errors": "replace"}
-    return open(path, mode, opener=lambda name, flags: os.open(name, flags, 0o600), **text)
+def open_private(path: Path) -> TextIO:
+    """To append. Transcripts hold what an agent read, secrets included: they are for their owner alone."""
+    opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    return open(opened, "a", encoding="utf-8", errors="replace")
 
 
 def make_private(folder: Path) -> None:
@@ -142,7 +142,8 @@ def make_private(folder: Path) -> None:
 
 
 def write_private(path: Path, text: str) -> None:
-    with open_private(path, "w") as file:
+    path.unlink(missing_ok=True)
+    with open_private(path) as file:
         file.write(text)
 
 

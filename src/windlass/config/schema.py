@@ -47,7 +47,7 @@ class Agents(Table):
     __pydantic_extra__: dict[str, Options] = Field(init=False)
 
     default: str = ""
-    """The agent of roles that name none; empty: the first one found on this machine."""
+    """The agent of roles that name none; empty: the first of claude, codex, pi, gemini, opencode that is installed."""
 
     def options(self, name: str) -> Mapping[str, str | tuple[str, ...]]:
         """What the adapter is made with: texts, and lists such as argv."""
@@ -152,6 +152,12 @@ class Config(Table):
 
     def role(self, name: str) -> Role:
         return self.roles.get(name, Role())
+
+    def agent_of(self, role: str, own: str, everyone: str = "") -> str:
+        """`own`: as the role's file says. `everyone`: as the command line says of all roles that it does not name."""
+        chosen = self.role(role).agent or own
+        # A role that is switched off stays off, whatever agent the others get.
+        return chosen if chosen == "none" else everyone or chosen or self.agents.default
 
 
 class SuperteamCosts(Table):

@@ -14,6 +14,7 @@ from windlass.engine.jobs import Order, Place
 from windlass.engine.journal import Failure
 from windlass.engine.parts import Parts
 from windlass.engine.policy import Again, Fail, Next, Retries, Stop, after
+from windlass.engine.versions import Versions
 from windlass.errors import StoppedError
 from windlass.model import Finding, Json, Key, digest
 from windlass.phases.base import Call, Reply
@@ -23,6 +24,7 @@ class Dispatcher:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._journal = parts.journal
+        self._versions = Versions(parts)
         self.lived: set[str] = set()
         """Keys that ran under this driver."""
 
@@ -59,7 +61,11 @@ class Dispatcher:
             told = tuple(self._parts.store.untold(self._journal.run))
             left = self._parts.left.pop(place.key.text, None)
             order = Order(self._parts, place, call, role, adapter, inputs, n, reminder, told, left)
-            judged = await attempt(order, lambda failure: isinstance(self._next(place.key, failure, 0), Fail))
+            judged, _ = await asyncio.gather(
+                attempt(order, lambda failure: isinstance(self._next(place.key, failure, 0), Fail)),
+                # beside the work: some CLIs take a second to tell
+                self._versions.look(adapter.name),
+            )
             self._parts.governor.passed(adapter.credential, judged.failure.error if judged.failure else None)
             if judged.failure is None or judged.final:
                 return judged

@@ -86,6 +86,11 @@ class Order:
         return next((artifacts[n].contract for n in self.call.outs if artifacts[n].kind == "file"), "")
 
     @property
+    def as_cast(self) -> bool:
+        """The agent is the one that the role's file names, if it names one: the file's model is that agent's."""
+        return self.role.agent in ("", self.adapter.name)
+
+    @property
     def guarded(self) -> bool:
         """The TDD guard applies: the flow demands it, the role has it, the call did not switch it off."""
         return self.parts.world.flow.tdd == "required" and self.role.guard == "tdd" and self.call.guard
@@ -105,8 +110,8 @@ async def make_job(order: Order, cwd: Path, reserved: float) -> Job:
         cwd=cwd,
         folder=order.parts.folder / order.folder,
         agent=order.adapter.name,
-        model=order.config.model or role.model,
-        effort=order.config.effort or role.effort,
+        model=order.config.model or (role.model if order.as_cast else ""),
+        effort=order.config.effort or (role.effort if order.as_cast else ""),
         tools=role.tools,
         writes=role.writes,
         contract=order.contract,

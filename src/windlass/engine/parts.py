@@ -82,6 +82,8 @@ class Parts(Bench):
     """By the agent's name; raises UserError when there is none."""
     agent: str
     """--agent: used for every role; '' leaves each its own."""
+    named: frozenset[str]
+    """Roles that the command line gave an agent of their own; the config holds which."""
     engine: EngineRepo
     report: Callable[[str], str]
     """Renders the run's record by a template."""
@@ -89,6 +91,5 @@ class Parts(Bench):
     """Interrupted attempts that the agent's own session can go on with, by key."""
 
     def agent_of(self, role: str, profile: str = "") -> str:
-        own = self.config.role(profile or role).agent or self.roles[profile or role].agent
-        # A role that is switched off stays off, whatever agent the others get.
-        return own if own == "none" else self.agent or own or self.config.agents.default
+        name = profile or role
+        return self.config.agent_of(name, self.roles[name].agent, "" if name in self.named else self.agent)

@@ -15,6 +15,8 @@ from windlass.projections.text import Page, elapsed, hhmm, money, short_sha, sta
 
 __all__ = ["RunRow", "cost_line", "log_line", "render_runs", "render_show", "render_status", "status_json"]
 
+NARROW = 72
+
 
 def render_status(
     view: View, now: float, *, width: int = 80, driver_alive: bool | None = None, unicode: bool = True
@@ -110,8 +112,9 @@ def render_runs(rows: Sequence[RunRow], *, width: int = 80, unicode: bool = True
     if not rows:
         return "There are no runs here.\n"
     page = Page(width, unicode=unicode)
-    head = ("RUN", "STATE", "TASKS", "COST", "STARTED (UTC)", "REQUEST")
-    page.table([head, *(_cells(row) for row in rows)])
+    table = [("RUN", "STATE", "TASKS", "COST", "STARTED (UTC)", "REQUEST"), *(_cells(row) for row in rows)]
+    # In a narrow window what was asked for says more than when.
+    page.table(table if width >= NARROW else [(*cells[:4], cells[5]) for cells in table])
     return page.text()
 
 

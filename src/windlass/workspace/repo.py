@@ -34,6 +34,8 @@ CONTENT_SETTINGS = (
     "precomposeunicode",
     "excludesfile",
 )
+MANY = 5
+"""So many changed files are named."""
 IDENTITY = {"user.name": "Windlass", "user.email": "windlass@localhost"}
 
 
@@ -311,22 +313,44 @@ class UserSignature:
     index: str
     stash: str
     refs: Mapping[str, str]
+    files: Mapping[str, str] = field(default_factory=dict)
+    """What is not as HEAD has it: path -> when and how large."""
 
     def differences(self, later: UserSignature) -> tuple[str, ...]:
         parts = [name for name in ("head", "index", "stash") if getattr(self, name) != getattr(later, name)]
-        refs = sorted({*self.refs, *later.refs})
-        return (*parts, *(name for name in refs if self.refs.get(name) != later.refs.get(name)))
+        return (*parts, *_unlike(self.refs, later.refs), *_unlike(self.files, later.files)[:MANY])
+
+
+def _unlike(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    return [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
 
 
 def user_signature(user: UserRepo, ours: Sequence[str] = ()) -> UserSignature:
     """`ours`: branches Windlass moves itself. A refreshed index is no change, so only its size is compared."""
     skipped = ("refs/windlass/", *(f"refs/heads/{branch}" for branch in ours))
+    head = _read(user.git_dir / "HEAD")
     return UserSignature(
-        head=_read(user.git_dir / "HEAD"),
+        head=head,
         index=_size(user.git_dir / "index"),
         stash=_size(user.common_dir / "logs" / "refs" / "stash"),
         refs={name: sha for name, sha in git.read_refs(user.root).items() if not name.startswith(skipped)},
+        # In place, the checkout follows the run: its files change because of us.
+        files={} if head.strip() in {f"ref: refs/heads/{branch}" for branch in ours} else _dirty(user.root),
     )
+
+
+def _dirty(root: Path) -> dict[str, str]:
+    """A file that was changed before and is changed again counts too."""
+    done = git.run(["status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=all"], root, check=False)
+    return {path: _stamp(root / path) for path in (entry[3:] for entry in done.fields)}
+
+
+def _stamp(path: Path) -> str:
+    try:
+        found = path.lstat()
+    except OSError:
+        return ""
+    return f"{found.st_mtime_ns} {found.st_size}"
 
 
 def _size(path: Path) -> str:

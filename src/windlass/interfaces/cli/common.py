@@ -47,11 +47,11 @@ def page() -> Page:
     return Page(width(), unicode=unicode_fits())
 
 
-def pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
+def pairs(given: tuple[str, ...], option: str, example: str = "review_mode=iterative") -> dict[str, str]:
     found = {}
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise UserError(f"{option} {text}: it has the form NAME=VALUE", hint=f"{option} review_mode=iterative")
+            raise UserError(f"{option} {text}: it has the form NAME=VALUE", hint=f"{option} {example}")
         found[name] = value
     return found

@@ -29,6 +29,8 @@ from windlass.interfaces.terminal.plain import PlainFace
 from windlass.model import RunState
 from windlass.starting import Start
 
+CASTING = "NAME=AGENT[:MODEL[:EFFORT]]"
+
 
 class RequestCommand(click.Command):
     """A quoted request may begin with dashes: a word with spaces that is no option of ours is text."""
@@ -54,6 +56,7 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Take the safe answer; name mandatory ones.",
         ),
         click.option("--agent", default="", metavar="A", help="This agent for every role."),
+        click.option("--role", "roles", multiple=True, metavar=CASTING, help="This agent, model, effort for a role."),
         click.option("--script", default="", metavar="FILE", help="What the scripted agent says."),
         click.option("--budget", type=click.FloatRange(min=0), metavar="USD", help="Stop before spending more."),
         click.option("--slots", type=click.IntRange(min=1), metavar="N", help="Tasks at work at the same time."),
@@ -110,7 +113,8 @@ def task(request: tuple[str, ...], plan: str | None, **options: Any) -> int:
 @click.option("--budget", type=click.FloatRange(min=0), metavar="USD", help="A new limit.")
 @click.option("--answer", "answers", multiple=True, metavar="KEY=VALUE")
 @click.option("--yes", "yes", multiple=True, metavar="[KEY]", is_flag=False, flag_value="*")
-@click.option("--agent", default="", metavar="A")
+@click.option("--agent", default="", metavar="A", help="Another agent for every role.")
+@click.option("--role", "roles", multiple=True, metavar=CASTING, help="Another agent, model, effort for a role.")
 @click.option("--script", default="", metavar="FILE")
 @click.option("--detach", is_flag=True)
 @click.option("--wait", is_flag=True)
@@ -121,12 +125,12 @@ def resume(run: str, budget: float | None, agent: str, script: str, detach: bool
     \b
       windlass resume
       windlass resume 3f2a --budget 40
+      windlass resume --role implementer=codex
     """
     here = app()
+    more = {"budget": budget, "agent": agent, "script": _path(script), "roles": _roles(said.pop("roles"))}
     policy = _policy(said) if any(said.values()) else None
-    return go_on(
-        here, here.service.run(run).id, as_json, policy, budget=budget, agent=agent, script=_path(script), detach=detach
-    )
+    return go_on(here, here.service.run(run).id, as_json, policy, detach=detach, **more)
 
 
 @click.command(short_help="Try again what a run stopped at.")
@@ -181,6 +185,7 @@ def _start(request: str, flow: str, plan: str, options: dict[str, Any]) -> Start
         flow=flow,
         settings=pairs(options["settings"], "--set"),
         agent=options["agent"] or ("scripted" if options["script"] else ""),
+        roles=_roles(options["roles"]),
         script=_path(options["script"]),
         budget=options["budget"],
         slots=options["slots"],
@@ -276,6 +281,10 @@ def _asker(as_json: bool) -> Asker | None:
 def _policy(options: dict[str, Any]) -> Policy:
     yes = set(options["yes"])
     return Policy(pairs(options["answers"], "--answer"), "*" in yes, frozenset(yes - {"*"}), options["wait"])
+
+
+def _roles(told: tuple[str, ...]) -> dict[str, str]:
+    return pairs(told, "--role", example="implementer=claude:opus:high")
 
 
 def _path(script: str) -> str:

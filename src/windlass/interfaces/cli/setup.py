@@ -7,22 +7,23 @@ from pathlib import Path
 
 import click
 
+from windlass.acquainting import NOT_FOUND, AgentFacts
+from windlass.acquainting import agents as list_agents
+from windlass.agents.installed import ORDER
 from windlass.config import parse_command
 from windlass.errors import Exit, UserError
-from windlass.examining import AgentFacts, Finding, Level, blind, examine, on_machine
-from windlass.examining import agents as list_agents
+from windlass.examining import Finding, Level, blind, examine, on_machine
 from windlass.interfaces.cli.common import app, echo_json, is_interactive, json_option, page
 from windlass.kit import Kit
 from windlass.proposing import Proposal, propose, render
 
 CONFIG = Path(".windlass") / "config.toml"
-NOT_FOR_EVERY_DAY = ("scripted", "command")
-"""Agents that are no choice by themselves: they need a script or a command."""
 
 
 @click.command(short_help="Can a run start here? What is missing?")
+@click.option("--try", "trying", is_flag=True, help="Ask each agent in use for one word; this spends a little.")
 @json_option
-def doctor(as_json: bool) -> int:
+def doctor(trying: bool, as_json: bool) -> int:
     """Look at git, the repository, settings, agents, disk and leftovers; exit 1 when something must be mended.
 
     It also names what Windlass cannot know.
@@ -30,8 +31,9 @@ def doctor(as_json: bool) -> int:
     \b
       windlass doctor
       windlass doctor --json
+      windlass doctor --try
     """
-    found = _examined()
+    found = [*_examined(), *(_tried() if trying else ())]
     ill = any(finding.level is Level.FIX for finding in found)
     if as_json:
         echo_json({"ok": not ill, "findings": [asdict(finding) for finding in found]})
@@ -54,11 +56,13 @@ def init(yes: bool, force: bool) -> None:
     path = kit.world.place.root / CONFIG
     if path.exists() and not force:
         raise UserError(f"'{path}' exists already", hint="edit it, or replace it: windlass init --force")
-    proposal = _asked(_proposal(kit)) if is_interactive() and not yes else _proposal(kit)
+    proposal = propose(kit.world.place.root, _candidates(kit))
+    if is_interactive() and not yes:
+        proposal = _asked(proposal)
     _write(path, render(proposal))
     click.echo(f"written: {path}")
     click.echo(f"checks: {'; '.join(proposal.checks) or 'none found; add some'}", err=True)
-    click.echo(f"agent: {proposal.agent or 'none found; see windlass agents'}", err=True)
+    click.echo(f"agent: {proposal.agent or 'none found; see windlass agents'}{_others(proposal)}", err=True)
     click.echo("next: windlass check, windlass doctor, then commit the file", err=True)
 
 
@@ -88,6 +92,15 @@ def _examined() -> list[Finding]:
     return examine(kit)
 
 
+def _tried() -> list[Finding]:
+    from windlass.trying import try_agents
+
+    try:
+        return list(try_agents(app().kit))
+    except UserError as error:
+        return [Finding(Level.FIX, "try", error.message, error.hint)]
+
+
 def _diagnosis(found: list[Finding]) -> str:
     out = page()
     for finding in found:
@@ -100,13 +113,25 @@ def _diagnosis(found: list[Finding]) -> str:
     return out.text()
 
 
-def _proposal(kit: Kit) -> Proposal:
-    usable = (one.name for one in list_agents(kit) if one.usable and one.name not in NOT_FOR_EVERY_DAY)
-    return propose(kit.world.place.root, next(usable, ""))
+def _candidates(kit: Kit) -> tuple[str, ...]:
+    """Those that need neither a script nor a command: what is configured, what is logged in, what is there."""
+    usable = [one for one in list_agents(kit) if one.usable]
+    mine = [one.name for one in usable if one.name in kit.config().agents.configured()]
+    ready = [one.name for one in usable if one.name in ORDER and not one.login.startswith(NOT_FOUND)]
+    there = [one.name for one in usable if one.name in ORDER]
+    return tuple(dict.fromkeys([*mine, *ready, *there]))
+
+
+def _others(proposal: Proposal) -> str:
+    others = [name for name in proposal.agents if name != proposal.agent]
+    return f" (also here: {', '.join(others)})" if others else ""
 
 
 def _asked(proposal: Proposal) -> Proposal:
-    """One question; everything else stands in the file as a comment."""
+    """Two questions at most; everything else stands in the file as a comment."""
+    if len(proposal.agents) > 1:
+        choice = click.Choice(proposal.agents)
+        proposal = replace(proposal, agent=click.prompt("Who does the work", type=choice, default=proposal.agent))
     said = click.prompt("Checks before anything lands ('none' for none)", default="; ".join(proposal.checks) or "none")
     checks = tuple(part.strip() for part in said.split(";") if part.strip() not in ("", "none"))
     for check in checks:
@@ -130,11 +155,11 @@ def _write(path: Path, text: str) -> None:
 def _agents(found: list[AgentFacts]) -> str:
     out = page()
     for one in found:
-        out.line(f"{one.name}  {one.path if one.usable else 'not usable'}", hang=4)
-        if one.problem:
-            out.line(one.problem, indent=4, hang=0)
-        else:
-            out.line(f"can: {_can(one)}", indent=4)
+        out.line(f"{one.name}  {f'{one.path} {one.version}'.strip() if one.usable else 'not usable'}", hang=4)
+        told = [one.problem] if one.problem else [one.warning, f"can: {_can(one)}"]
+        for text in (*told, f"login: {one.login}" if one.login else ""):
+            if text:
+                out.line(text, indent=4, hang=0)
         out.line(f"roles: {', '.join(one.roles) or 'none'}", indent=4)
     return out.text()
 
@@ -146,6 +171,7 @@ def _can(one: AgentFacts) -> str:
         "structured answers": can.structured,
         "read-only mode": can.read_only,
         "effort": can.effort,
+        "sandbox": can.sandbox,
         "best effort only": can.best_effort,
     }
     return ", ".join([*(word for word, has in words.items() if has), f"cost: {can.cost}"])

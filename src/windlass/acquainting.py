@@ -1,0 +1,88 @@
+"""What `agents` and `doctor` know of an agent without spending: installed, version, login, abilities, roles."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from windlass.agents import installed, registry
+from windlass.agents.base import Capabilities, Job, StartsAnother
+from windlass.config import Config
+from windlass.errors import UserError
+from windlass.kit import Kit
+
+NOT_FOUND = "no login found"
+
+
+@dataclass(frozen=True)
+class AgentFacts:
+    name: str
+    path: str
+    """The program as found on this machine, '' when it is not."""
+    problem: str
+    """Why it cannot be used, '' when it can."""
+    capabilities: Capabilities
+    roles: tuple[str, ...] = ()
+    """Those that use it, as configured here."""
+    version: str = ""
+    """'' when it is not known."""
+    warning: str = ""
+    """Of a version that nobody tried."""
+    login: str = ""
+    """As far as it can be known without spending; '' when nothing is known."""
+
+    @property
+    def usable(self) -> bool:
+        return not self.problem
+
+
+def agents(kit: Kit) -> list[AgentFacts]:
+    config, roles = kit.config(), kit.roles()
+    users: dict[str, list[str]] = {}
+    for name, role in sorted(roles.items()):
+        users.setdefault(config.agent_of(name, role.agent), []).append(name)
+    # What a person configured comes before what only happens to be installed.
+    names = dict.fromkeys([*config.agents.configured(), *installed.ORDER, *registry.ADAPTERS])
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(lambda name: look_at(kit, config, name, tuple(users.get(name, ()))), names))
+
+
+def look_at(kit: Kit, config: Config, name: str, roles: tuple[str, ...] = ()) -> AgentFacts:
+    folder, environ = kit.world.cwd, kit.world.environ
+    job = Job("", "", 1, "", "", "", "", folder, folder, name)
+    try:
+        adapter = kit.adapters(config, "")(name)
+        program = adapter.program if isinstance(adapter, StartsAnother) else adapter.invocation(job).argv[0]
+    except UserError as error:
+        return AgentFacts(name, "", f"{error.message}; {error.hint}", Capabilities(), roles)
+    path = shutil.which(program, path=environ.get("PATH", os.defpath)) or ""
+    if not path:
+        return AgentFacts(name, "", f"'{program}' is not installed", adapter.capabilities, roles)
+    options = config.agents.options(name)
+    version = _version(name, path, options, environ)
+    warning, login = installed.untested(name, version), _login(name, options, environ)
+    return AgentFacts(name, path, "", adapter.capabilities, roles, version, warning, login)
+
+
+Options = Mapping[str, str | tuple[str, ...]]
+
+
+def _version(name: str, path: str, options: Options, environ: Mapping[str, str]) -> str:
+    if name not in installed.TESTED:
+        return ""
+    node, binary = str(options.get("node", "")), str(options.get("bin", ""))
+    return installed.version(binary if node else path, environ, node)
+
+
+def _login(name: str, options: Options, environ: Mapping[str, str]) -> str:
+    if name not in installed.TESTED:
+        return ""
+    for option in ("api_key", "api_key_env", "base_url"):
+        if options.get(option):
+            return f"{option} in the config"
+    found = installed.login_state(name, environ, Path(environ.get("HOME") or "/"))
+    return f"found: {found.how}" if found.found else f"{NOT_FOUND} ({found.how})"

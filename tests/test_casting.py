@@ -1,0 +1,176 @@
+"""Who plays which role: the command line before the config before the role's file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from front import LEAN, Front, basics, scripted
+from windlass.casting import AS_CONFIGURED, Cast, Part, parse_part
+from windlass.errors import UserError
+from windlass.events import DispatchStarted, Warned
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("claude", Part("claude")),
+        ("claude:opus", Part("claude", "opus")),
+        ("claude:opus:high", Part("claude", "opus", "high")),
+        ("claude::high", Part("claude", "", "high")),
+        ("opencode:ollama/llama3:8b", Part("opencode", "ollama/llama3:8b")),
+        ("opencode:ollama/llama3:8b:max", Part("opencode", "ollama/llama3:8b", "max")),
+        ("none", Part("none")),
+    ],
+)
+def test_a_part_is_agent_model_effort(text: str, part: Part) -> None:
+    assert parse_part("scout", text) == part
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [("", "names no agent"), (":opus", "names no agent"), ("a:b:hihg", "'hihg'")]
+)
+def test_what_is_no_part_is_refused(text: str, told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        parse_part("scout", text)
+
+
+def test_an_agent_for_every_role_takes_the_place_of_what_was_said_before() -> None:
+    before = Cast("pi", {"scout": "claude"})
+    assert before.changed_to(AS_CONFIGURED) == before
+    assert before.changed_to(Cast(roles={"planner": "codex"})) == Cast("pi", {"scout": "claude", "planner": "codex"})
+    assert before.changed_to(Cast("gemini", {"scout": "pi"})) == Cast("gemini", {"scout": "pi"})
+    assert Cast.remembered(before.to_json()) == before
+    assert Cast.remembered({}) == AS_CONFIGURED
+
+
+# -- runs
+
+ROLE = """---
+name: scout
+about: Looks around
+tools: [read]
+{settings}
+---
+You look.
+
+## prompt: draft
+Look around {{{{cwd}}}}.
+"""
+OTHER = '[agents.other]\nargv = ["echo", "A small program."]\n'
+
+
+def cast_of(front: Front) -> dict[str, tuple[str, str]]:
+    return {event.role: (event.agent, event.model) for event in front.events(DispatchStarted)}
+
+
+def started(tmp_path: Path, config: str, *argv: str, role: str = "") -> Front:
+    front = Front(tmp_path)
+    front.configure(scripted(front) + LEAN + OTHER + config)
+    if role:
+        folder = front.root / ".windlass" / "roles"
+        folder.mkdir(parents=True)
+        (folder / "scout.md").write_text(ROLE.format(settings=role))
+    front.say(basics("One"))
+    done = front("run", *argv, "--", "Add it")
+    assert done.code in (10, 12), done.out + done.err
+    return front
+
+
+FILE = "agent: other\nmodel: of-the-file"
+CONFIG = '[roles.scout]\nagent = "scripted"\nmodel = "of-the-config"\n'
+
+
+@pytest.mark.parametrize(
+    ("role", "config", "argv", "cast"),
+    [
+        ("", "", (), ("scripted", "")),
+        (FILE, "", (), ("other", "of-the-file")),
+        (FILE, CONFIG, (), ("scripted", "of-the-config")),
+        (FILE, CONFIG, ("--role", "scout=scripted"), ("scripted", "of-the-config")),
+        (FILE, CONFIG, ("--role", "scout=scripted:told"), ("scripted", "told")),
+        (FILE, CONFIG, ("--role", "scout=other"), ("other", "of-the-file")),
+        # a model is one agent's: what the config chose for another is not passed on
+        ("", CONFIG, ("--role", "scout=other"), ("other", "")),
+        ("agent: scripted\nmodel: of-the-file", "", ("--role", "scout=other"), ("other", "")),
+        ("agent: scripted\nmodel: of-the-file", "", ("--agent", "other", "--role", "scout=scripted"), None),
+    ],
+)
+def test_the_command_line_comes_before_the_config_before_the_roles_file(
+    tmp_path: Path, role: str, config: str, argv: tuple[str, ...], cast: tuple[str, str] | None
+) -> None:
+    found = cast_of(started(tmp_path, config, *argv, role=role))
+    assert found["scout"] == (cast or ("scripted", "of-the-file"))
+
+
+def test_a_named_role_comes_before_the_agent_of_every_role(tmp_path: Path) -> None:
+    front = started(tmp_path, "", "--agent", "scripted", "--role", "scout=other")
+    assert cast_of(front)["scout"] == ("other", "")
+    assert cast_of(front)["planner"] == ("scripted", "")
+
+
+def test_a_role_is_remembered_with_the_run_and_can_be_changed_on_resume(tmp_path: Path) -> None:
+    front = started(tmp_path, "", "--role", "spec-reviewer=other:told", "--role", "scout=other")
+    assert front.service.run().options["roles"] == {"spec-reviewer": "other:told", "scout": "other"}
+    done = front("resume", "--role", "quality-reviewer=scripted:sharp", "--yes")
+    assert cast_of(front)["spec-reviewer"] == ("other", "told"), done.out + done.err
+    told = {"spec-reviewer": "other:told", "scout": "other", "quality-reviewer": "scripted:sharp"}
+    assert front.service.run().options["roles"] == told
+
+
+@pytest.mark.parametrize(
+    ("told", "message", "hint"),
+    [
+        ("implmenter=scripted", "there is no such role", "did you mean 'implementer'?"),
+        ("implementer=scriptd", "there is no agent 'scriptd'", "did you mean 'scripted'?"),
+        ("implementer=scripted:x:hihg", "there is no effort 'hihg'", "did you mean 'high'?"),
+        ("implementer=other:x:high", "wants effort 'high', which agent 'other' cannot be told", "choose another agent"),
+        ("implementer", "it has the form NAME=VALUE", "--role implementer=claude:opus:high"),
+        ("implementer=none", "no agent is available for role 'implementer'", "--agent NAME"),
+    ],
+)
+@pytest.mark.parametrize("command", ["run", "resume"])
+def test_a_role_or_agent_that_does_not_exist_is_refused_before_anything_happens(
+    tmp_path: Path, command: str, told: str, message: str, hint: str
+) -> None:
+    front = started(tmp_path, "") if command == "resume" else Front(tmp_path)
+    front.configure(scripted(front) + LEAN + OTHER)
+    front.say(basics("One"))
+    before = front.records if command == "resume" else []
+    done = front(command, "--role", told, *(["--", "Add it"] if command == "run" else []))
+    assert done.code == 1
+    said = " ".join(done.err.split())
+    assert (message in said, hint in said) == (True, True), done.err
+    assert (front.records if front.service.has_runs else []) == before
+
+
+def test_a_role_of_another_flow_is_refused(tmp_path: Path) -> None:
+    front = Front(tmp_path)
+    front.configure(scripted(front))
+    front.say(basics("One"))
+    done = front("task", "--role", "planner=scripted", "Add it")
+    assert (done.code, "flow 'task' has no such role" in done.err) == (1, True)
+
+
+# -- versions
+
+
+def claude_that_says(version: str) -> str:
+    result: dict[str, Any] = {"type": "result", "subtype": "success", "is_error": False, "result": "Looked."}
+    return f"[ \"$1\" = --version ] && echo {version} && exit 0\necho '{json.dumps(result)}'"
+
+
+def test_a_cli_of_an_untested_version_is_said_once_per_run_and_works(tmp_path: Path) -> None:
+    front = Front(tmp_path)
+    front.configure(scripted(front) + LEAN)
+    front.clis(claude=claude_that_says("0.0.1"))
+    front.say(basics("One"))
+    parts = [part for role in ("scout", "spec-reviewer") for part in ("--role", f"{role}=claude")]
+    assert front("run", *parts, "--", "Add it").code == 10
+    front("resume", "--yes")
+    assert [role for role, (agent, _) in cast_of(front).items() if agent == "claude"] == ["scout", "spec-reviewer"]
+    told = [event for event in front.events(Warned) if event.code == "agent"]
+    assert [event.text for event in told] == ["claude 0.0.1 was not tested with Windlass; 2.1.325 was"]

@@ -1,0 +1,191 @@
+"""What happens next, decided by values alone: every flow comes to an end, whatever its phases come to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flow_files import FILES, load
+from windlass.engine import machine
+from windlass.engine.machine import AskQuestion, End, RunPhase, SkipPhase, State
+from windlass.errors import StoppedError
+from windlass.flow.outcomes import routes
+from windlass.flow.schema import Flow, Phase
+from windlass.flow.ways import back_options
+from windlass.model import Json, RunState
+from windlass.phases.routes import Target, To
+
+FLOWS = {name: load(name) for name in FILES}
+STEPS = 2_000
+
+
+@dataclass
+class FakeWorld:
+    """Facts by name; every gate stands open unless it is named as shut."""
+
+    facts: dict[str, Json] = field(default_factory=dict)
+    shut: frozenset[str] = frozenset()
+    flow: Flow | None = None
+
+    def fact(self, name: str) -> Json:
+        return self.facts.get(name)
+
+    def number(self, value: int | str) -> int:
+        if isinstance(value, int) or not value.startswith("$"):
+            return int(value)
+        assert self.flow
+        return int(self.flow.settings[value[1:]].default or 1)
+
+    def unmet(self, needs: tuple[str, ...]) -> list[str]:
+        return [need for need in needs if need in self.shut]
+
+
+def _outcomes(flow: Flow, phase: Phase) -> list[str]:
+    return sorted(routes(flow, phase))
+
+
+def _forward(flow: Flow, question: str) -> list[str]:
+    """What an automatic answer may be."""
+    return [option for option in flow.questions[question].options if option not in back_options(flow, question)]
+
+
+def _step(flow: Flow, state: State, world: FakeWorld, data: st.DataObject) -> State | None:
+    """One decision, performed with an outcome drawn by chance; None at the end."""
+    match machine.decide(flow, state, world):
+        case RunPhase(phase=phase):
+            known = _outcomes(flow, phase)
+            if phase.kind == "ask" and phase.question:
+                known = _forward(flow, phase.question) or known
+            return machine.finished(flow, state, world, data.draw(st.sampled_from(known)))
+        case SkipPhase():
+            return machine.skipped(flow, state, world)
+        case AskQuestion(question=question):
+            options = _forward(flow, question) or list(flow.questions[question].options)
+            return machine.answered(flow, state, world, data.draw(st.sampled_from(options)))
+        case End():
+            return None
+
+
+def _facts(flow: Flow) -> Iterator[str]:
+    for phase in flow.all_phases():
+        yield from phase.when
+    for stage in flow.stages:
+        yield from stage.when
+
+
+@pytest.mark.req("S0-11")
+@pytest.mark.parametrize("name", sorted(FLOWS))
+@given(data=st.data())
+def test_whatever_its_phases_come_to_a_flow_ends_without_a_person(name: str, data: st.DataObject) -> None:
+    flow = FLOWS[name]
+    mode = data.draw(st.sampled_from(sorted(flow.modes) or [""]))
+    facts = {fact: data.draw(st.sampled_from([True, False, None])) for fact in sorted(set(_facts(flow)))}
+    world = FakeWorld(facts, flow=flow)
+    state: State | None = machine.start(flow, mode)
+    for _ in range(STEPS):
+        before = state
+        assert before is not None
+        state = _step(flow, before, world, data)
+        if state is None:
+            assert before.ended is not None or isinstance(machine.decide(flow, before, world), End)
+            return
+    raise AssertionError(f"{name} did not end within {STEPS} steps")
+
+
+@pytest.mark.parametrize("name", sorted(FLOWS))
+@given(data=st.data())
+def test_no_visit_number_is_given_twice(name: str, data: st.DataObject) -> None:
+    """So no key is: a phase entered again is another key."""
+    flow, seen = FLOWS[name], set()
+    world = FakeWorld(flow=flow)
+    state: State | None = machine.start(flow, next(iter(sorted(flow.modes)), ""))
+    while state is not None and len(seen) < 300:
+        todo = machine.decide(flow, state, world)
+        if isinstance(todo, RunPhase):
+            assert (todo.phase.id, todo.visit) not in seen
+            seen.add((todo.phase.id, todo.visit))
+        state = _step(flow, state, world, data)
+
+
+@pytest.mark.req("S0-10", "S0-68", "S0-74")
+def test_a_plan_without_failures_goes_straight_through() -> None:
+    flow = FLOWS["plan"]
+    assert _straight(flow) == [
+        *("plan-draft", "plan-review", "plan-approval", "configure", "execute", "finalize", "report"),
+        RunState.FINISHED,
+    ]
+
+
+def _straight(flow: Flow) -> list[str]:
+    good = ("ok", "pass", "done", "approve")
+    world, state, seen = FakeWorld(flow=flow), machine.start(flow), []
+    while True:
+        match machine.decide(flow, state, world):
+            case RunPhase(phase=phase):
+                seen.append(phase.id)
+                known = _outcomes(flow, phase)
+                state = machine.finished(flow, state, world, next(word for word in good if word in known))
+            case End(state=ended):
+                return [*seen, ended]
+            case other:
+                raise AssertionError(other)
+
+
+def test_the_same_outcomes_give_the_same_way() -> None:
+    flow, world = FLOWS["plan"], FakeWorld(flow=FLOWS["plan"])
+    state = machine.start(flow)
+    assert machine.finished(flow, state, world, "ok") == machine.finished(flow, state, world, "ok")
+    assert state == machine.start(flow)
+
+
+@pytest.mark.req("S0-31")
+def test_a_gate_that_is_shut_blocks_and_names_what_is_missing() -> None:
+    flow = FLOWS["plan"]
+    world = FakeWorld(flow=flow, shut=frozenset({"answered approve approve"}))
+    state = State(at="execute", visits={"execute": 1})
+    assert machine.decide(flow, state, world) == End(RunState.BLOCKED, "execute cannot begin: answered approve approve")
+
+
+def test_an_outcome_that_the_flow_does_not_route_stops_with_its_name() -> None:
+    flow = FLOWS["plan"]
+    with pytest.raises(StoppedError, match="'nonsense'"):
+        machine.finished(flow, machine.start(flow), FakeWorld(flow=flow), "nonsense")
+
+
+def test_a_retry_enters_the_phase_that_stopped_as_a_new_visit() -> None:
+    flow = FLOWS["plan"]
+    world = FakeWorld(flow=flow)
+    stopped = machine.finished(flow, machine.start(flow), world, "failed")
+    assert machine.decide(flow, stopped, world) == End(RunState.STOPPED, "")
+    again = machine.decide(flow, machine.retried(stopped), world)
+    assert isinstance(again, RunPhase)
+    assert (again.phase.id, again.visit) == ("plan-draft", 2)
+
+
+def test_a_retry_of_what_a_gate_blocked_is_no_new_visit() -> None:
+    state = State(at="execute", visits={"execute": 1})
+    again = machine.retried(machine.blocked(state, "shut"))
+    assert again.visit == 1
+
+
+@pytest.mark.req("S0-61")
+def test_abort_ends_the_run_from_inside_a_phase() -> None:
+    flow = FLOWS["plan"]
+    state = State(at="execute", visits={"execute": 1})
+    ended = machine.routed(flow, state, FakeWorld(flow=flow), Target(To.ABORT), "'abort' was answered")
+    assert machine.decide(flow, ended, FakeWorld(flow=flow)) == End(RunState.ABORTED, "'abort' was answered")
+
+
+def test_a_person_who_sends_the_plan_back_is_bound_by_nothing_but_patience() -> None:
+    flow = FLOWS["plan"]
+    world = FakeWorld(flow=flow)
+    state = State(at="plan-approval", visits={"plan-approval": 1, "plan-review": 1})
+    for visit in range(2, 12):
+        state = machine.finished(flow, state, world, "revise")
+        assert (state.at, state.visit) == ("plan-review", visit)
+        state = machine.finished(flow, state, world, "pass")
+        assert (state.at, state.visit) == ("plan-approval", visit)

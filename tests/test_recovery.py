@@ -1,0 +1,75 @@
+"""What a driver that died left behind: processes ended, work kept, attempts closed, slots not used again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gitrepo import make_engine, reachable, sh, write
+from stores import intent, stored
+from windlass.engine.recovery import Recovered, recover
+from windlass.errors import StoppedError
+from windlass.store.sqlite import Store
+from windlass.workspace import EngineRepo, Slots
+
+KEY = "execute/t1/implement"
+
+
+def _left(tmp_path: Path) -> tuple[EngineRepo, Slots, str]:
+    """A slot in which an agent committed and left a file, when its driver died."""
+    engine = make_engine(tmp_path)
+    slots = Slots(engine)
+    slot = slots.take("r1", KEY, engine.tip("r1"))
+    write(slot.path, {"src/new.py": "y = 1\n"})
+    sh(slot.path, "add", "-A")
+    sh(slot.path, "commit", "-qm", "work")
+    made = sh(slot.path, "rev-parse", "HEAD")
+    write(slot.path, {"src/unsaved.py": "z = 1\n"})
+    return engine, slots, made
+
+
+def _recover(store: Store, slots: Slots, folder: Path, *, resumes: bool = False) -> Recovered:
+    return recover(store, "r1", slots, folder / "run", host="here", boot="boot", resumes=lambda agent: resumes)
+
+
+def test_an_attempt_without_an_end_is_closed_its_work_kept_and_its_slot_retired(tmp_path: Path) -> None:
+    engine, slots, made = _left(tmp_path)
+    with stored(tmp_path) as store:
+        store.begin_attempt("r1", 1, intent(KEY, slot="1"))
+        assert _recover(store, slots, tmp_path).lost == 1
+        assert [(row.state, row.error) for row in store.attempts("r1")] == [("interrupted", "driver_lost")]
+        assert _recover(store, slots, tmp_path).lost == 0
+    assert reachable(engine.path, made) or reachable(engine.user.root, made)
+    assert slots.held("r1") == []
+    assert slots.take("r2", "another", engine.user.head).n != 1
+
+
+def test_a_slot_without_an_open_attempt_is_free_again(tmp_path: Path) -> None:
+    engine, slots, made = _left(tmp_path)
+    with stored(tmp_path) as store:
+        assert _recover(store, slots, tmp_path).lost == 0
+    assert reachable(engine.path, made) or reachable(engine.user.root, made)
+    assert slots.take("r2", "another", engine.user.head).n == 1
+
+
+@pytest.mark.parametrize("resumes", [True, False])
+def test_a_slot_stays_as_it_is_only_for_an_agent_that_can_go_on_with_its_session(resumes: bool, tmp_path: Path) -> None:
+    _, slots, _ = _left(tmp_path)
+    with stored(tmp_path) as store:
+        store.begin_attempt("r1", 1, intent(KEY, slot="1"))
+        store.note_attempt("r1", KEY, 1, session="s-1")
+        found = _recover(store, slots, tmp_path, resumes=resumes)
+        assert [row.state for row in store.attempts("r1")] == ["interrupted"]
+    assert {key: left.session for key, left in found.left.items()} == ({KEY: "s-1"} if resumes else {})
+    assert [lease.n for lease in slots.held("r1")] == ([1] if resumes else [])
+    assert (slots.slot(1).path / "src" / "unsaved.py").exists()
+
+
+def test_what_was_begun_on_another_host_is_not_taken_over(tmp_path: Path) -> None:
+    _, slots, _ = _left(tmp_path)
+    with stored(tmp_path) as store:
+        store.begin_attempt("r1", 1, intent(KEY, host="elsewhere", slot="1"))
+        with pytest.raises(StoppedError, match="'elsewhere'"):
+            _recover(store, slots, tmp_path)
+        assert [row.state for row in store.attempts("r1")] == ["running"]
