@@ -356,6 +356,9 @@ def test_modes_and_login_are_as_configured_and_a_reader_has_the_quiet_mode(tmp_p
     assert modes(reader(tmp_path, tools=(*READ, "bash"))) == []
     assert modes(writer(tmp_path), mode="agent", read_mode="plan") == ["agent"]
     assert modes(reader(tmp_path), mode="agent", read_mode="plan") == ["plan"]
+    chosen = {"sessionId": "s1", "configId": "m", "value": "plan"}
+    newer = asked(writer(tmp_path), {"mode": "plan"}, configOptions=[{"id": "m", "category": "mode"}])
+    assert newer[2] == ("session/set_config_option", chosen)
     assert asked(writer(tmp_path), {"auth": "key"})[1] == ("authenticate", {"methodId": "key"})
 
 

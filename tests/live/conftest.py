@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from clis import ALL_TOOLS, CLIS, binary_of, options
 
+from results import note
+
 from gitrepo import commit, sh
 from jobs import make_job
 from windlass.agents import registry
@@ -22,6 +24,12 @@ from windlass.testing.scripted_model import ScriptedModel
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     named = any("live" in Path(str(argument).split("::")[0]).parts for argument in config.args)
     return None if named else True
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """What each agent was seen to do, for `tools/agents_table.py`."""
+    if report.when == "call" or report.failed:
+        note(report)
 
 
 @pytest.fixture(params=CLIS)

@@ -29,6 +29,8 @@ from windlass.testing.scripted_model import ScriptedModel
 Model = Callable[..., Any]
 PASS: dict[str, Any] = {"status": "pass", "findings": [], "summary": "ok"}
 TELL_COST = {"claude-agent-acp"}
+#: takes a refusal for the end of the turn, and answers nothing more
+STOPS_AT_REFUSAL = {"opencode"}
 
 
 @pytest.fixture(params=AGENTS)
@@ -67,7 +69,7 @@ def test_it_writes_a_file_runs_a_command_and_answers_with_a_block(
     assert left_behind(job.run) == []
 
 
-def test_a_reviewer_that_is_told_to_write_cannot(job: Job, model: Model, agent: Any) -> None:
+def test_a_reviewer_that_is_told_to_write_cannot(job: Job, model: Model, agent: Any, name: str) -> None:
     reviewer = replace(job, role="reviewer", purpose="review", tools=READ_TOOLS, writes="none")
     server = model({"files": {"planted.py": "x\n"}, "run": ["echo x > planted-too.py"], "json": PASS})
     events: list[AgentEvent] = []
@@ -76,7 +78,8 @@ def test_a_reviewer_that_is_told_to_write_cannot(job: Job, model: Model, agent: 
     assert [event.ok for event in events if isinstance(event, ToolFinished)] == [False] * len(
         [event for event in events if isinstance(event, ToolStarted)]
     )
-    assert (result.error, parse("review", result.text).problem) == (None, ""), result.reason
+    assert result.error is None, result.reason
+    assert bool(parse("review", result.text).problem) == (name in STOPS_AT_REFUSAL)
 
 
 def test_a_login_that_is_refused_is_told_as_one(job: Job, model: Model, agent: Any) -> None:

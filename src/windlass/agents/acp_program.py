@@ -147,23 +147,25 @@ class Turn:
     async def set_mode(self, session: str, made: Mapping[str, Any]) -> None:
         offered = [str(mode.get("id")) for mode in dicts(mapping(made.get("modes")).get("availableModes"))]
         mode = self.spec["mode"] or next((one for one in self.spec["quiet_modes"] if one in offered), "")
-        if mode:
+        if mode and not await self.set_option(session, made, "mode", mode):
             await self.request("session/set_mode", sessionId=session, modeId=mode)
 
     async def set_model(self, session: str, made: Mapping[str, Any]) -> None:
         model = self.spec["model"]
-        if not model:
+        if not model or await self.set_option(session, made, "model", model):
             return
+        if not made.get("models"):
+            why = f"the agent cannot be told a model; put '{{model}}' into argv, or drop '{model}'"
+            raise Failed("session/new", why)
+        await self.request("session/set_model", sessionId=session, modelId=model)
+
+    async def set_option(self, session: str, made: Mapping[str, Any], name: str, value: str) -> bool:
+        """The newer way, where the agent offers it."""
         options = dicts(made.get("configOptions"))
-        option = next((one for one in options if "model" in (one.get("category"), one.get("id"))), None)
+        option = next((one for one in options if name in (one.get("category"), one.get("id"))), None)
         if option:
-            await self.request("session/set_config_option", sessionId=session, configId=option.get("id"), value=model)
-        elif made.get("models"):
-            await self.request("session/set_model", sessionId=session, modelId=model)
-        else:
-            raise Failed(
-                "session/new", f"the agent cannot be told a model; put '{{model}}' into argv, or drop '{model}'"
-            )
+            await self.request("session/set_config_option", sessionId=session, configId=option.get("id"), value=value)
+        return bool(option)
 
     async def request(self, method: str, **params: Any) -> dict[str, Any]:
         try:
@@ -228,7 +230,8 @@ class Client:
             with open(path, encoding="utf-8", errors="replace") as file:
                 text = file.read(FILE_LIMIT)
         except OSError as error:
-            raise RequestError(-32002, f"{path}: {error.strerror}") from None
+            # agents look for these words: a file that is not there yet may be written
+            raise RequestError(-32002, f"Resource not found: {path}: {error.strerror}") from None
         first, limit = given.get("line"), given.get("limit")
         if not isinstance(first, int) and not isinstance(limit, int):
             return text
