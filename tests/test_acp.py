@@ -321,9 +321,9 @@ def asked(job: Job, settings: dict[str, Any] | None = None, **session: Any) -> l
     return list(connection.asked)
 
 
-def test_the_session_is_fresh_in_the_jobs_folder_and_offers_files_but_no_terminal(tmp_path: Path) -> None:
+def test_the_session_is_fresh_in_the_jobs_folder_and_offers_to_write_but_no_terminal(tmp_path: Path) -> None:
     job = writer(tmp_path)
-    files = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": False}
+    files = {"fs": {"readTextFile": False, "writeTextFile": True}, "terminal": False}
     assert asked(job) == [
         ("initialize", {"protocolVersion": 1, "clientCapabilities": files}),
         ("session/new", {"cwd": str(job.cwd), "mcpServers": []}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -142,7 +143,7 @@ def test_what_a_fork_shares_outlives_the_run_it_came_from(story: tuple[Front, st
 
 
 def step(seq: int, key: str, result: object) -> StepRow:
-    return StepRow(seq, key, "", None, result)  # type: ignore[arg-type]
+    return StepRow(seq, key, "", "", json.dumps(result))
 
 
 def test_the_tip_is_that_of_the_last_commit_or_landing() -> None:

@@ -252,12 +252,16 @@ class RunFacts:
 
 
 def canonical(value: Json) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def digest(value: Json) -> str:
     """One hash for fingerprints: equal values, equal digest, whatever the order of keys."""
-    return hashlib.sha256(canonical(value).encode("utf-8", "surrogatepass")).hexdigest()
+    return text_digest(canonical(value))
+
+
+def text_digest(canonical_text: str) -> str:
+    return hashlib.sha256(canonical_text.encode()).hexdigest()
 
 
 def content_id(text: str) -> str:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from clis import ALL_TOOLS, CLIS, binary_of, options
-
 from results import note
 
 from gitrepo import commit, sh

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from clis import CLIS, FOLDER
@@ -12,11 +13,12 @@ RESULTS = FOLDER / "results.jsonl"
 
 
 def note(report: pytest.TestReport) -> None:
-    test, _, parameters = report.nodeid.rpartition("::")[2].partition("[")
+    file, _, name = report.nodeid.partition("::")
+    test, _, parameters = name.partition("[")
     agents = [one for one in re.split(r"[-\]]", parameters) if one in CLIS]
     if not agents or not FOLDER.is_dir():
         return
     seen = {str(what): str(how) for what, how in report.user_properties}
-    line = {"agent": agents[0], "test": test, "case": parameters.rstrip("]"), "ok": report.passed, "seen": seen}
-    with RESULTS.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line, ensure_ascii=False) + "\n")
+    line = {"agent": agents[0], "file": Path(file).stem, "test": test, "case": parameters.rstrip("]")}
+    with RESULTS.open("a", encoding="utf-8") as log:
+        log.write(json.dumps({**line, "ok": report.passed, "seen": seen}, ensure_ascii=False) + "\n")

@@ -1,13 +1,11 @@
-"""What a real CLI does when its model tells it to do what its role may not: refused by the CLI, or caught by us (P9)."""
+"""A real CLI whose model tells it to do what its role may not: refused by the CLI, or caught by us (P9)."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import pytest
 from clis import left_behind
 from runs_live import CODE, GOOD, PASS, build, front_of
 
@@ -22,15 +20,15 @@ AS_SOMEBODY = "git -c user.name=x -c user.email=x@example.org"
 
 def finished(front: Front, *argv: str) -> list[str]:
     """The warnings of a run that came to its end all the same."""
-    done = front("task", "--yes", *argv, "Add add")
+    done = front("task", "--yes", *argv, "--", "Add add")
     assert done.code == 0, done.out + done.err
     assert set(CODE) <= front.landed
     assert left_behind(front.run) == []
     return front.warnings
 
 
-def answers(server: ScriptedModel) -> str:
-    """What the tools of the CLI told the model."""
+def tried(server: ScriptedModel) -> str:
+    """What the CLI sent back: the calls that it was told to make, and what its tools said."""
     return json.dumps([request.body for request in server.asked], ensure_ascii=False)
 
 
@@ -49,6 +47,7 @@ def test_a_reviewer_that_is_told_to_write_changes_nothing(
     server = model(build(), review, GOOD)
     front = front_of(tmp_path, name, server)
     told = [text for text in finished(front) if "was changed by a role that may not" in text]
+    assert "planted.py" in tried(server)
     assert not {"planted.py", "too.py"} & front.landed
     assert not list(front.root.glob("*too.py"))
     record_property("a reviewer told to write", "undone and reported" if told else "refused by the CLI")
@@ -61,7 +60,7 @@ def test_a_scout_that_is_told_to_write_by_its_shell_is_refused_or_undone_and_rep
     front = front_of(tmp_path, name, server)
     assert front("run", "Add add").code == 10
     told = [text for text in front.warnings if "planted.py was changed by a role that may not; undone" in text]
-    refused = "ead-only file system" in answers(server) or "ermission denied" in answers(server)
+    refused = "ead-only file system" in tried(server) or "ermission denied" in tried(server)
     assert bool(told) != refused, front.warnings
     kept = front.git("for-each-ref", "--format=%(refname)", "refs/windlass/keep").splitlines()
     assert bool(kept) == bool(told)
@@ -70,71 +69,57 @@ def test_a_scout_that_is_told_to_write_by_its_shell_is_refused_or_undone_and_rep
 
 # -- roles that write, beyond their bounds
 
+IN_THE_SLOT = {
+    "to commit on another branch": (
+        f"git checkout -q -b other && {AS_SOMEBODY} commit -q --allow-empty -m x && git checkout -q --detach HEAD~1",
+        "refs/heads/other was changed; put back",
+    ),
+    "to make a tag": ("git tag mine", "refs/tags/mine was changed; put back"),
+    "to stash": (
+        f"echo y > extra.txt && git add -A && {AS_SOMEBODY} stash -q && git stash apply -q",
+        "refs/stash was changed; put back",
+    ),
+    "to check out a branch of its own": ("git checkout -q -b mine", "refs/heads/mine was changed; put back"),
+}
+IN_THE_USERS_REPOSITORY = {
+    "to write into the user's checkout": ("echo x > {user}/planted.py", "planted.py of your own"),
+    "to change a file of the user's checkout": ("echo x >> {user}/README.md", "README.md of your own"),
+    "to stage in the user's checkout": ("cd {user} && echo x > staged.py && git add staged.py", "index of your own"),
+    "to make a branch in the user's repository": ("git -C {user} branch mine", "refs/heads/mine of your own"),
+    "to push": ("git push -q {user} HEAD:refs/heads/pushed", "refs/heads/pushed of your own"),
+}
 
-@pytest.mark.parametrize(
-    ("what", "command", "told"),
-    [
-        ("to work on a branch of its own", "git checkout -q -b mine", ""),
-        (
-            "to commit on another branch",
-            f"git checkout -q -b mine && {AS_SOMEBODY} commit -q --allow-empty -m x && git checkout -q --detach HEAD~1",
-            "refs/heads/mine was changed; put back",
-        ),
-        ("to stash its work", f"echo y > src/add.py && git add -A && {AS_SOMEBODY} stash -q", "refs/stash was changed; put back"),
-        ("to make a tag", "git tag mine", "refs/tags/mine was changed; put back"),
-    ],
-)  # fmt: skip
+
 def test_an_implementer_told_to_leave_its_bounds_in_the_slot_is_put_back_and_reported(
-    name: str, tmp_path: Path, model: Model, record_property: Note, what: str, command: str, told: str
+    name: str, tmp_path: Path, model: Model, record_property: Note
 ) -> None:
-    again = {"when": {"role": "implementer"}, "files": CODE, "say": "Built."}
-    server = model(build(f"{command}; cp -r . /dev/null 2>/dev/null; true", times=1), again, GOOD)
+    server = model(build(*(command for command, _ in IN_THE_SLOT.values())), GOOD)
     front = front_of(tmp_path, name, server)
-    warnings = finished(front) if "stash" not in command else worked_through(front)
-    assert "refs/heads/mine" not in front.git("for-each-ref")
-    assert front.git("stash", "list") == ""
-    caught = [text for text in warnings if "put back" in text]
-    record_property(f"an implementer told {what}", "put back and reported" if caught else "refused by the CLI")
-    if name != "codex" and told:
-        assert any(told in text for text in warnings), warnings
+    warnings = finished(front)
+    assert "checkout -q -b other" in tried(server)
+    for what, (_, told) in IN_THE_SLOT.items():
+        caught = any(told in text for text in warnings)
+        assert caught or name == "codex", warnings
+        record_property(f"an implementer told {what}", "put back and reported" if caught else "refused by the CLI")
+    assert front.git("for-each-ref", "refs/heads/mine", "refs/heads/other", "refs/tags", "refs/stash") == ""
 
 
-def worked_through(front: Front) -> list[str]:
-    """Without its work the task may fail; that it was caught is what counts."""
-    assert front("task", "--yes", "Add add").code in (0, 12)
-    return front.warnings
-
-
-@pytest.mark.parametrize(
-    ("what", "command", "told"),
-    [
-        ("to write into the user's checkout", "echo x > {user}/planted.py", "planted.py of your own repository"),
-        ("to change a file of the user's checkout", "echo x >> {user}/README.md", "README.md of your own repository"),
-        ("to stage in the user's checkout", "cd {user} && echo x > s.py && git add s.py", "index of your own repository"),
-        ("to make a branch in the user's repository", "git -C {user} branch mine", "refs/heads/mine of your own repository"),
-        ("to push into the user's repository", "git push -q {user} HEAD:refs/heads/mine", "refs/heads/mine of your own"),
-    ],
-)  # fmt: skip
 def test_an_implementer_told_to_touch_the_users_repository_is_refused_or_reported_and_nothing_is_undone(
-    name: str, tmp_path: Path, model: Model, record_property: Note, what: str, command: str, told: str
+    name: str, tmp_path: Path, model: Model, record_property: Note
 ) -> None:
-    front = Front(tmp_path)
-    server = model(build(command.format(user=front.root)), GOOD)
-    front.configure(configured(tmp_path, name, server))
+    user = tmp_path / "repo"
+    server = model(build(*(command.format(user=user) for command, _ in IN_THE_USERS_REPOSITORY.values())), GOOD)
+    front = front_of(tmp_path, name, server)
     before = seen(front)
     warnings = finished(front)
-    changed = seen(front) != before
-    assert changed == any(told in text and "left as it is" in text for text in warnings), warnings
-    record_property(f"an implementer told {what}", "reported, left as it is" if changed else "refused by the CLI")
-    assert changed or name == "codex"
-
-
-def configured(tmp_path: Path, name: str, server: ScriptedModel) -> str:
-    return (
-        Path(front_of(tmp_path / "other", name, server).env["XDG_CONFIG_HOME"]) / "windlass/config.toml"
-    ).read_text()
+    assert f"{user}/planted.py" in tried(server)
+    reported = [what for what, (_, told) in IN_THE_USERS_REPOSITORY.items() if any(told in text for text in warnings)]
+    for what in IN_THE_USERS_REPOSITORY:
+        how = "reported, left as it is" if what in reported else "refused by the CLI"
+        record_property(f"an implementer told {what}", how)
+    assert reported == ([] if seen(front) == before else list(IN_THE_USERS_REPOSITORY)), warnings
 
 
 def seen(front: Front) -> tuple[str, str, str]:
-    refs = front.git("for-each-ref", "--format=%(refname)", "refs/heads/mine", "refs/stash")
+    refs = front.git("for-each-ref", "--format=%(refname)", "refs/heads/mine", "refs/heads/pushed")
     return sh(front.root, "status", "--porcelain"), refs, (front.root / "README.md").read_text()

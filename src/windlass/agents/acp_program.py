@@ -128,7 +128,9 @@ class Turn:
             emit("cancelled", await asyncio.wait_for(asked, CANCEL_S))
 
     async def open(self) -> str:
-        files = {"readTextFile": True, "writeTextFile": True}
+        # Writes come to us, where the role's limits hold. Reads stay with the agent: gemini takes a missing file
+        # for a failure when we say that it is missing, and then writes no new one.
+        files = {"readTextFile": False, "writeTextFile": True}
         hello = await self.request(
             "initialize",
             protocolVersion=PROTOCOL,
@@ -230,7 +232,6 @@ class Client:
             with open(path, encoding="utf-8", errors="replace") as file:
                 text = file.read(FILE_LIMIT)
         except OSError as error:
-            # agents look for these words: a file that is not there yet may be written
             raise RequestError(-32002, f"Resource not found: {path}: {error.strerror}") from None
         first, limit = given.get("line"), given.get("limit")
         if not isinstance(first, int) and not isinstance(limit, int):

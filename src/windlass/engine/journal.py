@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from windlass.errors import JournalMismatchError, StoppedError
 from windlass.events import Event, Recorded, encode
-from windlass.model import ErrorClass, Json, Key, Usage, digest
+from windlass.model import ErrorClass, Json, Key, Usage, canonical, digest, text_digest
 from windlass.store.rows import AdoptionRow, AttemptRow, Intent, StepRow
 from windlass.store.sqlite import Store
 
@@ -206,10 +206,11 @@ class Journal:
     # -- inside
 
     def _add(self, key: Key, inputs: Json, context: Json, result: Json) -> None:
-        fingerprint, given, value = digest(inputs), json.dumps(inputs), json.dumps(result)
+        given, value = canonical(inputs), json.dumps(result, separators=(",", ":"))
+        fingerprint = text_digest(given)
         seq = self.store.add_step(self.run, key.text, fingerprint, given, json.dumps(context), value)
         # What a step returns now must be what it returns on replay: no tuples, no int keys.
-        self._steps[key.text] = StepRow(seq, key.text, fingerprint, json.loads(given), json.loads(value))
+        self._steps[key.text] = StepRow(seq, key.text, fingerprint, given, value)
         self._visited.add(key.text)
 
     def _recording(self, point: str) -> _Recording:

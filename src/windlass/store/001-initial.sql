@@ -82,10 +82,10 @@ CREATE TABLE event (
   at   REAL NOT NULL,
   type TEXT NOT NULL,
   data TEXT NOT NULL,
-  mark TEXT,                          -- a replay says everything again; what has its mark here is not recorded twice
-  UNIQUE (run, mark)
+  mark TEXT                           -- a replay says everything again; what has its mark here is not recorded twice
 );
 CREATE INDEX event_run ON event (run, seq);
+CREATE UNIQUE INDEX event_mark ON event (run, mark) WHERE mark IS NOT NULL;
 
 CREATE TABLE question (
   run         TEXT NOT NULL,

@@ -5,16 +5,12 @@ from __future__ import annotations
 import json
 import sqlite3
 
-from windlass.model import Json, RunState
-from windlass.store.rows import AttemptRow, Intent, QuestionRow, RunRow
+from windlass.model import RunState
+from windlass.store.rows import AttemptRow, Intent, QuestionRow, RunRow, load
 
 
 def dump(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
-
-
-def load(text: str) -> Json:
-    return json.loads(text) if text else None
 
 
 def run_row(row: sqlite3.Row) -> RunRow:

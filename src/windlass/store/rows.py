@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from windlass.model import Json, RunFacts, RunState
+
+
+def load(text: str) -> Json:
+    return json.loads(text) if text else None
 
 
 @dataclass(frozen=True)
@@ -50,8 +56,17 @@ class StepRow:
     seq: int
     key: str
     fingerprint: str
-    inputs: Json
-    result: Json
+    given: str
+    """JSON; read only when somebody asks, because most replays ask for few."""
+    value: str
+
+    @cached_property
+    def inputs(self) -> Json:
+        return load(self.given)
+
+    @cached_property
+    def result(self) -> Json:
+        return load(self.value)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,68 @@
+"""The table of what each agent can: its first half follows the code, its second half what the live suite saw."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import agents_table
+from windlass.agents.installed import ORDER
+
+LIVE = Path(__file__).parent / "live"
+ROW = agents_table.ROWS[0]
+
+
+def lines(*results: dict[str, object]) -> str:
+    full = {"agent": "pi", "file": ROW.file, "test": ROW.test, "case": "pi", "ok": True, "seen": {}}
+    return "\n".join(json.dumps({**full, **one}) for one in results)
+
+
+def row_of(page: str, label: str) -> list[str]:
+    [found] = [line for line in page.splitlines() if line.startswith(f"| {label} |")]
+    return [cell.strip() for cell in found.strip("|").split("|")][1:]
+
+
+def rendered(tmp_path: Path, *results: dict[str, object]) -> str:
+    (tmp_path / "results").write_text(lines(*results))
+    return agents_table.render(agents_table.read(tmp_path / "results"))
+
+
+def test_what_the_committed_page_says_of_abilities_is_what_the_adapters_declare() -> None:
+    page = agents_table.PAGE.read_text(encoding="utf-8")
+    assert page.startswith("\n".join(agents_table.declared()))
+
+
+def test_every_row_of_the_committed_page_was_tried_with_every_agent() -> None:
+    page = agents_table.PAGE.read_text(encoding="utf-8")
+    assert [row_of(page, row.label) for row in agents_table.ROWS] == [["yes"] * len(ORDER)] * len(agents_table.ROWS)
+
+
+def test_every_row_names_a_test_of_the_live_suite() -> None:
+    for row in agents_table.ROWS:
+        assert re.search(rf"^def {row.test}\(", (LIVE / f"{row.file}.py").read_text(), re.MULTILINE), row.test
+
+
+def test_what_was_not_tried_is_said(tmp_path: Path) -> None:
+    assert row_of(agents_table.render([]), ROW.label) == [agents_table.NOT_TRIED] * len(ORDER)
+    assert row_of(rendered(tmp_path, {}), ROW.label)[ORDER.index("pi")] == "yes"
+    assert row_of(rendered(tmp_path, {}), ROW.label)[0] == agents_table.NOT_TRIED
+
+
+def test_one_case_that_failed_is_a_no_and_the_last_run_counts(tmp_path: Path) -> None:
+    place = ORDER.index("pi")
+    assert row_of(rendered(tmp_path, {"case": "a-pi"}, {"case": "b-pi", "ok": False}), ROW.label)[place] == "no"
+    assert row_of(rendered(tmp_path, {"ok": False}, {"ok": True}), ROW.label)[place] == "yes"
+
+
+def test_a_row_takes_its_own_cases_only(tmp_path: Path) -> None:
+    row = next(row for row in agents_table.ROWS if row.case == "401")
+    cases = [
+        {"file": row.file, "test": row.test, "case": case, "ok": case[0] == "4"} for case in ("401-x-pi", "500-x-pi")
+    ]
+    assert row_of(rendered(tmp_path, *cases), row.label)[ORDER.index("pi")] == "yes"
+
+
+def test_what_a_test_saw_becomes_a_row_of_its_own(tmp_path: Path) -> None:
+    page = rendered(tmp_path, {"seen": {"a reviewer told to write": "refused by the CLI"}})
+    assert row_of(page, "a reviewer told to write")[ORDER.index("pi")] == "refused by the CLI"
