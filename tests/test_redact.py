@@ -127,8 +127,15 @@ def test_of_two_secrets_that_begin_alike_the_longer_one_goes_whole() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["sk-" * 300_000, "sk-" + "a" * 900_000, "eyJ" * 300_000, "Bearer " * 130_000, "//a" * 300_000]
-    + ["-----BEGIN PRIVATE KEY-----" * 33_000, "ghp_" * 220_000],
+    [
+        "sk-" * 300_000,
+        "sk-" + "a" * 900_000,
+        "eyJ" * 300_000,
+        "Bearer " * 130_000,
+        "//a" * 300_000,
+        "-----BEGIN PRIVATE KEY-----" * 33_000,
+        "ghp_" * 220_000,
+    ],
 )
 def test_hostile_text_takes_no_longer_than_any_other(text: str) -> None:
     began = time.perf_counter()

@@ -231,7 +231,7 @@ def indented(text: str) -> str:
 
 
 def run_tests(folder: Path, arguments: Sequence[str]) -> int:
-    command = [sys.executable, "-m", "pytest", str(ROOT / "tests" / "live"), "--durations=0", "--durations-min=1"]
+    command = [sys.executable, "-m", "pytest", str(ROOT / "tests" / "live"), "-n", "2", "--durations=10"]
     env = {**os.environ, "WINDLASS_AGENTS": str(folder.resolve())}
     return subprocess.run([*command, *arguments], cwd=ROOT, env=env, check=False).returncode
 

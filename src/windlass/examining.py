@@ -26,8 +26,8 @@ LITTLE_BYTES, ENOUGH_BYTES = 200 * 2**20, 2 * 2**30
 UNSEEN = (
     "what an agent writes outside its slot and your repository (home folder, /tmp, other projects) is not seen",
     "what an agent does over the network is not seen; it has the rights of your user",
-    "a file that changes in your checkout while an agent works is reported, but it may be you who changed it; files"
-    " that git ignores are not looked at",
+    "a file that changes in your checkout while an agent works is reported, though it may be you who changed it",
+    "files that git ignores are not looked at",
     "an agent that reports no cost is counted with budget.unknown_usd, which is a guess",
 )
 UNSEEN_ELSEWHERE = "on this system a process that detaches itself is looked for, but may be missed"

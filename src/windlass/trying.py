@@ -79,5 +79,5 @@ def _finding(name: str, result: AgentResult) -> Finding:
     took = f"{result.seconds:.1f} s, {cost}"
     if result.error is None:
         return Finding(Level.OK, "try", f"{name}: answered in {took}")
-    hint = STOPS.get(result.error, "try again in a while, or start it by hand to see more")
-    return Finding(Level.FIX, "try", f"{name}: {result.error} after {took}: {result.reason}", hint)
+    hint = STOPS.get(result.error, "try again in a while, or start it by hand to see more").partition(" then: ")[0]
+    return Finding(Level.FIX, "try", f"{name}: {result.error} after {took}: {result.reason}", hint.rstrip(",;"))

@@ -30,6 +30,8 @@ Model = Callable[..., Any]
 PASS: dict[str, Any] = {"status": "pass", "findings": [], "summary": "ok"}
 TELL_COST = {"claude-agent-acp"}
 #: takes a refusal for the end of the turn, and answers nothing more
+#: opencode starts anew for every dispatch and takes minutes; its dispatches are covered one by one above
+DEMO_AGENTS = ("claude-agent-acp", "gemini")
 STOPS_AT_REFUSAL = {"opencode"}
 
 
@@ -101,7 +103,7 @@ def test_a_turn_that_is_stopped_in_a_tool_leaves_nothing_behind(job: Job, model:
     assert (result.error, left_behind(job.run)) == (ErrorClass.KILLED, []), result.reason
 
 
-@pytest.mark.parametrize("name", AGENTS)
+@pytest.mark.parametrize("name", DEMO_AGENTS)
 def test_the_whole_demo_lands_the_same_three_tasks(name: str, tmp_path: Path) -> None:
     home, folder = tmp_path / "home", tmp_path / "sample"
     home.mkdir()

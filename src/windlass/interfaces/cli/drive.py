@@ -29,7 +29,7 @@ from windlass.interfaces.terminal.plain import PlainFace
 from windlass.model import RunState
 from windlass.starting import Start
 
-CASTING = "NAME=AGENT[:MODEL[:EFFORT]]"
+CASTING = "NAME=AGENT"
 
 
 class RequestCommand(click.Command):
@@ -56,7 +56,9 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Take the safe answer; name mandatory ones.",
         ),
         click.option("--agent", default="", metavar="A", help="This agent for every role."),
-        click.option("--role", "roles", multiple=True, metavar=CASTING, help="This agent, model, effort for a role."),
+        click.option(
+            "--role", "roles", multiple=True, metavar=CASTING, help="For a role; also NAME=AGENT:MODEL:EFFORT."
+        ),
         click.option("--script", default="", metavar="FILE", help="What the scripted agent says."),
         click.option("--budget", type=click.FloatRange(min=0), metavar="USD", help="Stop before spending more."),
         click.option("--slots", type=click.IntRange(min=1), metavar="N", help="Tasks at work at the same time."),
@@ -114,7 +116,7 @@ def task(request: tuple[str, ...], plan: str | None, **options: Any) -> int:
 @click.option("--answer", "answers", multiple=True, metavar="KEY=VALUE")
 @click.option("--yes", "yes", multiple=True, metavar="[KEY]", is_flag=False, flag_value="*")
 @click.option("--agent", default="", metavar="A", help="Another agent for every role.")
-@click.option("--role", "roles", multiple=True, metavar=CASTING, help="Another agent, model, effort for a role.")
+@click.option("--role", "roles", multiple=True, metavar=CASTING, help="For a role; also NAME=AGENT:MODEL:EFFORT.")
 @click.option("--script", default="", metavar="FILE")
 @click.option("--detach", is_flag=True)
 @click.option("--wait", is_flag=True)
