@@ -271,7 +271,9 @@ def sweep(tree: Tree, grace_s: float) -> int:
         pids = tree.pids()
         if not pids:
             tree.reap()
-            return 0
+            # A process that was born while the list was read, to a parent that died meanwhile, is our child now.
+            if tree.childless or not LINUX:
+                return 0
         waited = time.monotonic() - begun
         if waited > grace_s + GIVE_UP_S:
             return len(pids)
