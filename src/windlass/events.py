@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from typing import ClassVar, TypeAlias
 
 from windlass.errors import StoreError, near
-from windlass.model import Json
+from windlass.model import Json, compact
 
 
 @dataclass(frozen=True)
@@ -362,7 +362,7 @@ class Recorded:
 
 def encode(event: Event) -> str:
     # Fields hold plain JSON already, so nothing has to be copied first.
-    return json.dumps(vars(event), separators=(",", ":"))
+    return compact(vars(event))
 
 
 def decode(type: str, data: str) -> Event:

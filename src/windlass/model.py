@@ -251,8 +251,9 @@ class RunFacts:
     """Given up front by config or --set; these are not asked."""
 
 
-def canonical(value: Json) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+#: made once: json.dumps builds an encoder for every call with options
+canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+compact = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def digest(value: Json) -> str:

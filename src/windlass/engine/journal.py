@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from windlass.errors import JournalMismatchError, StoppedError
 from windlass.events import Event, Recorded, encode
-from windlass.model import ErrorClass, Json, Key, Usage, canonical, digest, text_digest
+from windlass.model import ErrorClass, Json, Key, Usage, canonical, compact, digest, text_digest
 from windlass.store.rows import AdoptionRow, AttemptRow, Intent, StepRow
 from windlass.store.sqlite import Store
 
@@ -206,9 +206,9 @@ class Journal:
     # -- inside
 
     def _add(self, key: Key, inputs: Json, context: Json, result: Json) -> None:
-        given, value = canonical(inputs), json.dumps(result, separators=(",", ":"))
+        given, value = canonical(inputs), compact(result)
         fingerprint = text_digest(given)
-        seq = self.store.add_step(self.run, key.text, fingerprint, given, json.dumps(context), value)
+        seq = self.store.add_step(self.run, key.text, fingerprint, given, compact(context), value)
         # What a step returns now must be what it returns on replay: no tuples, no int keys.
         self._steps[key.text] = StepRow(seq, key.text, fingerprint, given, value)
         self._visited.add(key.text)
