@@ -16,22 +16,25 @@ VERSION = len(MIGRATIONS)
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """sqlite's words become ours: what is wrong, where, and that nothing was replaced."""
     try:
         yield
-    except sqlite3.OperationalError as error:
-        raise _operational(error, path) from error
-    except sqlite3.DatabaseError as error:
-        raise StoreError(
+    except (sqlite3.DatabaseError, OSError) as error:
+        raise in_our_words(error, path) from error
+
+
+def in_our_words(error: sqlite3.DatabaseError | OSError, path: Path) -> Exception:
+    """What is wrong, where, and that nothing was replaced."""
+    if isinstance(error, sqlite3.OperationalError):
+        return _operational(str(error), path)
+    if isinstance(error, sqlite3.DatabaseError):
+        return StoreError(
             f"the database '{path}' cannot be read: {error}",
             hint="it is kept as it is; move it aside to begin anew, or restore a copy of it",
-        ) from error
-    except OSError as error:
-        raise StoreError(f"'{path}': {os.strerror(error.errno or 0)}") from error
+        )
+    return StoreError(f"'{path}': {os.strerror(error.errno or 0)}")
 
 
-def _operational(error: sqlite3.OperationalError, path: Path) -> Exception:
-    text = str(error)
+def _operational(text: str, path: Path) -> Exception:
     if "full" in text:
         return StoppedError(f"no space left for '{path}'", hint="free some disk space, then: windlass resume")
     if "readonly" in text or "unable to open" in text:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import TracebackType
 
 from windlass.errors import LostAttemptError, StoreError
 from windlass.events import Event, Recorded, decode, encode
 from windlass.model import Json, RunState
 from windlass.store.codec import attempt_row, dump, question_row, run_row
-from windlass.store.opening import migrate, readable
+from windlass.store.opening import in_our_words, migrate, readable
 from windlass.store.rows import AdoptionRow, AttemptRow, Intent, QuestionRow, RunRow, Spend, StepRow, TimerRow, load
 
 
@@ -21,7 +21,6 @@ class Store:
         self.db = db
         self.path = path
         self.clock = clock
-        self._depth = 0
 
     @classmethod
     def open(cls, path: Path, clock: Callable[[], float], *, create: bool = False) -> Store:
@@ -32,32 +31,17 @@ class Store:
             db = sqlite3.connect(path, isolation_level=None, timeout=30.0)
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=FULL")
-            # A checkpoint costs two syncs: fewer of them, for a log of at most 16 MB.
-            db.execute("PRAGMA wal_autocheckpoint=4000")
+            # A log that is written over syncs faster than one that grows: 1 MB, then from its start again.
+            db.execute("PRAGMA wal_autocheckpoint=250")
             migrate(db, path)
         return cls(db, path, clock)
 
     def close(self) -> None:
         self.db.close()
 
-    @contextmanager
-    def tx(self) -> Iterator[None]:
+    def tx(self) -> _Transaction:
         """One transaction; nested calls join the outer one."""
-        if self._depth:
-            yield
-            return
-        with readable(self.path):
-            self.db.execute("BEGIN IMMEDIATE")
-            self._depth = 1
-            try:
-                yield
-                self.db.execute("COMMIT")
-            except BaseException:
-                if self.db.in_transaction:
-                    self.db.execute("ROLLBACK")
-                raise
-            finally:
-                self._depth = 0
+        return _Transaction(self)
 
     def data_version(self) -> int:
         """Changes when another connection committed: a cheap wake-up."""
@@ -360,3 +344,38 @@ class Store:
             cursor = self.db.execute(sql, args)
             cursor.row_factory = sqlite3.Row
             return cursor.fetchall()
+
+
+class _Transaction:
+    """A class and no generator: it stands around every recorded step."""
+
+    def __init__(self, store: Store) -> None:
+        self._db = store.db
+        self._path = store.path
+        self._joined = False
+
+    def __enter__(self) -> None:
+        self._joined = self._db.in_transaction
+        if not self._joined:
+            self._say("BEGIN IMMEDIATE")
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._joined:
+            return
+        if error is None:
+            self._say("COMMIT")
+            return
+        self._rollback()
+        if isinstance(error, sqlite3.DatabaseError | OSError):
+            raise in_our_words(error, self._path) from error
+
+    def _say(self, sql: str) -> None:
+        try:
+            self._db.execute(sql)
+        except sqlite3.DatabaseError as error:
+            self._rollback()
+            raise in_our_words(error, self._path) from error
+
+    def _rollback(self) -> None:
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
