@@ -241,6 +241,7 @@ class _Drive:
             folder=folder,
             machine=Machine(_host(), boot_id(), world.environ, world.clock),
             wanted=wanted,
+            slots_wanted=_whole(row.options.get("slots")),
             report=lambda template: render_report(projecting.view, template, now=world.clock()),
         )
         return parts, projecting
@@ -258,6 +259,10 @@ def _published_tip(store: Store, run: str) -> str:
     """A landing that was not published yet does not count: a driver may die in between."""
     commits = [r.event.commit for r in store.events(run) if isinstance(r.event, BranchPublished)]
     return commits[-1] if commits else ""
+
+
+def _whole(value: Json) -> int | None:
+    return value if isinstance(value, int) else None
 
 
 def _host() -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -17,6 +17,8 @@ from windlass import git
 from windlass.errors import GitError
 from windlass.workspace import EngineRepo, changes, commit_tree
 
+#: merge-tree names the sides as they were given to it: by their SHA
+MARK = "^(<<<<<<<|>>>>>>>) [0-9a-f]{40,64}$"
 EMPTY_TREE = {
     "sha1": "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
     "sha256": "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
@@ -45,8 +47,10 @@ class Candidate:
     """For a conflict that is not about files."""
 
 
-async def candidate(engine: EngineRepo, run: str, task_id: str, title: str, head: str, date: float) -> Candidate:
-    return await asyncio.to_thread(make_candidate, engine, run, task_id, title, head, date)
+async def candidate(
+    engine: EngineRepo, run: str, task_id: str, title: str, head: str, date: float, onto: str = ""
+) -> Candidate:
+    return await asyncio.to_thread(make_candidate, engine, run, task_id, title, head, date, onto)
 
 
 async def swap(engine: EngineRepo, run: str, chosen: Candidate) -> bool:
@@ -82,6 +86,37 @@ def make_candidate(
     commit = commit_tree(engine, merge.tree, [tip, head], _message(task_id, title), date)
     files = tuple(change.path for change in changes(engine, tip, merge.tree))
     return Candidate(Landing.MERGED, commit, merge.tree, tip, files)
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A task's head with the tip in it."""
+
+    commit: str
+    conflicts: tuple[str, ...] = ()
+    """Files in which both sides stand, marked as git marks them."""
+
+
+def join(engine: EngineRepo, head: str, tip: str, task_id: str, date: float) -> Joined:
+    """The other way round than a candidate: the task goes on from here, on all that has landed."""
+    base = _merge_base(engine, tip, head)
+    if base == tip:
+        return Joined(head)
+    if base == head:
+        return Joined(tip)
+    merge = _merge(engine, head, tip)
+    marked = f", with conflicts in {', '.join(merge.conflicts)}" if merge.conflicts else ""
+    message = f"Join what has landed into {task_id}{git.plain(marked)}\n"
+    return Joined(commit_tree(engine, merge.tree, [head, tip], message, date), merge.conflicts)
+
+
+def unresolved(engine: EngineRepo, head: str, files: Sequence[str]) -> tuple[str, ...]:
+    """Those of the files in which our own conflict marks still stand."""
+    if not files:
+        return ()
+    command = ["grep", "-l", "-z", "-I", "-E", "-e", MARK, head, "--", *(f":(literal){path}" for path in files)]
+    done = engine.git(*command, check=False)
+    return tuple(name.partition(":")[2] for name in done.fields)
 
 
 def _merge_base(engine: EngineRepo, tip: str, head: str) -> str:
@@ -123,7 +158,7 @@ def _merge(engine: EngineRepo, tip: str, head: str) -> _Merge:
         case 0:
             return _Merge(done.fields[0])
         case 1:
-            return _Merge("", tuple(dict.fromkeys(done.fields[1:])) or ("?",))
+            return _Merge(done.fields[0], tuple(dict.fromkeys(done.fields[1:])) or ("?",))
         case _:
             why = git.plain(done.err).strip()
             raise GitError(f"merging {head[:12]} into {tip[:12]} failed: {why}", hint="`windlass doctor`")

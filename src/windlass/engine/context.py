@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from windlass.agents import contracts
@@ -13,13 +13,16 @@ from windlass.engine.checking import Checker
 from windlass.engine.desk import Desk
 from windlass.engine.dispatching import Dispatcher
 from windlass.engine.jobs import Place
+from windlass.engine.joining import catch_up
 from windlass.engine.knowledge import Knowledge
-from windlass.engine.lander import Lander
+from windlass.engine.lander import Landable, Lander
 from windlass.engine.parts import Parts
 from windlass.errors import StoppedError
 from windlass.events import Event, ReportWritten, TaskChanged, TasksListed
-from windlass.model import Answer, Json, Key, Question, Task, content_id
-from windlass.phases.base import Call, Landed, Outcome, PhaseSpec, Ran, Reply
+from windlass.model import Answer, Finding, Json, Key, Question, Task, content_id
+from windlass.phases import review
+from windlass.phases.base import Call, Outcome, PhaseSpec, Ran, Reply
+from windlass.phases.task_base import Landed
 from windlass.workspace import Attempt, Slot, commit_artifacts
 
 
@@ -33,8 +36,8 @@ class Shared:
     lander: Lander
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     completed: list[Task] = field(default_factory=list)
-    first_base: str = ""
-    """Where the first task began: the final review looks at everything since."""
+    first_base: tuple[int, str] = (0, "")
+    """Where the first task began, and when: the final review looks at everything since."""
     spare: list[tuple[Slot, str]] = field(default_factory=list)
     """Slots that a finished scope left for the next one, each with the commit it stands on."""
 
@@ -52,6 +55,20 @@ class Shared:
             await asyncio.to_thread(parts.slots.release, slot, whose, parts.machine.clock())
 
 
+@dataclass(frozen=True)
+class Again:
+    """How and why a place is entered another time."""
+
+    visit: int = 1
+    """Of a step inside a task; a phase and a task have theirs in the key."""
+    to_fix: tuple[Finding, ...] = ()
+    since: str = ""
+    why: str = ""
+
+
+FIRST = Again()
+
+
 class Here(Knowledge):
     """A place in the run: a phase, a task, a step of a task."""
 
@@ -65,15 +82,28 @@ class Here(Knowledge):
         task: Task | None = None,
         step: str = "",
         before: Key | None = None,
-        fixing: bool = False,
+        again: Again = FIRST,
+        outcomes: Mapping[str, Outcome] | None = None,
     ) -> None:
-        super().__init__(shared.parts, key, phase, shared.outcomes, task)
+        super().__init__(shared.parts, key, phase, shared.outcomes if outcomes is None else outcomes, task)
         self.shared = shared
         self.desk = desk
         self.step_id = step
-        self.fixing = fixing
+        self.again = again
         self._before = before
         self._journal = shared.parts.journal
+
+    @property
+    def to_fix(self) -> tuple[Finding, ...]:
+        return self.again.to_fix
+
+    @property
+    def since(self) -> str:
+        return self.again.since
+
+    @property
+    def why(self) -> str:
+        return self.again.why
 
     @property
     def tree(self) -> str:
@@ -92,10 +122,13 @@ class Here(Knowledge):
             return name or "main"
         return f"{self.step_id}.{name}" if name else self.step_id
 
+    def _at(self, id: str, cycle: int | None = None) -> Key:
+        return self.key.child(id, visit=self.again.visit, cycle=cycle)
+
     # -- verbs
 
     async def dispatch(self, id: str, call: Call, *, cycle: int | None = None) -> Reply:
-        key = self.key.child(id, cycle=cycle)
+        key = self._at(id, cycle)
         completed = tuple(self.shared.completed)
         place = Place(key, self.phase.id, cycle or 0, self.task, self.desk, completed)
         return await self.shared.dispatcher.run(place, call)
@@ -108,32 +141,33 @@ class Here(Knowledge):
         return self.shared.dispatcher.recall(place, call)
 
     async def ask(self, question: Question) -> Answer:
-        here = self.key.child(self.step_id) if self.step_id else self.key
+        here = self._at(self.step_id) if self.step_id else self.key
         answer = await self.parts.broker.ask(here, question)
         self.parts.world.answers[question.id] = answer
         return answer
 
     async def step(self, id: str, inputs: Json, fn: Callable[[Json], Awaitable[Json]]) -> Json:
-        return await self._journal.step(self.key.child(id), inputs, fn)
+        return await self._journal.step(self._at(id), inputs, fn)
 
     async def observe(self, id: str, fn: Callable[[], Awaitable[Json]]) -> Json:
         async def look(previous: Json) -> Json:
             return await fn()
 
-        return await self._journal.step(self.key.child(id), None, look)
+        return await self._journal.step(self._at(id), None, look)
 
     async def command(self, id: str, name: str, *, cycle: int | None = None) -> Ran:
-        return await self.shared.checker.command(self.key.child(id, cycle=cycle), name, self.desk)
+        return await self.shared.checker.command(self._at(id, cycle), name, self.desk)
 
     def emit(self, *events: Event, at: str = "") -> None:
-        self._journal.emit(f"{self.key}/{at}" if at else self.key.text, *events)
+        nth = f"+{self.again.visit}" if self.again.visit > 1 else ""
+        self._journal.emit(f"{self.key}/{at}{nth}" if at else self.key.text, *events)
 
     async def run_scope(self) -> Here:
         """Everything since the first task began, at the run's tip."""
         desk = self.shared.desk(self.desk.head)
-        desk.base = self.shared.first_base or self.facts.base
+        desk.base = self.shared.first_base[1] or self.facts.base
         desk.changed = await desk.files_since_base()
-        return Here(self.shared, self.key, self.phase, desk, fixing=self.fixing)
+        return Here(self.shared, self.key, self.phase, desk, again=self.again)
 
     async def report(self, template: str, to: Sequence[str]) -> None:
         self._journal.flush()
@@ -153,6 +187,17 @@ class Here(Knowledge):
 class PhaseHere(Here):
     """A phase; also what the `tasks` kind works with."""
 
+    _stands_since = 0
+    """The recorded step that the desk's head comes from: a later one wins, whatever the order of a replay."""
+    places: Mapping[str, int] = {}
+    """Where each task stands in the plan."""
+
+    def stand(self, head: str, key: Key) -> None:
+        row = self._journal.recorded(key)
+        if row is not None and row.seq > self._stands_since:
+            self._stands_since = row.seq
+            self.desk.move(head)
+
     async def task_list(self, source: str) -> tuple[Task, ...]:
         content = self.artifact(source) or ""
 
@@ -166,6 +211,7 @@ class PhaseHere(Here):
         found = await self._journal.step(key, {source: content_id(content)}, parse, events=listed)
         assert isinstance(found, list)
         tasks = tuple(Task.from_json(task) for task in found if isinstance(task, dict))
+        self.places = {task.id: place for place, task in enumerate(tasks)}
         for task in tasks:
             for earlier in range(1, task.visit):
                 self._journal.pass_over(self.key.child(task.id, visit=earlier))
@@ -201,10 +247,33 @@ class PhaseHere(Here):
         rows = [(Key.parse(row.key), row.result) for row in self._journal.recorded_keys()]
         return [(key, result) for key, result in rows if is_step_of(self.key, key, task)]
 
-    def enter_task(self, task: Task, visit: int) -> TaskHere:
+    def enter_task(self, task: Task, visit: int, why: str = "") -> TaskHere:
         key = self.key.child(task.id, visit=visit)
         desk = self.shared.desk(self.desk.head)
-        return TaskHere(self.shared, key, self.phase, desk, task=replace(task, visit=visit), owner=self)
+        return TaskHere(self.shared, key, self.phase, desk, task=replace(task, visit=visit), owner=self, why=why)
+
+    def slots(self, wanted: int | str) -> int:
+        # A checkout that follows the run must not move while a dispatch is watched for touching it.
+        if self.parts.world.in_place:
+            return 1
+        return self.parts.slots_wanted or self.parts.config.workspace.slots or self.parts.world.number(wanted)
+
+    def begun(self, task: Task) -> bool:
+        return self._journal.recorded(self.key.child(task.id, visit=task.visit).child("base")) is not None
+
+    def land_in_turn(self, ids: Sequence[str]) -> None:
+        self.shared.lander.turns = list(ids)
+
+    def wind_down(self, *, now: bool = False) -> None:
+        self.parts.wanted.wind_down(now=now)
+
+    def go_on(self) -> None:
+        self.parts.wanted.go_on()
+
+    @property
+    def completed_later(self) -> bool:
+        phases = self.parts.world.flow.sequence(self.parts.world.mode)
+        return any(isinstance(phase, review.Spec) and phase.completes == self.phase.id for phase in phases)
 
     async def commit_files(self, id: str, names: Sequence[str], why: str) -> None:
         """Put artifacts in force on the run's tip, once."""
@@ -219,21 +288,24 @@ class PhaseHere(Here):
             return await asyncio.to_thread(commit_artifacts, engine, run, engine.tip(run), contents, message, date)
 
         inputs: Json = {world.path(name): world.artifacts[name].sha for name in names}
-        self.desk.move(str(await self._journal.step(self.key.child(id), inputs, commit)))
+        self.stand(str(await self._journal.step(self.key.child(id), inputs, commit)), self.key.child(id))
 
-    async def halt(self, id: str, reason: str, *, stop: bool = False) -> None:
+    async def mark_halt(self, id: str, reason: str) -> None:
         async def reached(previous: Json) -> Json:
             self.shared.dispatcher.lived.add(self.key.child(id).text)
             return reason
 
         await self._journal.step(self.key.child(id), None, reached)
+
+    async def halt(self, id: str, reason: str, *, stop: bool = False) -> None:
+        await self.mark_halt(id, reason)
         if self.key.child(id).text in self.shared.dispatcher.lived:
             if stop:
                 raise StoppedError(reason, hint="windlass retry tries that task again")
             raise PausedError(reason, hint="windlass resume goes on")
 
     def halted(self, id: str) -> bool:
-        return self._journal.recorded(self.key.child(id)) is not None
+        return self._journal.find(self.key.child(id), None) is not None
 
     def lived(self, id: str) -> bool:
         start = self.key.child(id).text
@@ -243,31 +315,56 @@ class PhaseHere(Here):
 class TaskHere(Here):
     """One visit to one task."""
 
-    def __init__(self, shared: Shared, key: Key, phase: PhaseSpec, desk: Desk, *, task: Task, owner: PhaseHere) -> None:
-        super().__init__(shared, key, phase, desk, task=task)
+    def __init__(
+        self, shared: Shared, key: Key, phase: PhaseSpec, desk: Desk, *, task: Task, owner: PhaseHere, why: str = ""
+    ) -> None:
+        super().__init__(shared, key, phase, desk, task=task, again=Again(why=why), outcomes={**shared.outcomes})
         self._owner = owner
 
-    def step_scope(self, id: str) -> Here:
-        return Here(self.shared, self.key, self.phase, self.desk, task=self.task, step=id)
+    def step_scope(
+        self, id: str, *, visit: int = 1, to_fix: tuple[Finding, ...] = (), since: str = "", why: str = ""
+    ) -> Here:
+        again, seen = Again(visit, to_fix, since, why or self.why), self._outcomes
+        return Here(self.shared, self.key, self.phase, self.desk, task=self.task, step=id, again=again, outcomes=seen)
+
+    def ended(self, step: str, outcome: Outcome) -> None:
+        self._outcomes = {**self._outcomes, step: outcome}
 
     async def begin(self) -> None:
-        assert self.task is not None
+        task = self._own_task
 
         async def tip() -> Json:
-            return self.parts.engine.tip(self.facts.id)
+            return self.parts.engine.own_tip(self.facts.id)
 
         base = str(await self.observe("base", tip))
         self.desk.base = base
         self.desk.move(base)
-        self.shared.first_base = self.shared.first_base or base
-        self.emit(TaskChanged(self.task.id, "pending", base=base, visit=self.task.visit), at="begin")
+        self._note_first(base)
+        self.emit(TaskChanged(task.id, "pending", base=base, visit=task.visit), at="begin")
 
-    async def land(self, cycle: int, *, checked: bool) -> Landed:
-        assert self.task is not None
-        landed, tip = await self.shared.lander.land(
-            self.key.child("land", cycle=cycle), self.task, self.desk, checked=checked
-        )
+    def _note_first(self, base: str) -> None:
+        row, (first, _) = self._journal.recorded(self.key.child("base")), self.shared.first_base
+        if row is not None and (not first or row.seq < first):
+            self.shared.first_base = (row.seq, base)
+
+    async def land(self, cycle: int, *, checked: bool, waived: bool = False) -> Landed:
+        key = self.key.child("land", cycle=cycle)
+        place = self._owner.places.get(self._own_task.id, 0)
+        order = Landable(key, self._own_task, self.desk, place, checked=checked, waived=waived)
+        landed, tip = await self.shared.lander.land(order)
         if landed.kind == "landed":
-            self._owner.desk.move(tip)
-            self.shared.completed.append(self.task)
+            self._owner.stand(tip, key)
+            self.shared.completed.append(self._own_task)
         return landed
+
+    async def catch_up(self, cycle: int) -> None:
+        key = self.key.child("land.onto", cycle=cycle)
+        await catch_up(self.parts, key, self._own_task, self.desk)
+
+    async def patch(self) -> str:
+        return await self.desk.patch()
+
+    @property
+    def _own_task(self) -> Task:
+        assert self.task is not None
+        return self.task

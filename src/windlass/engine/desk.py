@@ -29,6 +29,8 @@ class Before:
 
     refs: dict[str, str]
     user: UserSignature
+    mark: int = 0
+    """Which of the engine's own moves the refs may not show yet."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ class Desk:
         self.base = head
         self.head = head
         self.changed: tuple[str, ...] = ()
+        self.conflicts: tuple[str, ...] = ()
+        """Files in which the engine marked conflicts for the scope's agent to resolve."""
         self.slot: Slot | None = None
         self._moved = False
         self._taken = False
@@ -129,10 +133,11 @@ class Desk:
         self._moved = True
 
     async def before(self, ours: tuple[str, ...]) -> Before:
+        mark = self.engine.mark()
         refs, user = await asyncio.gather(
             asyncio.to_thread(self.engine.refs), asyncio.to_thread(user_signature, self.engine.user, ours)
         )
-        return Before(refs, user)
+        return Before(refs, user, mark)
 
     async def after(self, before: Before, ours: tuple[str, ...], key: str, n: int) -> Seen:
         assert self.slot is not None
@@ -142,7 +147,7 @@ class Desk:
             asyncio.to_thread(self.engine.refs),
             asyncio.to_thread(user_signature, self.engine.user, ours),
         )
-        changes = self.engine.audit(self._run, before.refs, refs)
+        changes = self.engine.audit(self._run, before.refs, refs, before.mark)
         if changes or not status.detached:
             await asyncio.to_thread(self._put_back, changes, status, self._attempt(key, n))
         else:
@@ -195,6 +200,9 @@ class Desk:
 
     async def diff(self, since: str, limit: int = 60_000) -> str:
         return await asyncio.to_thread(trees.diff, self.engine, since, self.head, limit)
+
+    async def patch(self) -> str:
+        return await asyncio.to_thread(trees.patch_id, self.engine, self.base, self.head)
 
     async def read(self, path: str) -> str | None:
         assert self.slot is not None

@@ -118,7 +118,7 @@ class Dispatcher:
     def _stand(self, place: Place, call: Call, reply: Reply, contents: Mapping[str, str]) -> Reply:
         self._parts.world.roles_ran.add(call.role)
         for name, content in contents.items():
-            self._parts.world.hold(name, content, place.key.text)
+            self._parts.world.hold(name, content, place.key.text, place.task.id if place.task else "")
         if reply.head:
             place.desk.move(reply.head)
             place.desk.changed = reply.files

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from windlass.engine.parts import Parts
 from windlass.flow.schema import QuestionSpec
@@ -23,7 +23,7 @@ class Knowledge:
     """Contract: the same answer on every replay; nothing here touches the world."""
 
     def __init__(
-        self, parts: Parts, key: Key, phase: PhaseSpec, outcomes: dict[str, Outcome], task: Task | None
+        self, parts: Parts, key: Key, phase: PhaseSpec, outcomes: Mapping[str, Outcome], task: Task | None
     ) -> None:
         self.parts = parts
         self.key = key
@@ -43,10 +43,17 @@ class Knowledge:
         self._world.settings[name] = value
 
     def artifact(self, name: str) -> str | None:
-        return self._world.content(name)
+        phase, _, what = name.partition(".")
+        if what == "findings":
+            return _list(self._outcomes[phase].findings) if phase in self._outcomes else None
+        return self._world.content(name, self._task_id)
 
     def problem(self, name: str) -> str:
-        return self._world.problem(name)
+        return self._world.problem(name, self._task_id)
+
+    @property
+    def _task_id(self) -> str:
+        return self.task.id if self.task else ""
 
     def plan(self, name: str) -> PlanView:
         return self._world.plan(self._world.content(name) or "")

@@ -1,60 +1,188 @@
-"""Done means landed: candidate, checks, compare and swap, record, publish."""
+"""Done means landed: candidates in a chain, checked once at its top, compare and swap, record, publish."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from windlass import landing
 from windlass.engine.checking import Checker, Verdict
 from windlass.engine.desk import Desk
 from windlass.engine.parts import Parts
+from windlass.errors import StoppedError
 from windlass.events import BranchPublished, Event, LandingRefused, TaskLanded
 from windlass.landing import Candidate, Landing
 from windlass.model import Json, Key, Task
-from windlass.phases.base import Landed
+from windlass.phases.task_base import Landed
 from windlass.store.rows import Intent
-from windlass.workspace import follow, publish
+from windlass.workspace import diff, follow, publish
+
+MOST_STRAYS = 3
+DIFF_BYTES = 12_000
+
+
+@dataclass(frozen=True)
+class Landable:
+    """A task's work that wants to become part of the tip."""
+
+    key: Key
+    task: Task
+    desk: Desk
+    place: int
+    """Where the task stands in the plan: who waits together lands in that order."""
+    checked: bool
+    waived: bool = False
+    """A person accepts it as it is."""
+
+    @property
+    def inputs(self) -> Json:
+        return {"task": self.task.id, "tree": self.desk.tree}
+
+
+@dataclass(eq=False)
+class _Waiting:
+    order: Landable
+    n: int
+    date: float
+    done: bool = False
+
+
+@dataclass(frozen=True)
+class _Link:
+    """A candidate in a chain; its tip is the candidate before it."""
+
+    waiting: _Waiting
+    candidate: Candidate
 
 
 class Lander:
+    """One per run. Whatever waits when it is free becomes one chain; whoever finds it free does the work for all."""
+
     def __init__(self, parts: Parts, checker: Checker) -> None:
         self._parts = parts
         self._checker = checker
         self._journal = parts.journal
         self._publishing: asyncio.Task[None] | None = None
+        self._free = asyncio.Condition()
+        self._queue: list[_Waiting] = []
+        self._batches = Batches()
+        self.turns: list[str] = []
+        """Tasks that land in this order; each waits for those before it."""
 
-    async def land(self, key: Key, task: Task, desk: Desk, *, checked: bool) -> tuple[Landed, str]:
+    async def land(self, order: Landable) -> tuple[Landed, str]:
         """What became of it, and the tip to go on from."""
-        inputs: Json = {"task": task.id, "tree": desk.tree}
-        row = self._journal.find(key, inputs)
-        if row is None:
-            await self._try(key, task, desk, inputs, checked)
-            row = self._journal.find(key, inputs)
-            assert row is not None
+        row = self._journal.find(order.key, order.inputs)
+        try:
+            if row is None:
+                self._parts.wanted.check()
+                await self._in_line(_Waiting(order, *self._begin(order.key, order.desk.head)))
+                row = self._journal.find(order.key, order.inputs)
+        finally:
+            await self._give_up_turn(order.task.id)
+        assert row is not None
         return _landed(row.result)
 
-    async def _try(self, key: Key, task: Task, desk: Desk, inputs: Json, checked: bool) -> None:
+    async def _in_line(self, mine: _Waiting) -> None:
+        self._queue.append(mine)
+        try:
+            async with self._free:
+                while not mine.done:
+                    await self._work_or_wait()
+        finally:
+            if mine in self._queue:
+                self._queue.remove(mine)
+
+    async def _work_or_wait(self) -> None:
+        # Who is ready in this very moment shall be in the same chain.
+        await asyncio.sleep(0)
+        batch = self._batches.next(self._in_turn())
+        if not batch:
+            await self._free.wait()
+            return
         self._parts.wanted.check()
-        n, date = self._begin(key, desk.head)
-        while True:
-            candidate = await landing.candidate(desk.engine, self._run, task.id, task.title, desk.head, date)
-            if candidate.kind is Landing.CONFLICT:
-                detail = f"conflicts with what has landed: {', '.join(candidate.files)} (merge {candidate.tip})"
-                self._refuse(key, n, inputs, task, "conflict", detail, candidate, ())
-                return
-            verdict = await self._verdict(key, desk, candidate, checked)
-            if not verdict.ok:
-                self._refuse(key, n, inputs, task, "red", verdict.output, candidate, verdict.events)
-                return
-            if await landing.swap(desk.engine, self._run, candidate):
+        await self._land(batch)
+        self._free.notify_all()
+
+    async def _give_up_turn(self, task: str) -> None:
+        if task in self.turns:
+            self.turns.remove(task)
+            async with self._free:
+                self._free.notify_all()
+
+    def _in_turn(self) -> list[_Waiting]:
+        """By their place in the plan; with turns, nobody before those whose turn is earlier."""
+        here = {one.order.task.id for one in self._queue}
+        blocked = False
+        allowed = here - set(self.turns)
+        for id in self.turns:
+            blocked = blocked or id not in here
+            allowed |= set() if blocked else {id}
+        found = [one for one in self._queue if one.order.task.id in allowed]
+        return sorted(found, key=lambda one: one.order.place)
+
+    # -- one batch
+
+    async def _land(self, batch: Sequence[_Waiting]) -> None:
+        """Records what became of them; who is not recorded waits on."""
+        chain = await self._chain(batch)
+        if not chain:
+            return
+        top = chain[-1]
+        verdict = await self._verdict(top)
+        if verdict.ok:
+            await self._swap(chain, verdict)
+        elif len(chain) > 1:
+            self._batches.was_red(len(chain))
+        else:
+            await self._refuse(top.waiting, "red", verdict.output, top.candidate, verdict.events)
+
+    async def _chain(self, batch: Sequence[_Waiting]) -> list[_Link]:
+        chain: list[_Link] = []
+        for one in batch:
+            tip = chain[-1].candidate.commit if chain else self._tip
+            found = await self._candidate(one, tip)
+            if found.kind is Landing.MERGED:
+                chain.append(_Link(one, found))
+            elif found.kind is Landing.ALREADY:
+                await self._finish([_Link(one, found)], self._already(one))
+            elif not chain:
+                what = found.reason or f"conflicts with what has landed: {', '.join(found.files)}"
+                await self._refuse(one, "conflict", what, found, ())
+            # A conflict with one that is only about to land is looked at again when that has landed.
+        return chain
+
+    async def _candidate(self, one: _Waiting, tip: str) -> Candidate:
+        order, engine = one.order, self._parts.engine
+        left = await asyncio.to_thread(landing.unresolved, engine, order.desk.head, order.desk.conflicts)
+        if left:
+            reason = f"conflict marks are left in: {', '.join(left)}"
+            return Candidate(Landing.CONFLICT, "", "", tip, left, reason)
+        head, title = order.desk.head, order.task.title
+        return await landing.candidate(engine, self._run, order.task.id, title, head, one.date, tip)
+
+    async def _verdict(self, top: _Link) -> Verdict:
+        order = top.waiting.order
+        if order.waived or not order.checked:
+            return Verdict(True, "accepted" if order.waived else "unchecked")
+        return await self._checker.check(order.key, order.desk, top.candidate.commit, top.candidate.tree)
+
+    def _already(self, one: _Waiting) -> Verdict:
+        return Verdict(True, "passed" if one.order.checked and self._checker.configured else "unchecked")
+
+    async def _swap(self, chain: Sequence[_Link], verdict: Verdict) -> None:
+        whole = Candidate(Landing.MERGED, chain[-1].candidate.commit, "", chain[0].candidate.tip, ())
+        for _ in range(MOST_STRAYS):
+            if await landing.swap(self._parts.engine, self._run, whole):
                 break
-        self._finish(key, n, inputs, task, candidate, verdict)
+            # Nobody else may move the tip: an agent did, and its own look-round will report it.
+            await asyncio.to_thread(self._parts.engine.restore_tip, self._run)
+        else:
+            raise StoppedError("the run's tip is moved by somebody else again and again", hint="windlass doctor")
+        await self._finish(chain, verdict)
         await self._publish_meanwhile()
 
-    async def _verdict(self, key: Key, desk: Desk, candidate: Candidate, checked: bool) -> Verdict:
-        if not checked or candidate.kind is Landing.ALREADY:
-            return Verdict(True, "passed" if checked and self._checker.configured else "unchecked")
-        return await self._checker.check(key, desk, candidate.commit, candidate.tree)
+    # -- publishing
 
     async def publish(self) -> None:
         await self._published()
@@ -76,7 +204,7 @@ class Lander:
     async def _publish(self) -> None:
         """Show the tip as the run's branch; what cannot be done now is tried again at the next landing."""
         facts, world = self._parts.world.facts, self._parts.world
-        tip = self._parts.engine.tip(facts.id)
+        tip = self._tip
         if not tip or tip in (world.published_tip, facts.base):
             return
         if world.in_place:
@@ -87,11 +215,15 @@ class Lander:
         with self._journal.writing("publish", BranchPublished(done.branch, done.commit, done.note)):
             pass
 
-    # -- inside
+    # -- recording
 
     @property
     def _run(self) -> str:
         return self._parts.world.facts.id
+
+    @property
+    def _tip(self) -> str:
+        return self._parts.engine.own_tip(self._run)
 
     def _begin(self, key: Key, head: str) -> tuple[int, float]:
         """The first attempt's date stays that of the commit, so a repeated landing makes the same one."""
@@ -101,27 +233,54 @@ class Lander:
         first = earlier[0] if earlier else self._journal.attempts(key)[0]
         return n, float(int(first.started_at))
 
-    def _refuse(
-        self,
-        key: Key,
-        n: int,
-        inputs: Json,
-        task: Task,
-        why: str,
-        detail: str,
-        candidate: Candidate,
-        events: tuple[Event, ...],
+    async def _refuse(
+        self, one: _Waiting, why: str, detail: str, candidate: Candidate, events: tuple[Event, ...]
     ) -> None:
-        result: Json = {"kind": why, "detail": detail, "files": list(candidate.files), "tip": candidate.tip}
-        refused = LandingRefused(task.id, why, detail[-2000:], list(candidate.files))
-        self._journal.finish(key, n, inputs=inputs, result=result, events=[*events, refused])
+        order, files = one.order, list(candidate.files)
+        ours, theirs = await self._sides(order.desk)
+        told: dict[str, Json] = {"kind": why, "detail": detail, "files": [*files], "tip": candidate.tip}
+        refused = LandingRefused(order.task.id, why, detail[-2000:], files)
+        self._record(one, {**told, "ours": ours, "theirs": theirs}, [*events, refused])
 
-    def _finish(self, key: Key, n: int, inputs: Json, task: Task, candidate: Candidate, verdict: Verdict) -> None:
-        tip = candidate.commit if candidate.kind is Landing.MERGED else candidate.tip
-        files = list(candidate.files)
-        result: Json = {"kind": "landed", "detail": verdict.label, "files": [*files], "tip": tip}
-        landed = TaskLanded(task.id, candidate.commit, tip, verdict.label, files)
-        self._journal.finish(key, n, inputs=inputs, result=result, events=[*verdict.events, landed])
+    async def _sides(self, desk: Desk) -> tuple[str, str]:
+        """What the task changed, and what landed since it began."""
+        engine, tip = self._parts.engine, self._tip
+        ours = await asyncio.to_thread(diff, engine, desk.base, desk.head, DIFF_BYTES)
+        theirs = await asyncio.to_thread(diff, engine, desk.base, tip, DIFF_BYTES) if tip != desk.base else ""
+        redact = self._parts.redactor.text
+        return redact(ours), redact(theirs)
+
+    async def _finish(self, chain: Sequence[_Link], verdict: Verdict) -> None:
+        for link in chain:
+            candidate, task = link.candidate, link.waiting.order.task
+            tip = candidate.commit if candidate.kind is Landing.MERGED else candidate.tip
+            files = list(candidate.files)
+            result: Json = {"kind": "landed", "detail": verdict.label, "files": [*files], "tip": tip}
+            landed = TaskLanded(task.id, candidate.commit, tip, verdict.label, files)
+            self._record(link.waiting, result, [*(verdict.events if link is chain[-1] else ()), landed])
+
+    def _record(self, one: _Waiting, result: Json, events: Sequence[Event]) -> None:
+        order = one.order
+        self._journal.finish(order.key, one.n, inputs=order.inputs, result=result, events=events)
+        one.done = True
+        self._queue.remove(one)
+        if not self._queue:
+            self._batches = Batches()
+
+
+class Batches:
+    """How many land together: all that wait; after a red batch half of it, after two one at a time, till none waits."""
+
+    def __init__(self) -> None:
+        self._most: int | None = None
+        self._reds = 0
+
+    def next(self, waiting: Sequence[_Waiting]) -> Sequence[_Waiting]:
+        return waiting[: self._most]
+
+    def was_red(self, size: int) -> None:
+        self._reds += 1
+        self._most = 1 if self._reds >= 2 else size // 2
 
 
 def _landed(result: Json) -> tuple[Landed, str]:
@@ -129,4 +288,5 @@ def _landed(result: Json) -> tuple[Landed, str]:
     files = result["files"]
     assert isinstance(files, list)
     paths = tuple(str(path) for path in files)
-    return Landed(str(result["kind"]), str(result["detail"]), paths), str(result["tip"])
+    ours, theirs = str(result.get("ours") or ""), str(result.get("theirs") or "")
+    return Landed(str(result["kind"]), str(result["detail"]), paths, ours, theirs), str(result["tip"])

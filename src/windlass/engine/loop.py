@@ -7,7 +7,7 @@ from typing import Any, assert_never
 
 from windlass.engine import adopting, baseline, machine
 from windlass.engine.checking import Checker
-from windlass.engine.context import Here, PhaseHere, Shared
+from windlass.engine.context import Again, Here, PhaseHere, Shared
 from windlass.engine.desk import Desk
 from windlass.engine.dispatching import Dispatcher
 from windlass.engine.journal import refuse_unknown
@@ -17,7 +17,8 @@ from windlass.engine.parts import Parts
 from windlass.events import PhaseEntered, PhaseFinished, PhaseSkipped
 from windlass.model import Json, Key, RunState
 from windlass.phases import KINDS
-from windlass.phases.base import EndRunError, Outcome, PhaseSpec
+from windlass.phases.base import Outcome, PhaseSpec
+from windlass.phases.task_base import EndRunError
 
 Kind = Callable[[Any, Any], Awaitable[Outcome]]
 
@@ -76,7 +77,9 @@ class Driver:
         phase, world = todo.phase, self._parts.world
         key = Key().child(phase.id, visit=todo.visit)
         before = Key().child(phase.id, visit=todo.visit - 1) if phase.id in self._retried else None
-        ctx = PhaseHere(self._shared, key, phase, desk, before=before, fixing=todo.fixing)
+        found = self._shared.outcomes.get(phase.id)
+        to_fix = found.findings if found and todo.fixing else ()
+        ctx = PhaseHere(self._shared, key, phase, desk, before=before, again=Again(to_fix=to_fix))
         self._enter(ctx, phase)
         await adopting.apply(ctx)
         if phase.kind == "tasks":

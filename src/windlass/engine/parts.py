@@ -30,16 +30,28 @@ class Wanted:
     pause: str = ""
     abort: bool = False
     interrupt: bool = False
+    winding_down: bool = False
+    """One task cannot go on: nothing new starts, what runs is recorded."""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     """Set: running agents are ended at once."""
+
+    def wind_down(self, *, now: bool) -> None:
+        self.winding_down = True
+        if now:
+            self.stop.set()
+
+    def go_on(self) -> None:
+        self.winding_down = False
+        if not (self.abort or self.interrupt):
+            self.stop.clear()
 
     def check(self) -> None:
         if self.abort:
             raise AbortedError("aborted by the user")
         if self.interrupt:
             raise InterruptedDriverError("interrupted", hint="windlass resume goes on")
-        if self.pause:
-            raise PausedError(self.pause, hint="windlass resume goes on")
+        if self.pause or self.winding_down:
+            raise PausedError(self.pause or "another task cannot go on", hint="windlass resume goes on")
 
 
 @dataclass(frozen=True)
@@ -85,6 +97,8 @@ class Parts(Bench):
     named: frozenset[str]
     """Roles that the command line gave an agent of their own; the config holds which."""
     engine: EngineRepo
+    slots_wanted: int | None
+    """--slots: tasks at work at the same time, whatever flow and config say."""
     report: Callable[[str], str]
     """Renders the run's record by a template."""
     left: dict[str, Left] = field(default_factory=dict)

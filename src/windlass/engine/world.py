@@ -30,6 +30,8 @@ class World:
     mode: str = ""
     settings: dict[str, str] = field(default_factory=dict)
     artifacts: dict[str, Held] = field(default_factory=dict)
+    of_tasks: dict[tuple[str, str], Held] = field(default_factory=dict)
+    """Artifacts that are made per task, by task and name."""
     answers: dict[str, Answer] = field(default_factory=dict)
     """The last answer to each question, by its id."""
     roles_ran: set[str] = field(default_factory=set)
@@ -79,15 +81,21 @@ class World:
 
     # -- artifacts
 
-    def content(self, name: str) -> str | None:
+    def content(self, name: str, task: str = "") -> str | None:
+        """`task`: an artifact that is made per task is that task's own."""
         if name == "request":
             return self.facts.request
-        held = self.artifacts.get(name)
+        own = self._artifact(name).per == "task" if name in self.flow.artifacts else False
+        held = self.of_tasks.get((task, name)) if own else self.artifacts.get(name)
         return held.content if held else None
 
-    def hold(self, name: str, content: str, producer: str) -> Held:
-        self.artifacts[name] = Held(content_id(content), content, producer)
-        return self.artifacts[name]
+    def hold(self, name: str, content: str, producer: str, task: str = "") -> Held:
+        held = Held(content_id(content), content, producer)
+        if task and self._artifact(name).per == "task":
+            self.of_tasks[task, name] = held
+        else:
+            self.artifacts[name] = held
+        return held
 
     def path(self, name: str) -> str:
         template = self._artifact(name).path
@@ -98,9 +106,9 @@ class World:
         facts = self.facts
         return {"slug": facts.slug, "date": facts.date, "id8": facts.id[:8], "session": f"{facts.date}-{facts.slug}"}
 
-    def problem(self, name: str) -> str:
+    def problem(self, name: str, task: str = "") -> str:
         """What is wrong with the artifact as it stands."""
-        artifact, content = self._artifact(name), self.content(name)
+        artifact, content = self._artifact(name), self.content(name, task)
         if content is None:
             return f"{self.path(name) or name} was not written"
         if artifact.contract == "tasks":

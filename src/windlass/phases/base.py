@@ -196,15 +196,6 @@ class PlanView:
 
 
 @dataclass(frozen=True)
-class Landed:
-    """What became of a landing: landed | conflict | red, with the facts for whoever mends it."""
-
-    kind: str
-    detail: str = ""
-    files: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Ran:
     """What a command gave."""
 
@@ -213,22 +204,17 @@ class Ran:
     failing: tuple[str, ...] = ()
 
 
-class EndRunError(Exception):
-    """A route out of a task that ends the whole run."""
-
-    def __init__(self, target: Target, reason: str) -> None:
-        super().__init__(reason)
-        self.target = target
-        self.reason = reason
-
-
 class Context(Protocol):
     """The recorded verbs. Contract: a verb that has a result returns it without touching the world."""
 
     key: Key
     facts: RunFacts
-    fixing: bool
-    """The phase was entered to let its fixer work on what was found before."""
+    to_fix: tuple[Finding, ...]
+    """Entered by `fix`: what was found before, and its fixer goes first."""
+    since: str
+    """A commit: only what changed since then is to be judged; '' for everything."""
+    why: str
+    """Why this place was entered again: what went wrong, what a person said to it."""
 
     @property
     def task(self) -> Task | None: ...
@@ -323,40 +309,6 @@ class Context(Protocol):
         ...
 
     async def report(self, template: str, to: Sequence[str]) -> None: ...
-
-
-class TasksContext(Context, Protocol):
-    """What the `tasks` kind may do besides."""
-
-    async def task_list(self, source: str) -> tuple[Task, ...]:
-        """The plan's tasks as recorded for this phase, with the changes a person adopted."""
-        ...
-
-    def enter_task(self, task: Task, visit: int) -> TaskContext: ...
-
-    async def halt(self, id: str, reason: str, *, stop: bool = False) -> None:
-        """Rest here once, paused or stopped: the first time the driver ends, a resume passes."""
-        ...
-
-    def halted(self, id: str) -> bool:
-        """True: some driver has rested here before."""
-        ...
-
-    def lived(self, id: str) -> bool:
-        """True: it happened under this driver, not in a replay."""
-        ...
-
-
-class TaskContext(Context, Protocol):
-    """One visit to one task."""
-
-    def step_scope(self, id: str) -> Context: ...
-
-    async def begin(self) -> None:
-        """Take the run's tip as the base, once."""
-        ...
-
-    async def land(self, cycle: int, *, checked: bool) -> Landed: ...
 
 
 def holds(when: When, fact: Callable[[str], Json]) -> bool:

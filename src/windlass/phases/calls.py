@@ -20,7 +20,8 @@ def make_call(
     """A task's own fields, the request and findings are inputs. An artifact is an input outside tasks and context
     inside them: with the whole plan as an input, a typo in its header would buy every task again."""
     compared: dict[str, Json] = {"request": ctx.facts.request, **(inputs or {})}
-    stored: dict[str, Json] = dict(context or {})
+    # Why it is done again is told, not compared: a visit has a key of its own.
+    stored: dict[str, Json] = {**({"feedback": ctx.why} if ctx.why else {}), **(context or {})}
     if ctx.task is not None:
         compared["task"] = {**ctx.task.to_json(), "visit": 1, "depends_on": []}
     if findings:

@@ -7,9 +7,9 @@ again. The loop ends on a pass, at the cap, or when a cycle closes nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from windlass.events import ReviewFinished, StepEntered, TaskChanged
 from windlass.model import Finding, Json, Severity, Verdict, content_id
@@ -83,7 +83,7 @@ async def run(spec: Spec, ctx: Context) -> Outcome:
 
 async def _run(spec: Spec, ctx: Context) -> Outcome:
     reviewers = [r for r in spec.reviewers if holds(r.when, ctx.fact) and _there(r, ctx)]
-    wished = _wish(spec, ctx)
+    wished = ctx.to_fix if spec.fixer and ctx.to_fix else _wish(spec, ctx)
     if wished:
         failed = await _fix(spec, ctx, wished, 0, int(ctx.setting(spec.max)))
         if failed:
@@ -96,8 +96,7 @@ async def _run(spec: Spec, ctx: Context) -> Outcome:
 async def _cycles(spec: Spec, ctx: Context, reviewers: Sequence[CallSpec]) -> Outcome:
     iterative = ctx.setting(spec.mode) == "iterative" and spec.fixer is not None
     cap = int(ctx.setting(spec.max)) if iterative else 0
-    open_findings: tuple[Finding, ...] = ()
-    since = ctx.head
+    open_findings, since = _rejoined(ctx), ctx.since
     for cycle in range(1, cap + 2):
         round = await _review(spec, ctx, reviewers, cycle, cap, open_findings, since)
         if not (iterative and round.blocking) or round.verdict is Verdict.HARD_STOP:
@@ -126,16 +125,23 @@ async def _review(
     since: str,
 ) -> Round:
     _enter(spec.label.enter, ctx, f"{ctx.id()}#{cycle}")
-    jobs = [_call(spec, ctx, r, cap, open_findings, since if cycle > 1 else "") for r in reviewers]
+    jobs = [_call(spec, ctx, r, cap, open_findings, since) for r in reviewers]
     ids = [_id(ctx, r.role, len(reviewers)) for r in reviewers]
-    if spec.order == "parallel":
-        replies = await asyncio.gather(*(ctx.dispatch(id, job, cycle=cycle) for id, job in zip(ids, jobs, strict=True)))
-    else:
-        replies = [await ctx.dispatch(id, job, cycle=cycle) for id, job in zip(ids, jobs, strict=True)]
+    calls = [ctx.dispatch(id, job, cycle=cycle) for id, job in zip(ids, jobs, strict=True)]
+    replies = await _side_by_side(calls) if spec.order == "parallel" else [await call for call in calls]
     rounds = [_judge(spec, ctx, r.role, reply) for r, reply in zip(reviewers, replies, strict=True)]
     for reviewer, round in zip(reviewers, rounds, strict=True):
         _tell(ctx, reviewer.role, round, cycle)
     return _joined(rounds)
+
+
+async def _side_by_side(calls: Sequence[Coroutine[Any, Any, Reply]]) -> list[Reply]:
+    """All come to their end, also when one raises: what the others said is on record then."""
+    found = await asyncio.gather(*calls, return_exceptions=True)
+    errors = [one for one in found if isinstance(one, BaseException)]
+    if errors:
+        raise errors[0]
+    return [one for one in found if isinstance(one, Reply)]
 
 
 def _call(
@@ -269,6 +275,12 @@ def _wish(spec: Spec, ctx: Context) -> tuple[Finding, ...]:
 
 
 # -- small things
+
+
+def _rejoined(ctx: Context) -> tuple[Finding, ...]:
+    """What was reviewed before is judged again for one reason only."""
+    text = f"It was changed after your review ({ctx.why}): does it still meet the requirements?"
+    return (Finding(text, Severity.MEDIUM, role="windlass"),) if ctx.since else ()
 
 
 def _there(reviewer: CallSpec, ctx: Context) -> bool:

@@ -22,6 +22,7 @@ from windlass import git
 from windlass.errors import GitError, UserError
 from windlass.git import Done, UserRepo
 from windlass.model import is_id
+from windlass.workspace.moves import Moves
 
 # Settings of the user's own repository that change what a checkout or a commit contains.
 CONTENT_SETTINGS = (
@@ -78,7 +79,8 @@ class EngineRepo:
     home: Path
     sealed: Mapping[str, str]
     """Files below `path` and their content; an agent that changes them changes what later commands mean."""
-    _moved: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    _moves: Moves = field(default_factory=Moves, repr=False, compare=False)
+    _tips: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
     _reached: set[str] = field(default_factory=set, repr=False, compare=False)
     _trees: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
     _compared: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict, repr=False, compare=False)
@@ -138,14 +140,32 @@ class EngineRepo:
             return loose.strip()
         return self.git("rev-parse", "--verify", "-q", tip_ref(run), check=False).line
 
+    def own_tip(self, run: str) -> str:
+        """The tip as this process found it or set it last: an agent may have moved the ref since."""
+        if run not in self._tips:
+            self._tips[run] = self.tip(run)
+        return self._tips[run]
+
     def set_tip(self, run: str, new: str, old: str) -> bool:
         """Compare and swap; `old` is '' for the first one. False: somebody else moved it."""
-        return self._swap(tip_ref(run), new, old)
+        moved = self._swap(tip_ref(run), new, old)
+        if moved:
+            self._tips[run] = new
+        return moved
+
+    def restore_tip(self, run: str) -> None:
+        """Somebody else moved it: what they put there stays reachable, and the tip is ours again."""
+        found, own = self.tip(run), self.own_tip(run)
+        if found:
+            self.hold(run, "stray", found)
+        with self._moves.noted((tip_ref(run), own)):
+            self.git("update-ref", tip_ref(run), own)
 
     def _swap(self, ref: str, new: str, old: str) -> bool:
-        done = self.git("update-ref", ref, new, old, check=False)
+        with self._moves.noted((ref, new)):
+            done = self.git("update-ref", ref, new, old, check=False)
         if done.code == 0:
-            self._made(ref, new)
+            self._reached.add(new)
             return True
         # A lock file that nobody removes is no lost race: trying again would never end.
         if "cannot lock ref" in done.err and "Unable to create" not in done.err:
@@ -156,12 +176,13 @@ class EngineRepo:
     def hold(self, run: str, name: str, sha: str) -> None:
         """A head that the journal names stays reachable, and so do earlier ones of that name."""
         ref = f"refs/windlass/{_named(run)}/hold/{name}/@{sha}"
-        self.git("update-ref", ref, sha)
-        self._made(ref, sha)
-
-    def _made(self, ref: str, sha: str) -> None:
-        self._moved[ref] = sha
+        with self._moves.noted((ref, sha)):
+            self.git("update-ref", ref, sha)
         self._reached.add(sha)
+
+    def mark(self) -> int:
+        """To be taken before refs are read for a later `audit`."""
+        return self._moves.mark()
 
     def reaches(self, sha: str) -> bool:
         """Known without asking git: this process made a ref that leads to it. False may mean: not known."""
@@ -169,21 +190,21 @@ class EngineRepo:
 
     def drop(self, refs: Sequence[str]) -> None:
         self._reached.clear()
-        self.git("update-ref", "--stdin", input="".join(f"delete {ref}\n" for ref in refs))
-        for ref in refs:
-            self._moved[ref] = ""
+        with self._moves.noted(*((ref, "") for ref in refs)):
+            self.git("update-ref", "--stdin", input="".join(f"delete {ref}\n" for ref in refs))
 
     def refs(self) -> dict[str, str]:
         return git.read_refs(self.path)
 
-    def audit(self, run: str, before: Mapping[str, str], after: Mapping[str, str]) -> list[RefChange]:
-        """Changes that neither this engine nor another run's made."""
+    def audit(self, run: str, before: Mapping[str, str], after: Mapping[str, str], mark: int = 0) -> list[RefChange]:
+        """Changes that neither this engine nor another run's made. `mark`: taken before `before` was read."""
         names = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
         changes = [RefChange(name, before.get(name, ""), after.get(name, "")) for name in names]
-        return [change for change in changes if not self._expected(run, change)]
+        moves = self._moves.since(mark)
+        return [change for change in changes if not self._expected(run, change, moves)]
 
-    def _expected(self, run: str, change: RefChange) -> bool:
-        if self._moved.get(change.name) == change.after and change.name in self._moved:
+    def _expected(self, run: str, change: RefChange, moves: set[tuple[str, str]]) -> bool:
+        if (change.name, change.after) in moves:
             return True
         engines = change.name.startswith("refs/windlass/")
         another_runs = engines and not change.name.startswith(f"refs/windlass/{run}/")
@@ -191,11 +212,16 @@ class EngineRepo:
 
     def undo(self, changes: Sequence[RefChange]) -> None:
         """Put refs back. Keep what they lead to first: `Slots.keep(..., undone=changes)`."""
-        lines = [
-            f"update {change.name} {change.before}\n" if change.before else f"delete {change.name}\n"
-            for change in changes
-        ]
-        self.git("update-ref", "--no-deref", "--stdin", input="".join(lines))
+        for change in changes:
+            self._undo(change)
+
+    def _undo(self, change: RefChange) -> None:
+        """Only what still is as it was seen: beside us the lander moves on, and others undo the same."""
+        to = [change.before or "0" * len(change.after), change.after or "0" * len(change.before)]
+        with self._moves.noted((change.name, change.before)):
+            done = self.git("update-ref", "--no-deref", change.name, *to, check=False)
+        if done.code != 0 and self.refs().get(change.name, "") == change.after:
+            raise GitError(f"cannot put '{change.name}' back: {git.plain(done.err).strip()}", hint="`windlass doctor`")
 
     def tree_of(self, sha: str) -> str:
         # A commit's tree never changes, so it is asked for once.

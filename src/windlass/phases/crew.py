@@ -1,0 +1,332 @@
+"""The tasks at work at the same time: started by the schedule, followed to their ends, called off together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from windlass.errors import AbortedError, Exit, InterruptedDriverError, WindlassError
+from windlass.events import StepEntered, TaskChanged, Warned
+from windlass.model import Task
+from windlass.phases.base import Outcome, holds
+from windlass.phases.routes import Target, To
+from windlass.phases.scheduling import Board, doomed, layers, to_start, wave_of
+from windlass.phases.task_base import (
+    COMPLETE,
+    ESCAPED,
+    FAILED,
+    IMPLEMENTED,
+    LANDED,
+    SKIPPED,
+    Ending,
+    EndRunError,
+    TasksContext,
+)
+from windlass.phases.visiting import through
+
+if TYPE_CHECKING:
+    from windlass.phases.tasks import Spec
+
+
+class Crew:
+    """Contract: when `work` returns or raises, nothing of it is at work any more."""
+
+    def __init__(self, spec: Spec, ctx: TasksContext, tasks: Sequence[Task]) -> None:
+        self._spec = spec
+        self._ctx = ctx
+        self._tasks = tasks
+        self._by_id = {task.id: task for task in tasks}
+        self._place = {task.id: place for place, task in enumerate(tasks)}
+        self._begun = frozenset(task.id for task in tasks if ctx.begun(task))
+        self._slots = ctx.slots(spec.slots)
+        self._policy = ctx.setting(spec.failure)
+        self._ended: dict[str, Ending] = {}
+        self._working: dict[asyncio.Task[Ending], str] = {}
+        self._parked: dict[str, asyncio.Future[None]] = {}
+        """Done with their steps, until their wave has settled."""
+        self._retrying: dict[str, asyncio.Future[None]] = {}
+        """Failed and to be tried once more, when the others of the wave have settled."""
+        self._held: dict[str, BaseException] = {}
+        """What a task cannot go on from, as a question that nobody here can answer."""
+        self._parking: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._closed = False
+        """Nothing new starts."""
+        self._fresh: list[str] = []
+        """Completed under this driver since it last rested."""
+
+    async def work(self) -> Outcome:
+        try:
+            while True:
+                await self._to_the_end()
+                self._raise_held()
+                outcome = await self._closing()
+                if outcome is not None:
+                    return outcome
+                self._closed, self._fresh = False, []
+        finally:
+            await self._call_off()
+            self._ctx.go_on()
+
+    # -- the loop
+
+    async def _to_the_end(self) -> None:
+        """Until nothing is at work and nothing may start."""
+        while True:
+            self._give_up()
+            self._start()
+            if self._active:
+                await self._next_end()
+            elif not self._settle():
+                return
+
+    @property
+    def _active(self) -> bool:
+        return len(self._working) > len(self._parked) + len(self._retrying)
+
+    def _give_up(self) -> None:
+        """Dependents of what did not complete are named and never run."""
+        while lacking := doomed(self._tasks, self._board()):
+            for id, causes in lacking.items():
+                names = ", ".join(f"{cause} ({self._by_id[cause].title})" for cause in causes)
+                self._end(id, Ending(SKIPPED, f"needs {names}, which did not complete", self._by_id[id].visit))
+
+    def _start(self) -> None:
+        board = self._board()
+        if self._closed:
+            runs_out = self._spec.order == "waves" and not self._held and self._stop_reason is not None
+            if not runs_out or not self._failed_in(wave_of(self._tasks, board)):
+                return
+        for task in to_start(self._tasks, self._spec.order, self._slots, board):
+            self._begin(task, task.visit)
+
+    def _failed_in(self, wave: int) -> bool:
+        """A wave that one task failed in still runs to its end."""
+        layer = layers(self._tasks)
+        return any(layer[id] >= wave for id, ending in self._ended.items() if ending.state == FAILED)
+
+    def _begin(self, task: Task, visit: int, why: str = "") -> None:
+        for earlier in range(1, visit):
+            # Where it rested in a visit that a later one took the place of: known, and left behind.
+            self._ctx.halted(_pause_id(task.id, earlier))
+            self._ctx.halted(_stop_id(task.id, earlier))
+        self._working[asyncio.create_task(self._settled(task, visit, why), name=task.id)] = task.id
+
+    async def _next_end(self) -> None:
+        """Or until one parks: that, too, can be what the others wait for."""
+        self._parking = asyncio.get_running_loop().create_future()
+        awaited: list[asyncio.Future[Any]] = [*self._working, self._parking]
+        await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+        # By the plan's order, so that what follows does not depend on the order of a set.
+        done = [one for one in self._working if one.done()]
+        for one in sorted(done, key=lambda one: self._place[self._working[one]]):
+            id = self._working.pop(one)
+            error = one.exception()
+            if error is None:
+                self._end(id, one.result())
+            else:
+                self._hold(id, error)
+
+    def _settle(self) -> bool:
+        """A wave has come to rest: first who failed tries once more, then all land together. False: nobody waits."""
+        waiting = self._retrying or self._parked
+        if not waiting or (waiting is self._parked and self._held):
+            return False
+        ids = [task.id for task in self._tasks if task.id in waiting]
+        if waiting is self._parked:
+            self._ctx.land_in_turn(ids)
+        for id in ids:
+            waiting.pop(id).set_result(None)
+        return True
+
+    def _board(self) -> Board:
+        landed = {id for id, ending in self._ended.items() if ending.state in LANDED}
+        at_work = {*self._working.values(), *self._held} - set(self._parked) - set(self._retrying)
+        return Board(
+            working=frozenset(at_work),
+            parked=frozenset({*self._parked, *self._retrying}),
+            landed=frozenset(landed),
+            lost=frozenset(self._ended) - landed,
+            begun=self._begun,
+        )
+
+    # -- one task
+
+    async def _settled(self, task: Task, visit: int, why: str) -> Ending:
+        while True:
+            found = await self._visit(task, visit, why)
+            if isinstance(found, Ending):
+                return found
+            why, visit = found, visit + 1
+
+    async def _visit(self, task: Task, visit: int, why: str) -> Ending | str:
+        """Words instead of an ending: why the task is to be done again, as a new visit."""
+        here = self._ctx.enter_task(task, visit, why)
+
+        async def gate() -> None:
+            await here.leave()
+            await self._park(self._parked, task, visit)
+
+        try:
+            await here.begin()
+            target, reason = await through(self._spec, here, gate if self._spec.order == "waves" else _open)
+        finally:
+            await here.leave()
+        retried = target.to is To.FAIL and self._policy == "retry" and visit == task.visit
+        if retried and self._spec.order == "waves":
+            await self._park(self._retrying, task, visit)
+        if retried or target.to is To.REDO:
+            here.emit(TaskChanged(task.id, "pending", reason, visit=visit + 1), at="redo")
+            return reason
+        return self._ending(target, reason, visit)
+
+    def _ending(self, target: Target, reason: str, visit: int) -> Ending:
+        match target.to:
+            case To.NEXT:
+                return Ending(COMPLETE if self._is_reviewed else IMPLEMENTED, reason, visit)
+            case To.SKIP:
+                return Ending(SKIPPED, reason, visit)
+            case To.ESCAPE:
+                return Ending(ESCAPED, reason, visit)
+            case To.FAIL:
+                return Ending(FAILED, reason, visit)
+            case _:
+                raise EndRunError(target, reason)
+
+    @property
+    def _is_reviewed(self) -> bool:
+        """False: nobody judged the task, and a later review completes it."""
+        reviews = [step for step in self._spec.steps if step.kind == "review"]
+        return not self._ctx.completed_later or any(holds(step.when, self._ctx.fact) for step in reviews)
+
+    async def _park(self, where: dict[str, asyncio.Future[None]], task: Task, visit: int) -> None:
+        if where is self._parked and self._spec.done_label:
+            at = f"{task.id}+{visit}/done"
+            self._ctx.emit(StepEntered(self._ctx.key.text, self._spec.done_label, task.id), at=at)
+        opened = asyncio.get_running_loop().create_future()
+        where[task.id] = opened
+        if not self._parking.done():
+            self._parking.set_result(None)
+        await opened
+
+    # -- ends
+
+    def _end(self, id: str, ending: Ending) -> None:
+        task, ctx = self._by_id[id], self._ctx
+        ctx.emit(TaskChanged(id, ending.state, ending.reason, visit=ending.visit), at=f"{id}+{ending.visit}")
+        if ending.state == FAILED and self._stops_here and ctx.halted(_stop_id(id, ending.visit)):
+            # A person has retried it: this task alone is taken up again.
+            self._begin(task, ending.visit + 1, ending.reason)
+            return
+        self._ended[id] = ending
+        if ending.state == ESCAPED or (ending.state == FAILED and self._policy == "stop"):
+            self._closed = True
+        elif ending.state == FAILED:
+            ctx.emit(Warned("task", f"{task.title}: {ending.reason}; the run goes on without it", task=id), at=id)
+        if ending.state in LANDED and not ctx.halted(_pause_id(id, ending.visit)) and ctx.lived(id):
+            self._fresh.append(id)
+            self._closed = self._closed or self._is_rest_due()
+
+    def _is_rest_due(self) -> bool:
+        mode = self._ctx.setting(self._spec.pause) if self._spec.pause else "auto"
+        if mode == "checkpoint":
+            return True
+        return mode == "batch" and len(self._fresh) >= int(self._ctx.setting(self._spec.pause_every))
+
+    @property
+    def _stop_reason(self) -> str | None:
+        failed = [(id, one) for id, one in self._ended.items() if one.state == FAILED and self._policy == "stop"]
+        return "; ".join(f"{self._by_id[id].title}: {one.reason}" for id, one in failed) if failed else None
+
+    @property
+    def _stops_here(self) -> bool:
+        """The failure stops the run where it is, so that a retry takes up this task alone."""
+        route = self._spec.on.get("stopped")
+        return self._policy == "stop" and (route is None or route.target.to is To.STOP)
+
+    async def _closing(self) -> Outcome | None:
+        """Everything has come to rest. None: a halt was passed, go on."""
+        escaped = [one for one in self._ended.values() if one.state == ESCAPED]
+        if escaped:
+            return Outcome("escape", escaped[0].reason)
+        reason = self._stop_reason
+        if reason is not None and self._stops_here:
+            await self._halt_failed(reason)
+        elif reason is not None:
+            return Outcome("stopped", reason)
+        if len(self._ended) == len(self._tasks):
+            return Outcome("done", _counts(self._ended))
+        if self._fresh:
+            last = self._fresh[-1]
+            why = f"checkpoint after task {len(self._ended)} of {len(self._tasks)}"
+            await self._ctx.halt(_pause_id(last, self._ended[last].visit), why)
+        return None
+
+    async def _halt_failed(self, reason: str) -> None:
+        failed = {id: one for id, one in self._ended.items() if one.state == FAILED}
+        ids = [_stop_id(id, one.visit) for id, one in failed.items()]
+        for id in ids[1:]:
+            await self._ctx.mark_halt(id, reason)
+        await self._ctx.halt(ids[0], reason, stop=True)
+
+    # -- trouble
+
+    def _hold(self, id: str, error: BaseException) -> None:
+        self._held[id] = error
+        if isinstance(error, WindlassError) and error.exit is Exit.WAITING:
+            # It waits for a person; the others need not.
+            return
+        self._closed = True
+        self._ctx.wind_down(now=_at_once(error))
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Who waits for the wave is woken, to be turned away at the next dispatch or landing."""
+        for waiting in (self._parked, self._retrying):
+            for id in list(waiting):
+                waiting.pop(id).set_result(None)
+
+    def _raise_held(self) -> None:
+        if self._held:
+            raise min(self._held.values(), key=_rank)
+
+    async def _call_off(self) -> None:
+        for one in self._working:
+            one.cancel()
+        await asyncio.gather(*self._working, return_exceptions=True)
+        self._working.clear()
+
+
+async def _open() -> None:
+    """Whoever is done with its steps lands at once."""
+
+
+def _stop_id(id: str, visit: int) -> str:
+    return f"stop.{id}.{visit}"
+
+
+def _pause_id(id: str, visit: int) -> str:
+    return f"pause.{id}" if visit == 1 else f"pause.{id}.{visit}"
+
+
+def _at_once(error: BaseException) -> bool:
+    """Nobody wants what is still at work."""
+    if isinstance(error, EndRunError):
+        return error.target.to is To.ABORT
+    return isinstance(error, AbortedError | InterruptedDriverError) or not isinstance(error, WindlassError)
+
+
+def _rank(error: BaseException) -> int:
+    """Which of several reasons to end is told: a bug first, a question last."""
+    if isinstance(error, EndRunError):
+        return 2
+    if not isinstance(error, WindlassError):
+        return 0
+    order = (Exit.ABORTED, Exit.INTERRUPTED, None, Exit.STOPPED, Exit.PAUSED, Exit.WAITING)
+    return order.index(error.exit) if error.exit in order else 3
+
+
+def _counts(ended: dict[str, Ending]) -> str:
+    counts = Counter(ending.state for ending in ended.values())
+    return ", ".join(f"{number} {state}" for state, number in counts.items())

@@ -1,0 +1,216 @@
+"""One visit to a task: through its steps by their routes, then onto the run's tip."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from windlass.events import StepEntered, TaskChanged
+from windlass.model import Finding, Json, Task
+from windlass.phases import command, produce, review
+from windlass.phases.base import CallSpec, Context, Outcome, holds
+from windlass.phases.calls import make_call
+from windlass.phases.routes import Route, Target, To
+from windlass.phases.task_base import Landed, TaskContext
+
+if TYPE_CHECKING:
+    from windlass.phases.tasks import Spec, Step
+
+GO_ON = (To.NEXT, To.WAIVE)
+
+
+@dataclass
+class Course:
+    """Where this visit has been: counted routes taken, steps entered, landings tried."""
+
+    taken: Counter[str] = field(default_factory=Counter)
+    entered: Counter[str] = field(default_factory=Counter)
+    landings: int = 0
+
+
+async def through(spec: Spec, ctx: TaskContext, gate: Callable[[], Awaitable[None]]) -> tuple[Target, str]:
+    """Until a target leaves the task; `next`: it has landed. `gate` opens when its turn to land has come."""
+    course, at = Course(), 0
+    while True:
+        target, reason = await _steps(spec, ctx, course, at)
+        if target.to is not To.NEXT:
+            return target, reason
+        await gate()
+        target, reason = await _land(spec, ctx, course)
+        if target.to is not To.GOTO:
+            return target, reason
+        at = _index(spec.steps, target)
+
+
+def task_of(ctx: Context) -> Task:
+    assert ctx.task is not None
+    return ctx.task
+
+
+# -- steps
+
+
+async def _steps(spec: Spec, ctx: TaskContext, course: Course, at: int) -> tuple[Target, str]:
+    position: int | None = at
+    to_fix: tuple[Finding, ...] = ()
+    why = ""
+    while position is not None:
+        step = spec.steps[position]
+        if not holds(step.when, ctx.fact):
+            position = _following(spec.steps, position)
+            continue
+        target, outcome = await _enter(step, ctx, course, to_fix=to_fix, why=why)
+        to_fix, why = (outcome.findings if target.to is To.FIX else ()), outcome.detail
+        if target.to in GO_ON:
+            position, why = _following(spec.steps, position), ""
+        elif target.to is To.GOTO:
+            position = _index(spec.steps, target)
+        elif target.to not in (To.AGAIN, To.FIX):
+            return target, outcome.detail
+    return Target(To.NEXT), ""
+
+
+async def _enter(
+    step: Step, ctx: TaskContext, course: Course, *, to_fix: tuple[Finding, ...] = (), since: str = "", why: str = ""
+) -> tuple[Target, Outcome]:
+    """The step's outcome and where it leads; a question's answer is part of the outcome's detail."""
+    course.entered[step.id] += 1
+    here = ctx.step_scope(step.id, visit=course.entered[step.id], to_fix=to_fix, since=since, why=why)
+    if step.kind != "review":
+        enter_label(here, step.label.enter, step.id)
+    outcome = await RUN[step.kind](step, here)
+    ctx.ended(step.id, outcome)
+    route = step.on.get(outcome.name) or Route(Target(To.NEXT if outcome.name in ("ok", "pass") else To.FAIL))
+    return await _asked(here, _counted(route, f"{step.id}.{outcome.name}", ctx, course.taken), outcome)
+
+
+def enter_label(ctx: Context, label: str, at: str) -> None:
+    if label:
+        task = task_of(ctx)
+        ctx.emit(StepEntered(ctx.key.text, label, task.id), at=at)
+        ctx.emit(TaskChanged(task.id, label, visit=task.visit), at=at)
+
+
+def _counted(route: Route, name: str, ctx: Context, taken: Counter[str]) -> Target:
+    if route.max is None or route.then is None:
+        return route.target
+    taken[name] += 1
+    return route.target if taken[name] <= int(ctx.setting(route.max)) else route.then
+
+
+async def _asked(ctx: Context, target: Target, outcome: Outcome) -> tuple[Target, Outcome]:
+    """A route that asks: the task shows as escalated until a person has chosen."""
+    if target.to is not To.ASK:
+        return target, outcome
+    task = task_of(ctx)
+    ctx.emit(TaskChanged(task.id, "escalated", outcome.detail, visit=task.visit), at=f"{ctx.id()}.ask")
+    answer = await ctx.ask(ctx.question(target.arg, outcome.detail, outcome.findings))
+    chosen = ctx.option(target.arg, answer.value)
+    told = f"{answer.by} answered '{answer.value}'" + (f": {answer.comment}" if answer.comment else "")
+    return chosen, replace(outcome, detail=f"{outcome.detail}; {told}" if outcome.detail else told)
+
+
+def _following(steps: Sequence[Step], at: int) -> int | None:
+    """The next step that is not reserved for a route."""
+    return next((i for i in range(at + 1, len(steps)) if not steps[i].via), None)
+
+
+def _index(steps: Sequence[Step], target: Target) -> int:
+    return [step.id for step in steps].index(target.arg)
+
+
+# -- landing
+
+
+async def _land(spec: Spec, ctx: TaskContext, course: Course) -> tuple[Target, str]:
+    """`next`: it has landed. A step's id: there it goes on, on what has landed meanwhile."""
+    left = int(ctx.setting(spec.land.max)) if spec.land.fixer else 0
+    while True:
+        landed = await _try(spec, ctx, course)
+        if landed.kind == "landed":
+            return Target(To.NEXT), ""
+        found = await _mended(spec, ctx, course, landed) if left else None
+        left -= 1
+        target, reason = found or await _refused(spec, ctx, course, landed)
+        if target.to is To.FIX:
+            target, reason = await _mended(spec, ctx, course, landed) or (Target(To.FAIL), landed.detail)
+        if target.to is To.WAIVE:
+            return await _accepted(ctx, course, landed, reason)
+        if target.to not in (To.NEXT, To.AGAIN):
+            return target, reason
+
+
+async def _try(spec: Spec, ctx: TaskContext, course: Course) -> Landed:
+    course.landings += 1
+    enter_label(ctx.step_scope("land"), spec.land.label.enter, f"land#{course.landings}")
+    return await ctx.land(course.landings, checked=spec.land.checks == "all")
+
+
+async def _refused(spec: Spec, ctx: TaskContext, course: Course, landed: Landed) -> tuple[Target, str]:
+    outcome = Outcome(landed.kind, f"landing refused ({landed.kind}): {landed.detail}")
+    route = spec.land.on.get(landed.kind, Route(Target(To.FAIL)))
+    # The last landing is part of the place: the same refusal may be asked about again.
+    here = ctx.step_scope("land", visit=course.taken["land?"] + 1)
+    course.taken["land?"] += 1
+    target, outcome = await _asked(here, _counted(route, f"land.{landed.kind}", ctx, course.taken), outcome)
+    if target.to is To.GOTO:
+        await ctx.catch_up(course.landings)
+    # After a landing there is no next step: going on means that a person takes it as it is.
+    return (Target(To.WAIVE) if target.to is To.NEXT else target), outcome.detail
+
+
+async def _accepted(ctx: TaskContext, course: Course, landed: Landed, reason: str) -> tuple[Target, str]:
+    """With known issues: without checks. What conflicts cannot be joined by anybody's word."""
+    if landed.kind == "conflict":
+        return Target(To.SKIP), f"it cannot be accepted as it is: {reason}"
+    course.landings += 1
+    again = await ctx.land(course.landings, checked=False, waived=True)
+    told = f"accepted with known issues: {reason}"
+    return (Target(To.NEXT), told) if again.kind == "landed" else (Target(To.SKIP), f"{told}; {again.detail}")
+
+
+async def _mended(spec: Spec, ctx: TaskContext, course: Course, landed: Landed) -> tuple[Target, str] | None:
+    """`next`: try to land again. None: nobody could mend it."""
+    if spec.land.fixer is None:
+        return None
+    before = await ctx.patch()
+    await ctx.catch_up(course.landings)
+    since = ctx.head
+    enter_label(ctx.step_scope("land"), spec.land.label.fix, f"land.fix#{course.landings}")
+    if not await _fix(
+        spec.land.fixer, ctx.step_scope("land"), landed, course.landings, int(ctx.setting(spec.land.max))
+    ):
+        return None
+    if await ctx.patch() == before:
+        return Target(To.NEXT), ""
+    return await _relook(spec, ctx, course, since, landed)
+
+
+async def _fix(fixer: CallSpec, ctx: Context, landed: Landed, cycle: int, cap: int) -> bool:
+    facts: dict[str, Json] = {"conflict" if landed.kind == "conflict" else "checks_output": landed.detail}
+    sides: dict[str, Json] = {"your side": landed.ours, "what landed meanwhile": landed.theirs}
+    call = make_call(ctx, fixer, "land-fix", inputs=facts, context=sides)
+    reply = await ctx.dispatch(ctx.id("fix"), replace(call, cycles=cap), cycle=cycle)
+    return reply.ok
+
+
+async def _relook(spec: Spec, ctx: TaskContext, course: Course, since: str, landed: Landed) -> tuple[Target, str]:
+    """What was reviewed is no longer what would land: its reviewers judge what the fix changed."""
+    reviews = [step for step in spec.steps if isinstance(step, review.Spec) and step.of == "changes"]
+    for step in (step for step in reviews if course.entered[step.id]):
+        target, outcome = await _enter(step, ctx, course, since=since, why=f"landing refused: {landed.kind}")
+        while target.to in (To.AGAIN, To.FIX):
+            to_fix = outcome.findings if target.to is To.FIX else ()
+            target, outcome = await _enter(step, ctx, course, since=since, to_fix=to_fix, why=outcome.detail)
+        if target.to not in GO_ON:
+            return target, outcome.detail
+    return Target(To.NEXT), ""
+
+
+RUN: dict[str, Callable[[Any, Context], Awaitable[Outcome]]] = {
+    "produce": produce.run,
+    "review": review.run,
+    "command": command.run,
+}
