@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -178,3 +179,20 @@ def test_the_patch_id_knows_the_same_change_on_another_base(engine: EngineRepo) 
     assert first
     assert patch_id(engine, other, on(other, {"a.txt": "2\n"})) == first
     assert patch_id(engine, other, on(other, {"a.txt": "3\n"})) != first
+
+
+def test_the_work_tree_has_files_that_became_folders_links_and_back(tmp_path: Path) -> None:
+    engine = make_engine(tmp_path, {"file": "1", "folder/a": "1", "folder/b/c": "1", "gone": "1", "plain": "1"})
+    slot = Slots(engine).take("r1", "t1", engine.user.head)
+    for path in ("file", "gone", "plain"):
+        (slot.path / path).unlink()
+    shutil.rmtree(slot.path / "folder")
+    write(slot.path, {"file/now/deep": "1", "folder": "1", 'new \n"name': "1"})
+    (slot.path / "plain").symlink_to("/nowhere")
+    os.chmod(slot.path / "file/now/deep", 0o755)
+    listed = engine.git("ls-tree", "-r", "-z", work_tree(engine, slot)).fields
+    found = {entry.split("\t")[1]: entry[:6] for entry in listed}
+    assert found == {"file/now/deep": "100755", "folder": "100644", 'new \n"name': "100644", "plain": "120000"}
+    head = harvest(engine, slot, "x\n", DATE)
+    assert engine.git("ls-tree", "-r", "-z", head).fields == listed
+    assert status(engine, slot).dirty == ()

@@ -237,7 +237,7 @@ class _Drive:
             agent=cast.agent,
             named=frozenset(cast.roles),
             engine=engine,
-            slots=Slots(engine),
+            slots=Slots(engine, keeping=bool(row.options.get("keep"))),
             folder=folder,
             machine=Machine(_host(), boot_id(), world.environ, world.clock),
             wanted=wanted,

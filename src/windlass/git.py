@@ -254,14 +254,41 @@ def is_tracked(repo: UserRepo, path: str) -> bool:
 def oddities(repo: UserRepo) -> list[str]:
     """What works less well in this repository, in words for `doctor`."""
     attributes = run(["grep", "-lE", "filter=lfs", "HEAD", "--", ":(glob)**/.gitattributes"], repo.root, check=False)
-    partial = run(["config", "--get-regexp", r"^remote\..*\.promisor$"], repo.root, check=False)
     found = {
         "submodules: they stay empty in the folders agents work in": (repo.root / ".gitmodules").exists(),
         "Git LFS: files that were never downloaded cannot be checked out": attributes.code == 0,
         "shallow clone: history before it cannot be compared": repo.shallow,
-        "partial clone: objects that are missing here cannot be read": partial.code == 0,
+        "partial clone: agents see the run's base whole, but of its history only what is here": is_partial(repo),
     }
     return [text for text, present in found.items() if present]
+
+
+def is_partial(repo: UserRepo) -> bool:
+    return bool(_promisor(repo))
+
+
+def _promisor(repo: UserRepo) -> str:
+    """The remote that a partial clone fetches missing objects from; '' for a clone that has all of its own."""
+    done = run(["config", "--name-only", "--get-regexp", r"^remote\..*\.promisor$"], repo.root, check=False)
+    first = done.out.partition("\n")[0]
+    return first.removeprefix("remote.").removesuffix(".promisor")
+
+
+def fetch_missing(repo: UserRepo, commit: str) -> None:
+    """All files of a commit, from where the partial clone came; into the user's objects, as their own git would."""
+    remote, before = _promisor(repo), -1
+    while remote and (missing := _missing(repo, commit)):
+        if len(missing) == before:
+            raise GitError(f"'{remote}' does not give {len(missing)} objects of {commit[:12]}", hint="git fetch")
+        options = ["--no-tags", "--no-write-fetch-head", "--recurse-submodules=no", "--filter=blob:none", "--stdin"]
+        shas = "".join(f"{sha}\n" for sha in missing)
+        run(["-c", "fetch.negotiationAlgorithm=noop", "fetch", "-q", *options, remote], repo.root, input=shas)
+        before = len(missing)
+
+
+def _missing(repo: UserRepo, commit: str) -> list[str]:
+    listed = run(["rev-list", "--objects", "--missing=print", f"{commit}^{{tree}}"], repo.root).out
+    return [line[1:] for line in listed.splitlines() if line.startswith("?")]
 
 
 def git_version() -> tuple[int, ...]:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from windlass import git
@@ -30,7 +31,7 @@ from windlass.phases import KINDS
 from windlass.place import state_dir
 from windlass.store.rows import RunRow
 from windlass.store.sqlite import Store
-from windlass.workspace import EngineRepo, enter_in_place
+from windlass.workspace import MIN_FREE_BYTES, EngineRepo, enter_in_place, lacking
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ class Start:
     slots: int | None = None
     mode: str = ""
     in_place: bool = False
+    keep: bool = False
+    """Its slots are not given back when it ends."""
     detached: bool = False
     plan: str = ""
     """The text of a plan the user wrote."""
@@ -59,6 +62,7 @@ def start_run(kit: Kit, start: Start, run: str) -> str:
     git.require_git()
     repo = git.discover(kit.world.cwd)
     _refuse_odd(repo)
+    _require_room(repo, state_dir(kit.world.environ))
     config = kit.config(start.budget, start.roles)
     roles = kit.roles()
     _check_roles(config, roles)
@@ -81,6 +85,7 @@ def _create(
     flow: Flow,
     settings: dict[str, str],
 ) -> str:
+    git.fetch_missing(repo, repo.head)
     now = kit.world.clock()
     date = _date(now)
     slug = _free_slug(flow, repo, slugify(start.request), date)
@@ -154,9 +159,17 @@ def _date(now: float) -> str:
     return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d")
 
 
+def _require_room(repo: UserRepo, state: Path) -> None:
+    """Before anything is written: a run that begins on a full disk leaves half of everything."""
+    for folder in (repo.common_dir, state):
+        problem = lacking(folder, MIN_FREE_BYTES)
+        if problem:
+            raise UserError(problem, hint="free some space, or run `windlass gc`")
+
+
 def _refuse_odd(repo: UserRepo) -> None:
-    # A shallow clone can be worked in: what lies before it is not needed.
-    odd = [text for text in git.oddities(repo) if not text.startswith("shallow clone")]
+    # Shallow and partial clones can be worked in: what lies before the base is not needed.
+    odd = [text for text in git.oddities(repo) if not text.startswith(("shallow clone", "partial clone"))]
     if odd:
         raise UserError(f"this repository cannot be driven: {'; '.join(odd)}", hint="windlass doctor says why")
 
@@ -255,6 +268,7 @@ def _options(start: Start, given: Mapping[str, str]) -> dict[str, Json]:
         **Cast(start.agent, start.roles).to_json(),
         "script": start.script,
         "slots": start.slots,
+        "keep": start.keep,
         "mode": start.mode,
         "in_place": start.in_place,
         "detached": start.detached,

@@ -31,7 +31,10 @@ def land(service: Service, row: RunRow, *, unfinished: bool) -> tuple[str, LandR
 def collect(
     service: Service, runs: Sequence[str], keep: Collection[str], refs: Collection[str], *, dry: bool
 ) -> list[Collected]:
-    """`runs`: only these (all, when there are none); `keep`: not these; `refs`: named, though no branch has them."""
+    """`runs`: only these, with the slots that --keep kept (all, when there are none); `keep`: not these.
+
+    `refs`: named, though no branch has them.
+    """
     chosen = [service.run(id) for id in runs] or [row for row in service.runs() if row.state.final]
     for row in chosen:
         _require_final(row)
@@ -40,7 +43,8 @@ def collect(
     world = service.world
     engine = EngineRepo.open(git.discover(world.cwd), state_dir(world.environ))
     _require_known(engine, refs, final)
-    return gc(engine, final | _checks(world), dry=dry, date=world.clock(), named=refs)
+    by_name = final if runs else set()
+    return gc(engine, final | _checks(world), dry=dry, date=world.clock(), named=refs, chosen=by_name)
 
 
 def _require_final(row: RunRow) -> None:

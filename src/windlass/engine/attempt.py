@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
+from windlass import git
 from windlass.agents import contracts
 from windlass.agents.base import AgentEvent, AgentResult, Done, Job, Said, SessionSeen, Spent, ToolFinished, ToolStarted
 from windlass.agents.dispatch import Proc, agent_env, run_agent
@@ -221,7 +222,7 @@ async def _settle(order: Order, seen: Seen) -> list[Finding]:
     if order.role.writes == "code":
         await _keep_work(order, seen)
         idle = order.call.purpose == "implement" and order.place.desk.head == order.place.desk.base
-        return [Finding("it changed nothing", Severity.MEDIUM, role="windlass")] if idle else []
+        return [_remark("it changed nothing")] if idle else [_remark(text) for text in await _nested(order)]
     world, desk = order.parts.world, order.place.desk
     ours = {world.path(name) for name in world.artifacts} | set(order.outs.values())
     moved = seen.status.head != desk.head
@@ -232,6 +233,12 @@ async def _settle(order: Order, seen: Seen) -> list[Finding]:
         await desk.reset()
     found += [f"commit {seen.status.head[:12]} was made by a role that may not"] if moved else []
     return [_note(f"{text}; undone, kept under refs/windlass/keep") for text in found]
+
+
+async def _nested(order: Order) -> list[str]:
+    paths = await order.place.desk.nested_since_base()
+    told = "is a repository of its own: only the name of its commit was committed, none of its files"
+    return [f"'{git.plain(path)}' {told}" for path in paths]
 
 
 async def _keep_work(order: Order, seen: Seen) -> None:
@@ -366,7 +373,11 @@ def _json(reply: Reply) -> dict[str, Json]:
 def _notes(seen: Seen) -> list[Finding]:
     undone = [_note(f"{text}; put back") for text in seen.trespasses]
     told = [f"{what} of your own repository changed while it worked; left as it is" for what in seen.noticed]
-    return undone + [Finding(text, Severity.MEDIUM, role="windlass") for text in told]
+    return undone + [_remark(text) for text in told]
+
+
+def _remark(text: str) -> Finding:
+    return Finding(text, Severity.MEDIUM, role="windlass")
 
 
 def _note(text: str) -> Finding:

@@ -18,7 +18,6 @@ from windlass.workspace import (
     UserSignature,
     files,
     trees,
-    user_signature,
 )
 from windlass.workspace.keep import keep
 
@@ -135,7 +134,7 @@ class Desk:
     async def before(self, ours: tuple[str, ...]) -> Before:
         mark = self.engine.mark()
         refs, user = await asyncio.gather(
-            asyncio.to_thread(self.engine.refs), asyncio.to_thread(user_signature, self.engine.user, ours)
+            asyncio.to_thread(self.engine.refs), asyncio.to_thread(self.engine.watch.lately, ours)
         )
         return Before(refs, user, mark)
 
@@ -145,7 +144,7 @@ class Desk:
         status, refs, user = await asyncio.gather(
             asyncio.to_thread(self._status, self.slot),
             asyncio.to_thread(self.engine.refs),
-            asyncio.to_thread(user_signature, self.engine.user, ours),
+            asyncio.to_thread(self.engine.watch.now, ours),
         )
         changes = self.engine.audit(self._run, before.refs, refs, before.mark)
         if changes or not status.detached:
@@ -197,6 +196,10 @@ class Desk:
     async def files_since_base(self) -> tuple[str, ...]:
         found = await asyncio.to_thread(trees.changes, self.engine, self.base, self.head)
         return tuple(change.path for change in found)
+
+    async def nested_since_base(self) -> tuple[str, ...]:
+        found = await asyncio.to_thread(trees.changes, self.engine, self.base, self.head)
+        return tuple(change.path for change in found if change.nested)
 
     async def diff(self, since: str, limit: int = 60_000) -> str:
         return await asyncio.to_thread(trees.diff, self.engine, since, self.head, limit)

@@ -1,7 +1,8 @@
 """Where agents work and what becomes of it.
 
 `repo` the engine's own repository; `slots` the folders agents get; `trees` what is in them; `files` single files,
-safely; `keep` nothing is lost; `branch` what reaches the user's repository; `collect` what may go.
+safely; `keep` nothing is lost; `branch` what reaches the user's repository; `watch` what else happens to it; `collect`
+what may go.
 """
 
 from windlass.workspace.branch import (
@@ -14,27 +15,31 @@ from windlass.workspace.branch import (
     publish,
 )
 from windlass.workspace.collect import Collected, Remains, Removed, gc
+from windlass.workspace.disk import MIN_FREE_BYTES, lacking
 from windlass.workspace.files import check_path, copy_into, lock_hash, read_file, safe_path, write_artifacts
 from windlass.workspace.keep import Attempt, Kept
-from windlass.workspace.repo import EngineRepo, RefChange, UserSignature, repo_id, tip_ref, user_signature
+from windlass.workspace.repo import EngineRepo, RefChange, repo_id, tip_ref
+from windlass.workspace.slot import Slot
 from windlass.workspace.slots import Lease, Slots, Use
 from windlass.workspace.trees import (
     Change,
     Kind,
-    Slot,
     SlotStatus,
     changes,
     commit_artifacts,
     commit_tree,
     diff,
+    edited_tree,
     harvest,
     patch_id,
     restaged_tree,
     status,
     work_tree,
 )
+from windlass.workspace.watch import UserSignature, Watch, user_signature
 
 __all__ = [
+    "MIN_FREE_BYTES",
     "Attempt",
     "Change",
     "Collected",
@@ -52,6 +57,7 @@ __all__ = [
     "Slots",
     "Use",
     "UserSignature",
+    "Watch",
     "changes",
     "check_path",
     "checked_out",
@@ -59,10 +65,12 @@ __all__ = [
     "commit_tree",
     "copy_into",
     "diff",
+    "edited_tree",
     "enter_in_place",
     "follow",
     "gc",
     "harvest",
+    "lacking",
     "land_on_checkout",
     "lock_hash",
     "patch_id",

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from windlass import git
-from windlass.workspace.keep import Attempt
 from windlass.workspace.repo import EngineRepo, locked
-from windlass.workspace.slots import Lease, Slots, Use
+from windlass.workspace.slots import Slots, Use
 
 
 @dataclass(frozen=True)
@@ -27,36 +26,39 @@ Collected: TypeAlias = Removed | Remains
 
 
 def gc(
-    engine: EngineRepo, runs_final: Collection[str], *, dry: bool, date: float, named: Collection[str] = ()
+    engine: EngineRepo,
+    runs_final: Collection[str],
+    *,
+    dry: bool,
+    date: float,
+    named: Collection[str] = (),
+    chosen: Collection[str] = (),
 ) -> list[Collected]:
-    """Runs that are not final are not looked at. `named`: refs to remove although no branch contains them."""
-    slots = list(_collect_slots(engine, runs_final, dry=dry, date=date))
+    """Runs that are not final are not looked at.
+
+    `named`: refs to remove although no branch contains them; `chosen`: runs to remove although their slots are kept.
+    """
+    # Another collector may be at work: what it has begun to remove is its own until it ends or dies.
+    with locked(engine.home / "slots" / "gc.lock"):
+        slots = list(_collect_slots(engine, runs_final, dry=dry, date=date, chosen=chosen))
     refs = [entry for run in sorted(runs_final) for entry in _collect_run(engine, run, dry=dry, named=named)]
     aside = engine.home / "aside"
     lost = [Remains(str(path), "set aside: nobody knows what is in it") for path in sorted(aside.glob("*"))]
     return [*slots, *refs, *lost]
 
 
-def _collect_slots(engine: EngineRepo, runs_final: Collection[str], *, dry: bool, date: float) -> Iterator[Collected]:
+def _collect_slots(
+    engine: EngineRepo, runs_final: Collection[str], *, dry: bool, date: float, chosen: Collection[str]
+) -> Iterator[Collected]:
     slots = Slots(engine)
     for lease in slots.leases():
-        if lease.use is not Use.FREE and lease.run not in runs_final:
+        if lease.use not in (Use.FREE, Use.GOING) and lease.run not in runs_final:
             continue
-        if not dry and not _remove_slot(slots, lease, date):
-            continue
-        yield Removed(f"slot {lease.n}")
-
-
-def _remove_slot(slots: Slots, lease: Lease, date: float) -> bool:
-    """False: another process took it in the meantime."""
-    slot = slots.slot(lease.n)
-    with locked(slots.folder / "lock"):
-        if lease not in slots.leases():
-            return False
-        if lease.use is not Use.FREE:
-            slots.keep(slot, Attempt(lease.run, lease.key, 0), date)
-        slots.remove(slot)
-    return True
+        if lease.use is Use.KEPT and lease.run not in chosen:
+            where = slots.slot(lease.n).path
+            yield Remains(f"slot {lease.n}", f"kept by --keep in {where}; `windlass gc {lease.run}` removes it")
+        elif dry or slots.remove(lease, date):
+            yield Removed(f"slot {lease.n}")
 
 
 def _collect_run(engine: EngineRepo, run: str, *, dry: bool, named: Collection[str]) -> Iterator[Collected]:

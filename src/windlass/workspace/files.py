@@ -48,6 +48,14 @@ def read_file(root: Path, path: str) -> str | None:
     return place.read_bytes().decode("utf-8", "replace")
 
 
+def read_or_empty(path: Path) -> str:
+    """For files of our own and of git, which may not be there."""
+    try:
+        return path.read_text(encoding="utf-8", errors="surrogateescape")
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return ""
+
+
 def copy_into(root: Path, source: Path, globs: Sequence[str]) -> list[str]:
     """Copy plain files of `source` that match; the paths copied. Links are not followed out of it."""
     copied = []

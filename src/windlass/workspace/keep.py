@@ -9,7 +9,8 @@ from itertools import chain, count
 
 from windlass import git
 from windlass.workspace.repo import EngineRepo, RefChange
-from windlass.workspace.trees import Slot, SlotStatus, commit_tree, status, work_tree
+from windlass.workspace.slot import Slot
+from windlass.workspace.trees import SlotStatus, commit_tree, status, work_tree
 
 SHA = re.compile(r"[0-9a-f]{40,64}")
 PSEUDO_REFS = (

@@ -16,13 +16,16 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from windlass import git
 from windlass.errors import GitError, UserError
 from windlass.git import Done, UserRepo
 from windlass.model import is_id
+from windlass.workspace.files import read_or_empty
 from windlass.workspace.moves import Moves
+from windlass.workspace.watch import Watch
 
 # Settings of the user's own repository that change what a checkout or a commit contains.
 CONTENT_SETTINGS = (
@@ -35,8 +38,6 @@ CONTENT_SETTINGS = (
     "precomposeunicode",
     "excludesfile",
 )
-MANY = 5
-"""So many changed files are named."""
 IDENTITY = {"user.name": "Windlass", "user.email": "windlass@localhost"}
 
 
@@ -92,13 +93,17 @@ class EngineRepo:
         with locked(home / "lock"):
             if not engine.path.exists():
                 engine._create()
-                write_atomically(engine.path / "info" / "exclude", _read(user.common_dir / "info" / "exclude"))
+                write_atomically(engine.path / "info" / "exclude", read_or_empty(user.common_dir / "info" / "exclude"))
             engine.seal()
         return engine
 
     @property
     def path(self) -> Path:
         return self.home / "repo.git"
+
+    @cached_property
+    def watch(self) -> Watch:
+        return Watch(self.user)
 
     def _create(self) -> None:
         # Renamed into place when complete: a half-made repository is never seen.
@@ -110,7 +115,7 @@ class EngineRepo:
 
     def seal(self) -> list[str]:
         """Put back what no one but the engine may change here; the names of what was changed."""
-        wrong = [name for name, text in self.sealed.items() if _read(self.path / name) != text]
+        wrong = [name for name, text in self.sealed.items() if read_or_empty(self.path / name) != text]
         for name in wrong:
             write_atomically(self.path / name, self.sealed[name])
         return wrong
@@ -124,7 +129,7 @@ class EngineRepo:
         """Never harvest or snapshot these, in any slot: what is copied in from the user's checkout may be secret."""
         exclude = self.path / "info" / "exclude"
         with locked(self.home / "lock"):
-            old = _read(exclude).splitlines()
+            old = read_or_empty(exclude).splitlines()
             new = [line for line in map(_exclude_line, paths) if line not in old]
             if new:
                 write_atomically(exclude, "\n".join([*old, *new, ""]))
@@ -135,7 +140,7 @@ class EngineRepo:
 
     def tip(self, run: str) -> str:
         """'' while the run has none."""
-        loose = _read(self.path / tip_ref(run))
+        loose = read_or_empty(self.path / tip_ref(run))
         if loose.strip():
             return loose.strip()
         return self.git("rev-parse", "--verify", "-q", tip_ref(run), check=False).line
@@ -230,12 +235,12 @@ class EngineRepo:
             self.remember_tree(sha, tree or self.git("rev-parse", "--verify", f"{sha}^{{tree}}").line)
         return self._trees[sha]
 
-    def name_status(self, base: str, head: str) -> tuple[str, ...]:
-        """Letters and paths in turn, of what differs between two commits or trees."""
+    def differences(self, base: str, head: str) -> tuple[str, ...]:
+        """Of two commits or trees: ':old-mode new-mode old-sha new-sha letter' and the path, in turn."""
         # Two trees never differ in another way later, so they are compared once.
         pair = self._trees.get(base, base), self._trees.get(head, head)
         if pair not in self._compared:
-            self._compared[pair] = self.git("diff-tree", "-r", "-z", "--no-renames", "--name-status", base, head).fields
+            self._compared[pair] = self.git("diff-tree", "-r", "-z", "--no-renames", base, head).fields
         return self._compared[pair]
 
     def remember_tree(self, sha: str, tree: str) -> None:
@@ -265,13 +270,6 @@ def _named(run: str) -> str:
     return run
 
 
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="surrogateescape")
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        return ""
-
-
 def _sealed(user: UserRepo) -> dict[str, str]:
     files = {
         "config": _config(user),
@@ -279,7 +277,7 @@ def _sealed(user: UserRepo) -> dict[str, str]:
         "info/attributes": "",
     }
     # Without the list of cut-off commits a walk through a shallow clone's history ends in "missing object".
-    return {**files, "shallow": _read(user.common_dir / "shallow")} if user.shallow else files
+    return {**files, "shallow": read_or_empty(user.common_dir / "shallow")} if user.shallow else files
 
 
 def _config(user: UserRepo) -> str:
@@ -329,58 +327,3 @@ def _quoted(value: str) -> str:
 
 def _exclude_line(path: str) -> str:
     return "/" + re.sub(r"([\\*?\[\]! ])", r"\\\1", path)
-
-
-@dataclass(frozen=True)
-class UserSignature:
-    """Enough of the user's checkout and refs to notice that somebody changed them."""
-
-    head: str
-    index: str
-    stash: str
-    refs: Mapping[str, str]
-    files: Mapping[str, str] = field(default_factory=dict)
-    """What is not as HEAD has it: path -> when and how large."""
-
-    def differences(self, later: UserSignature) -> tuple[str, ...]:
-        parts = [name for name in ("head", "index", "stash") if getattr(self, name) != getattr(later, name)]
-        return (*parts, *_unlike(self.refs, later.refs), *_unlike(self.files, later.files)[:MANY])
-
-
-def _unlike(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    return [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
-
-
-def user_signature(user: UserRepo, ours: Sequence[str] = ()) -> UserSignature:
-    """`ours`: branches Windlass moves itself. A refreshed index is no change, so only its size is compared."""
-    skipped = ("refs/windlass/", *(f"refs/heads/{branch}" for branch in ours))
-    head = _read(user.git_dir / "HEAD")
-    return UserSignature(
-        head=head,
-        index=_size(user.git_dir / "index"),
-        stash=_size(user.common_dir / "logs" / "refs" / "stash"),
-        refs={name: sha for name, sha in git.read_refs(user.root).items() if not name.startswith(skipped)},
-        # In place, the checkout follows the run: its files change because of us.
-        files={} if head.strip() in {f"ref: refs/heads/{branch}" for branch in ours} else _dirty(user.root),
-    )
-
-
-def _dirty(root: Path) -> dict[str, str]:
-    """A file that was changed before and is changed again counts too."""
-    done = git.run(["status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=all"], root, check=False)
-    return {path: _stamp(root / path) for path in (entry[3:] for entry in done.fields)}
-
-
-def _stamp(path: Path) -> str:
-    try:
-        found = path.lstat()
-    except OSError:
-        return ""
-    return f"{found.st_mtime_ns} {found.st_size}"
-
-
-def _size(path: Path) -> str:
-    try:
-        return str(path.stat().st_size)
-    except FileNotFoundError:
-        return ""

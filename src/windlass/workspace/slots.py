@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
 from windlass.errors import GitError, StoppedError
+from windlass.workspace.disk import MIN_FREE_BYTES, lacking, make_writable, remove_tree
 from windlass.workspace.files import copy_into
+from windlass.workspace.index import checkout_bytes, may_hide, unhide
 from windlass.workspace.keep import PSEUDO_REFS, Attempt, Kept, keep
 from windlass.workspace.repo import EngineRepo, RefChange, locked, write_atomically
-from windlass.workspace.trees import Slot, SlotStatus, clear_locks
+from windlass.workspace.slot import Slot
+from windlass.workspace.trees import SlotStatus, clear_locks
 
-MIN_FREE_BYTES = 200 * 1024 * 1024
 # An agent's `git worktree prune` must not take another slot's history with it.
 LOCKED = "a slot of Windlass\n"
 # `checkout --force` ends a merge, but not these.
@@ -28,6 +30,10 @@ class Use(StrEnum):
     TAKEN = "taken"
     #: an attempt began in it and its end was never seen: it is not used again
     RETIRED = "retired"
+    #: a person asked to keep the run's slots: only that run uses it again
+    KEPT = "kept"
+    #: being removed; whoever collects next goes on with it
+    GOING = "going"
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,8 @@ class Lease:
 class Slots:
     engine: EngineRepo
     min_free_bytes: int = MIN_FREE_BYTES
+    keeping: bool = False
+    """`--keep`: slots stay the run's own, and as they were left, when it gives them back."""
 
     @property
     def folder(self) -> Path:
@@ -62,26 +70,26 @@ class Slots:
         with locked(self.folder / "lock"):
             lease = self._choose(run, key)
             self._write(lease)
-        slot = self.slot(lease.n)
-        self._reset(slot, at)
-        _start_log(slot, at)
+            slot = self.slot(lease.n)
+            self._mark(slot).touch()
+        self._renew(slot, at)
         return slot
 
     def _choose(self, run: str, key: str) -> Lease:
         leases = self.leases()
-        free = [lease.n for lease in leases if lease.use is Use.FREE]
-        if free:
-            return Lease(free[0], Use.TAKEN, run, key)
+        usable = [lease.n for lease in leases if lease.use is Use.FREE or (lease.use, lease.run) == (Use.KEPT, run)]
+        if usable:
+            return Lease(usable[0], Use.TAKEN, run, key)
         self._require_space()
         return Lease(max((lease.n for lease in leases), default=0) + 1, Use.TAKEN, run, key)
 
     def _require_space(self) -> None:
-        left = shutil.disk_usage(self.folder).free
-        if left < self.min_free_bytes:
-            raise StoppedError(
-                f"only {left // 2**20} MiB left on the disk of '{self.folder}'",
-                hint="free some space, or run `windlass gc`, then `windlass resume`",
-            )
+        """As much as the user's checkout takes. Others that are being made right now will need theirs too."""
+        making = len(list(self.folder.glob("*.changing")))
+        each = checkout_bytes(self.engine.user.git_dir / "index")
+        problem = lacking(self.folder, self.min_free_bytes + (1 + making) * each)
+        if problem:
+            raise StoppedError(problem, hint="free some space, or run `windlass gc`, then `windlass resume`")
 
     def keep(
         self,
@@ -91,8 +99,8 @@ class Slots:
         undone: Sequence[RefChange] = (),
         seen: SlotStatus | None = None,
     ) -> Kept | None:
-        """None: it was never checked out, so there is nothing in it. `seen`: as in `keep.keep`."""
-        if not (slot.git_dir / "HEAD").exists():
+        """None: nobody worked in it since it was made or half made. `seen`: as in `keep.keep`."""
+        if self._mark(slot).exists() or not (slot.git_dir / "HEAD").exists():
             return None
         self._mend(slot)
         return keep(self.engine, slot, attempt, date, undone, seen)
@@ -106,13 +114,15 @@ class Slots:
         if kept and _is_plain(slot) and _is_clean(kept.status, self.engine.tree_of(at)):
             # The files and the index are right already: only HEAD has to say so.
             _restore(slot.git_dir / "HEAD", f"{at}\n")
+            _start_log(slot, at)
         else:
-            self._reset(slot, at)
-        _start_log(slot, at)
+            self._renew(slot, at)
         return kept.refs if kept else ()
 
     def release(self, slot: Slot, attempt: Attempt, date: float) -> tuple[str, ...]:
         """Keep what is in the slot, then let others have it."""
+        if self.keeping:
+            return self._leave(slot, attempt, date, Lease(slot.n, Use.KEPT, attempt.run, attempt.key))
         return self._leave(slot, attempt, date, Lease(slot.n, Use.FREE))
 
     def retire(self, slot: Slot, attempt: Attempt, date: float) -> tuple[str, ...]:
@@ -131,23 +141,51 @@ class Slots:
         self.engine.ignore(copied)
         return copied
 
-    def remove(self, slot: Slot) -> None:
-        """The caller has kept what is in it."""
-        shutil.rmtree(slot.path, ignore_errors=True)
-        shutil.rmtree(slot.git_dir, ignore_errors=True)
+    def remove(self, lease: Lease, date: float) -> bool:
+        """False: it is not as `lease` says any more. What is in it is kept first. Killed half way, it is repeated."""
+        slot = self.slot(lease.n)
+        with locked(self.folder / "lock"):
+            if lease not in self.leases():
+                return False
+            self._write(replace(lease, use=Use.GOING))
+        if lease.run:
+            self.keep(slot, Attempt(lease.run, lease.key, 0), date)
+        # From here on there is nothing in it that anybody wants, also for whoever goes on with it.
+        self._mark(slot).touch()
+        for path in (slot.path, slot.git_dir):
+            remove_tree(path)
         self._file(slot.n).unlink(missing_ok=True)
+        self._mark(slot).unlink()
+        return True
 
     def _file(self, n: int) -> Path:
         return self.folder / f"{n}.json"
 
+    def _mark(self, slot: Slot) -> Path:
+        """There while the slot is being made clean: what is in it then is nobody's work."""
+        return self.folder / f"{slot.n}.changing"
+
     def _write(self, lease: Lease) -> None:
         write_atomically(self._file(lease.n), json.dumps(asdict(lease)))
+
+    def _renew(self, slot: Slot, at: str) -> None:
+        """A clean checkout of `at`. What was in the slot is kept; killed half way, nothing of it is taken for work."""
+        self._mark(slot).touch()
+        try:
+            self._reset(slot, at)
+        except GitError:
+            # What may not be written stands in the way: the agent's own doing.
+            make_writable(slot.path)
+            self._reset(slot, at)
+        _start_log(slot, at)
+        self._mark(slot).unlink()
 
     def _reset(self, slot: Slot, at: str) -> None:
         if not (slot.git_dir / "HEAD").exists():
             self._register(slot, at)
         self._mend(slot)
         clear_locks(slot)
+        unhide(slot, absent=True)
         for name in UNFINISHED:
             shutil.rmtree(slot.git_dir / name, ignore_errors=True)
         slot.git("checkout", "-q", "--force", "--detach", at)
@@ -202,7 +240,7 @@ def _is_clean(seen: SlotStatus, tree: str) -> bool:
 
 def _is_plain(slot: Slot) -> bool:
     """Nothing in its git folder that tells of an unfinished merge, rebase or bisect, or of a partial checkout."""
-    return {entry.name for entry in slot.git_dir.iterdir()} <= PLAIN
+    return {entry.name for entry in slot.git_dir.iterdir()} <= PLAIN and not may_hide(slot.git_dir / "index")
 
 
 def _start_log(slot: Slot, at: str) -> None:

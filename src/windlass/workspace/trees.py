@@ -12,31 +12,12 @@ from pathlib import Path
 
 from windlass import git
 from windlass.errors import GitError
-from windlass.git import Done
 from windlass.workspace.files import check_path
+from windlass.workspace.index import unhide
 from windlass.workspace.repo import EngineRepo
+from windlass.workspace.slot import Slot
 
-
-@dataclass(frozen=True)
-class Slot:
-    """A folder an agent works in: a detached worktree of the engine's repository."""
-
-    n: int
-    path: Path
-    git_dir: Path
-    """Named in every call, because an agent can overwrite the slot's own `.git`."""
-
-    def git(self, *args: str, env: Mapping[str, str] | None = None, check: bool = True) -> Done:
-        places = [f"--git-dir={self.git_dir}", f"--work-tree={self.path}"]
-        return git.run([*places, *args], self.path, env=env, check=check)
-
-    def stand_on(self, commit: str) -> None:
-        """A clean checkout of `commit`. What is there is not kept; the log of HEAD stays the agent's."""
-        log = self.git_dir / "logs" / "HEAD"
-        before = log.read_bytes() if log.exists() else b""
-        self.git("checkout", "-q", "--force", "--detach", commit)
-        self.git("clean", "-ffdq")
-        log.write_bytes(before)
+GITLINK = "160000"
 
 
 @dataclass(frozen=True)
@@ -59,10 +40,13 @@ class Kind(StrEnum):
 class Change:
     path: str
     kind: Kind
+    nested: bool = False
+    """A repository of its own: only the name of a commit is stored, none of its files."""
 
 
 def status(engine: EngineRepo, slot: Slot) -> SlotStatus:
     options = ["--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=none"]
+    unhide(slot, absent=False)
     fields = slot.git("status", *options).fields
     heads = [field.removeprefix("# branch.oid ") for field in fields if field.startswith("# branch.oid ")]
     if not heads or heads[0] == "(initial)":
@@ -83,8 +67,7 @@ def harvest(engine: EngineRepo, slot: Slot, message: str, date: float) -> str:
     if not seen.dirty:
         return seen.head
     clear_locks(slot)
-    slot.git("add", "-A")
-    _add_nested(engine, slot, seen.dirty, {"GIT_INDEX_FILE": str(slot.git_dir / "index")})
+    _add_all(engine, slot, seen.dirty, {"GIT_INDEX_FILE": str(slot.git_dir / "index")})
     slot.git("commit", "-q", "--no-verify", "--allow-empty", "--cleanup=whitespace", "-m", message, env=git.dated(date))
     head, tree = slot.git("rev-parse", "HEAD", "HEAD^{tree}").out.split()
     engine.remember_tree(head, tree)
@@ -105,19 +88,23 @@ def work_tree(engine: EngineRepo, slot: Slot, seen: SlotStatus | None = None) ->
     with _temporary_index() as (env, index):
         if (slot.git_dir / "index").exists():
             shutil.copyfile(slot.git_dir / "index", index)
-        slot.git("add", "-A", env=env)
-        _add_nested(engine, slot, seen.dirty, env)
+        _add_all(engine, slot, seen.dirty, env)
         return slot.git("write-tree", env=env).line
 
 
-def _add_nested(engine: EngineRepo, slot: Slot, dirty: Sequence[str], env: Mapping[str, str]) -> None:
-    """`git add` stores a repository inside the slot as a bare commit name: store its files instead."""
-    for folder in (path for path in dirty if path.endswith("/")):
-        slot.git("rm", "--cached", "-f", "-q", "-r", "--ignore-unmatch", "--", folder.rstrip("/"), env=env)
-        root = slot.path / folder
-        files = [path for path in root.rglob("*") if _is_plain(path) and ".git" not in path.relative_to(root).parts]
-        blobs = {str(path.relative_to(slot.path)): path.read_bytes() for path in sorted(files)}
-        _stage(engine, blobs, env)
+def _add_all(engine: EngineRepo, slot: Slot, dirty: Sequence[str], env: Mapping[str, str]) -> None:
+    """Only what was seen to differ, because `git add -A` would look at every file again. A repository inside the slot
+    would be stored as the bare name of a commit: store its files instead."""
+    nested = [path.rstrip("/") for path in dirty if path.endswith("/")]
+    names = "".join(f"{path}\0" for path in dirty if not path.endswith("/"))
+    slot.git("update-index", "--add", "--remove", "--replace", "-z", "--stdin", input=names, env=env)
+    for folder in nested:
+        _stage(engine, _files_of(slot.path, slot.path / folder), env)
+
+
+def _files_of(top: Path, root: Path) -> dict[str, bytes]:
+    files = [path for path in root.rglob("*") if _is_plain(path) and ".git" not in path.relative_to(root).parts]
+    return {str(path.relative_to(top)): path.read_bytes() for path in sorted(files)}
 
 
 def _is_plain(path: Path) -> bool:
@@ -183,10 +170,14 @@ def commit_artifacts(
 
 def changes(engine: EngineRepo, base: str, head: str) -> tuple[Change, ...]:
     """Between two commits or trees. For a slot with uncommitted work, `head` is its `work_tree`."""
-    fields = engine.name_status(base, head)
+    fields = engine.differences(base, head)
+    return tuple(_change(entry, path) for entry, path in zip(fields[0::2], fields[1::2], strict=True))
+
+
+def _change(entry: str, path: str) -> Change:
+    _, mode, _, _, letter = entry.split(" ")
     kinds = {"A": Kind.ADDED, "D": Kind.DELETED}
-    pairs = zip(fields[0::2], fields[1::2], strict=True)
-    return tuple(Change(path, kinds.get(letter, Kind.MODIFIED)) for letter, path in pairs)
+    return Change(path, kinds.get(letter, Kind.MODIFIED), nested=mode == GITLINK)
 
 
 def diff(engine: EngineRepo, base: str, head: str, max_bytes: int) -> str:

@@ -1,0 +1,112 @@
+"""The user's checkout and refs, looked at before and after each dispatch: changes are noticed, never undone."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from windlass import git
+from windlass.git import UserRepo
+from windlass.workspace.files import read_or_empty
+
+MANY = 5
+"""So many changed files are named."""
+FRESH_S = 0.5
+"""What was seen this long ago still stands for the state before a dispatch."""
+
+
+@dataclass(frozen=True)
+class UserSignature:
+    """Enough of the user's checkout and refs to notice that somebody changed them."""
+
+    head: str
+    index: str
+    stash: str
+    refs: Mapping[str, str]
+    files: Mapping[str, str] = field(default_factory=dict)
+    """What is not as HEAD has it: path -> when and how large."""
+
+    def differences(self, later: UserSignature) -> tuple[str, ...]:
+        parts = [name for name in ("head", "index", "stash") if getattr(self, name) != getattr(later, name)]
+        return (*parts, *_unlike(self.refs, later.refs), *_unlike(self.files, later.files)[:MANY])
+
+
+def _unlike(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    return [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+
+
+def user_signature(user: UserRepo, ours: Sequence[str] = ()) -> UserSignature:
+    """`ours`: branches Windlass moves itself. A refreshed index is no change, so only its size is compared."""
+    skipped = ("refs/windlass/", *(f"refs/heads/{branch}" for branch in ours))
+    head = read_or_empty(user.git_dir / "HEAD")
+    return UserSignature(
+        head=head,
+        index=_size(user.git_dir / "index"),
+        stash=_size(user.common_dir / "logs" / "refs" / "stash"),
+        refs={name: sha for name, sha in git.read_refs(user.root).items() if not name.startswith(skipped)},
+        # In place, the checkout follows the run: its files change because of us.
+        files={} if head.strip() in {f"ref: refs/heads/{branch}" for branch in ours} else _dirty(user.root),
+    )
+
+
+class Watch:
+    """Looks at one checkout for all who ask. A look costs tens of milliseconds in a large one, so it serves everybody
+    who asked before it began: many dispatches at once cost no more looks than one after the other would."""
+
+    def __init__(self, user: UserRepo, clock: Callable[[], float] = time.monotonic) -> None:
+        self._user = user
+        self._clock = clock
+        self._looking = threading.Lock()
+        self._begun = 0
+        self._last = _Look(0, 0.0, (), None)
+
+    def now(self, ours: tuple[str, ...]) -> UserSignature:
+        """As it is after this call began."""
+        return self._look(ours, newer_than=self._begun, since=float("inf"))
+
+    def lately(self, ours: tuple[str, ...]) -> UserSignature:
+        """As it is, or was a moment ago: a change in between counts as one that came later, so none is missed."""
+        return self._look(ours, newer_than=self._begun, since=self._clock() - FRESH_S)
+
+    def _look(self, ours: tuple[str, ...], *, newer_than: int, since: float) -> UserSignature:
+        with self._looking:
+            last = self._last
+            if last.found is not None and last.ours == ours and (last.n > newer_than or last.at >= since):
+                return last.found
+            self._begun += 1
+            begun, at = self._begun, self._clock()
+            found = user_signature(self._user, ours)
+            self._last = _Look(begun, at, ours, found)
+            return found
+
+
+@dataclass(frozen=True)
+class _Look:
+    n: int
+    at: float
+    ours: tuple[str, ...]
+    found: UserSignature | None
+
+
+def _dirty(root: Path) -> dict[str, str]:
+    """A file that was changed before and is changed again counts too."""
+    done = git.run(["status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=all"], root, check=False)
+    return {path: _stamp(root / path) for path in (entry[3:] for entry in done.fields)}
+
+
+def _stamp(path: Path) -> str:
+    try:
+        found = path.lstat()
+    except OSError:
+        return ""
+    return f"{found.st_mtime_ns} {found.st_size}"
+
+
+def _size(path: Path) -> str:
+    try:
+        return str(path.stat().st_size)
+    except FileNotFoundError:
+        return ""

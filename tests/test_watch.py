@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from gitrepo import make_repo, write
+from windlass import git
+from windlass.git import UserRepo
+from windlass.workspace import UserSignature, Watch, watch
+from windlass.workspace.watch import FRESH_S
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> UserRepo:
+    return git.discover(make_repo(tmp_path / "user", {"a.txt": "1\n"}))
+
+
+class Looks:
+    """Counts the looks, and holds the first one up until told to go on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun, self.go_on, self.count = threading.Event(), threading.Event(), 0
+        self._real = watch.user_signature
+        monkeypatch.setattr(watch, "user_signature", self._look)
+
+    def _look(self, user: UserRepo, ours: tuple[str, ...]) -> UserSignature:
+        self.count += 1
+        if self.count == 1:
+            self.begun.set()
+            assert self.go_on.wait(60)
+        return self._real(user, ours)
+
+
+def test_all_who_ask_during_a_look_share_the_next_one(user: UserRepo, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, one = Looks(monkeypatch), Watch(user)
+    with ThreadPoolExecutor(9) as pool:
+        first = pool.submit(one.now, ())
+        assert looks.begun.wait(60)
+        later = [pool.submit(one._look, (), newer_than=one._begun, since=float("inf")) for _ in range(8)]
+        write(user.root, {"new.txt": "1"})
+        looks.go_on.set()
+        found = [future.result(60) for future in later]
+    assert first.result() is not found[0]
+    assert all("new.txt" in signature.files for signature in found)
+    assert looks.count == 2
+
+
+def test_a_look_never_serves_who_asks_after_it_began(user: UserRepo) -> None:
+    one = Watch(user, clock=lambda: 0.0)
+    before = one.now(())
+    write(user.root, {"a.txt": "changed\n"})
+    assert before.differences(one.now(())) == ("a.txt",)
+
+
+def test_before_a_dispatch_a_fresh_look_is_good_enough_and_a_change_since_is_noticed_after_it(user: UserRepo) -> None:
+    now = [0.0]
+    one = Watch(user, clock=lambda: now[0])
+    first = one.now(())
+    write(user.root, {"a.txt": "changed\n"})
+    assert one.lately(()) is first
+    assert first.differences(one.now(())) == ("a.txt",)
+    now[0] += FRESH_S * 2
+    assert one.lately(()).files.keys() == {"a.txt"}
+    assert one.lately(("mine",)) is not one.lately(())
