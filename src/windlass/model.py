@@ -25,6 +25,13 @@ def is_id(text: str) -> bool:
     return bool(ID.fullmatch(text)) and ".." not in text and not text.endswith((".", ".lock"))
 
 
+def is_inner_path(text: str) -> bool:
+    """By its words alone: a file below the repository's root, outside `.git`."""
+    parts = text.lower().split("/")
+    odd = text.startswith("~") or "\\" in text or ":" in text or not text.isprintable()
+    return bool(text.strip()) and not odd and not {"", ".", "..", ".git"} & set(parts)
+
+
 @dataclass(frozen=True)
 class Part:
     id: str

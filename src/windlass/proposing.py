@@ -14,6 +14,8 @@ NODE_TOOLS = {
     "bun.lock": ("bun install --frozen-lockfile", "bun run test"),
     "package-lock.json": ("npm ci", "npm test"),
 }
+#: the first that is there: where a project has several, they say the same
+INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
 NO_TEST = "no test specified"
 
 
@@ -25,6 +27,7 @@ class Proposal:
     agent: str = ""
     agents: tuple[str, ...] = ()
     """All that could do the work here; the first is proposed."""
+    instructions: tuple[str, ...] = ()
 
 
 def propose(root: Path, agents: tuple[str, ...] = ()) -> Proposal:
@@ -33,7 +36,8 @@ def propose(root: Path, agents: tuple[str, ...] = ()) -> Proposal:
     setup = tuple(command for commands, _ in parts for command in commands)
     checks = tuple(command for _, commands in parts for command in commands)
     tested = ("make test",) if _has_test_target(root) else checks
-    return Proposal(tested, setup, agents[0] if agents else "", agents)
+    told = tuple(name for name in INSTRUCTIONS if (root / name).is_file())[:1]
+    return Proposal(tested, setup, agents[0] if agents else "", agents, told)
 
 
 Part = tuple[tuple[str, ...], tuple[str, ...]]
@@ -89,6 +93,7 @@ def render(proposal: Proposal) -> str:
     return TEMPLATE.format(
         checks=_setting("commands", proposal.checks, ["pytest -q"]),
         setup=_setting("setup", proposal.setup, ["npm ci"]),
+        instructions=_setting("instructions", proposal.instructions, ["AGENTS.md"]),
         agent=f'default = "{proposal.agent}"' if proposal.agent else '# default = "NAME"',
         found=f" Found here: {', '.join(proposal.agents)}." if proposal.agents else "",
     )
@@ -120,6 +125,8 @@ TEMPLATE = """\
 # copy = [".env"]
 # Environment variables that agents and checks may see besides the usual ones:
 # env = ["DATABASE_URL"]
+# Files of this repository that every agent is told to follow. Only what stands here reaches them:
+{instructions}
 
 [agents]
 # Who works when a role names nobody; `windlass agents` lists what is installed.{found}

@@ -16,7 +16,7 @@ from windlass.agents.contracts import CONTRACTS
 from windlass.agents.fences import fence, plain
 from windlass.agents.prompts import VARIABLES, Piece, TemplateError, compile_template, fill, is_out, known, names
 from windlass.errors import UserError, near
-from windlass.model import is_id
+from windlass.model import is_id, is_inner_path
 
 __all__ = [
     "BUILT_IN", "TOOLS", "Role", "RoleError", "contract_for", "fence", "load_role", "load_roles", "prompts", "render",
@@ -61,6 +61,8 @@ class Role:
     wall_s: float | None = None
     turns: int | None = None
     usd: float | None = None
+    instructions: tuple[str, ...] = ()
+    """Files of the repository that it is told to follow."""
     system: str = ""
     prompts: Mapping[str, Prompt] = field(default_factory=dict)
     path: Path = Path()
@@ -128,6 +130,15 @@ def going_on() -> str:
     return (
         "You were interrupted in the middle of this work: the machine or Windlass was stopped. The working directory is"
         " as you left it. See what is done, finish the rest, and answer as you were asked to at the beginning.\n"
+    )
+
+
+def instructed(files: Mapping[str, str]) -> str:
+    """Files of the project that a flow, a role or the config asks for, before everything else in the prompt."""
+    return "".join(
+        f"The project's own instructions, from '{path}'. Follow them where your role, the task and the form of the"
+        f" answer leave it open.\n\n{fence(plain(content), 'instructions')}\n\n"
+        for path, content in files.items()
     )
 
 
@@ -212,12 +223,24 @@ def _name(key: str, value: Value, problem: Problem) -> dict[str, object]:
 
 
 def _tools(key: str, value: Value, problem: Problem) -> dict[str, object]:
-    words = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else []
-    tools = tuple(str(word).strip() for word in words)
+    tools = _words(value)
     for tool in tools:
         if tool not in TOOLS:
             problem(f"unknown tool '{tool}'; {near(tool, TOOLS)}")
     return {key: tools}
+
+
+def _files(key: str, value: Value, problem: Problem) -> dict[str, object]:
+    files = _words(value)
+    for file in files:
+        if not is_inner_path(file):
+            problem(f"'{file}' is not a file inside the repository; write it like AGENTS.md")
+    return {key: files}
+
+
+def _words(value: Value) -> tuple[str, ...]:
+    words = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else []
+    return tuple(str(word).strip() for word in words)
 
 
 def _one_of(known_words: Sequence[str]) -> Callable[[str, Value, Problem], dict[str, object]]:
@@ -293,6 +316,7 @@ _KEYS: dict[str, Callable[[str, Value, Problem], dict[str, object]]] = {
     "contracts": _contracts,
     "guard": _one_of(("", "tdd")),
     "limits": _limits,
+    "instructions": _files,
 }
 
 

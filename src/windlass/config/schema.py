@@ -18,6 +18,7 @@ from windlass.config.values import (
     Globs,
     Money,
     Options,
+    Paths,
     Variables,
     Word,
 )
@@ -78,6 +79,8 @@ class Role(Table):
     """The most turns of one dispatch."""
     usd: Money | None = None
     """The most a dispatch of this role may use; lower than `budget.dispatch_usd` to matter."""
+    instructions: Paths | None = None
+    """Files of the repository that it is told to follow, in place of those its file names."""
 
 
 class CommandSet(Table):
@@ -110,6 +113,8 @@ class Workspace(Table):
         "uv.lock",
         "yarn.lock",
     )
+    instructions: Paths = ()
+    """Files of the repository that every agent is told to follow, as `AGENTS.md`."""
     slots: AtLeastOne | None = None
     """Tasks at work at the same time; None: what the flow says."""
 

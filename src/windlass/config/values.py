@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from windlass.model import is_id
+from windlass.model import is_id, is_inner_path
 
 DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h|d))+")
 DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
@@ -69,6 +69,12 @@ def _inner_path(text: str) -> str:
     return text
 
 
+def _file(text: str) -> str:
+    if not is_inner_path(text):
+        raise ValueError(f"'{text}' must be a file inside the repository")
+    return text
+
+
 def _variable(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
         raise ValueError(f"'{text}' is not the name of an environment variable")
@@ -101,6 +107,7 @@ Command = Annotated[tuple[str, ...], BeforeValidator(parse_command)]
 Commands = Annotated[tuple[Command, ...], BeforeValidator(_list_as_tuple)]
 Durations = Annotated[tuple[Duration, ...], BeforeValidator(_list_as_tuple)]
 Globs = Annotated[tuple[Annotated[str, AfterValidator(_inner_path)], ...], BeforeValidator(_list_as_tuple)]
+Paths = Annotated[tuple[Annotated[str, AfterValidator(_file)], ...], BeforeValidator(_list_as_tuple)]
 Variables = Annotated[tuple[Annotated[str, AfterValidator(_variable)], ...], BeforeValidator(_list_as_tuple)]
 Word = Annotated[str, BeforeValidator(_word)]
 Options = dict[str, Annotated[str | tuple[str, ...], BeforeValidator(_option)]]

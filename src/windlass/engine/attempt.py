@@ -15,6 +15,7 @@ from windlass.agents.dispatch import Proc, agent_env, run_agent
 from windlass.agents.liveness import Liveness, sample
 from windlass.agents.redacting import redacted_event, redacted_result
 from windlass.engine.desk import Seen
+from windlass.engine.instructions import with_instructions
 from windlass.engine.jobs import Order, make_intent, make_job
 from windlass.engine.journal import Failure
 from windlass.errors import UserError
@@ -46,6 +47,7 @@ async def attempt(order: Order, is_final: Callable[[Failure], bool]) -> Judged:
     try:
         # Reserving may have waited: what a person asked for meanwhile counts.
         order.parts.wanted.check()
+        order = await with_instructions(order)
         result, seen = await _run(order, reserved)
         return await _judge(order, result, seen, is_final)
     finally:
@@ -319,7 +321,7 @@ def _finish(
         order.key,
         order.n,
         inputs=order.inputs,
-        context={name: content_id(str(value)) for name, value in order.call.context.items()},
+        context={name: content_id(str(value)) for name, value in {**order.call.context, **order.instructions}.items()},
         result=_json(reply) if reply else None,
         failure=failure,
         usage=result.usage,

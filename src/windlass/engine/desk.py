@@ -211,6 +211,10 @@ class Desk:
         assert self.slot is not None
         return await asyncio.to_thread(files.read_file, self.slot.path, path)
 
+    async def read_at_base(self, path: str, max_bytes: int) -> tuple[str, bool] | None:
+        """A file as it was when this scope began, and whether it was cut: what agents did since is not in it."""
+        return await asyncio.to_thread(trees.read_at, self.engine, self.base, path, max_bytes)
+
     async def write(self, contents: dict[str, str]) -> None:
         assert self.slot is not None
         self._seen = None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from windlass.agents import contracts
 from windlass.agents.base import Adapter, Job, Limits
-from windlass.agents.roles import Role, contract_for, going_on, render, told
+from windlass.agents.roles import Role, contract_for, going_on, instructed, render, told
 from windlass.config import Role as RoleConfig
 from windlass.engine.desk import Desk
 from windlass.engine.parts import Parts
@@ -49,6 +49,8 @@ class Order:
     """What a person said to the run since the last dispatch."""
     left: Left | None = None
     """An interrupted attempt to go on with, in its slot and its session."""
+    instructions: Mapping[str, str] = field(default_factory=dict)
+    """Files of the project that the agent is told to follow: path -> content."""
 
     @property
     def key(self) -> Key:
@@ -135,8 +137,9 @@ def _options(order: Order) -> dict[str, str]:
 
 def _prompt(order: Order, known: Mapping[str, str]) -> str:
     """A session that goes on has the task already: it is told what happened, nothing again."""
-    words = going_on() if order.left else render(order.role, order.call.purpose, known)
-    return words + told(order.told)
+    if order.left:
+        return going_on() + told(order.told)
+    return instructed(order.instructions) + render(order.role, order.call.purpose, known) + told(order.told)
 
 
 async def _extra(order: Order, cwd: Path) -> Extra:

@@ -19,6 +19,7 @@ CHECKS = (
     check_values.wrong_setting_references,
     check_values.unknown_facts,
     check_values.unknown_templates,
+    check_values.wrong_instructions,
     check_values.wrong_fields,
     check_questions.wrong_questions,
     check_questions.automatic_answers_that_lead_back,

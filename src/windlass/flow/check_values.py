@@ -12,7 +12,7 @@ from windlass.flow.fault import Fault, Place, calls_of, places
 from windlass.flow.outcomes import values
 from windlass.flow.schema import Flow, Setting
 from windlass.flow.yaml import Located, Path
-from windlass.model import Json, Severity, Task, is_id
+from windlass.model import Json, Severity, Task, is_id, is_inner_path
 from windlass.phases import ask, command, elicit, produce, review, tasks
 from windlass.phases.base import When
 from windlass.phases.routes import Route
@@ -197,6 +197,20 @@ def _wrong_path(path: Path, kind: str, text: str) -> Iterator[Fault]:
     parts = text.split("/")
     if text.startswith("/") or "\\" in text or ".." in parts or ".git" in parts or ":" in text:
         yield Fault((*path, "path"), f"'{text}' is not a path inside the repository")
+
+
+def wrong_instructions(flow: Flow) -> Iterator[Fault]:
+    for path, file in instruction_files(flow):
+        if not is_inner_path(file):
+            yield Fault(path, f"'{file}' is not a file inside the repository", "like AGENTS.md")
+
+
+def instruction_files(flow: Flow) -> Iterator[tuple[Path, str]]:
+    """Every file of the repository that the flow wants agents to follow, and where it says so."""
+    yield from ((("instructions",), file) for file in flow.instructions)
+    for place in places(flow):
+        for path, call in calls_of(place):
+            yield from (((*path, "instructions"), file) for file in call.instructions)
 
 
 def wrong_fields(flow: Flow) -> Iterator[Fault]:

@@ -146,6 +146,8 @@ class Flow(Strict):
     """What a limit that is reached leads to."""
     projection: Literal["none", "superteam-workflow", "agents-tmp-state", "agents-work-status"] = "none"
     context: str = ""
+    instructions: Names = ()
+    """Files of the repository that every agent of the flow is told to follow, as AGENTS.md."""
     source: Source = Source()
     settings: dict[str, Annotated[Setting, BeforeValidator(_setting)]] = {}
     """Name -> setting."""

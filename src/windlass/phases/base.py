@@ -131,6 +131,8 @@ class CallSpec(Strict):
     """A role that no agent plays is left out instead of being an error."""
     criteria: str = ""
     """A file with the criteria a reviewer judges by."""
+    instructions: Names = ()
+    """Files of the repository that it is told to follow, besides the flow's."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +163,8 @@ class Call:
     """A commit: the prompt shows what changed since then."""
     label: str = ""
     """The checkpoint name to show while it runs, as `fixing`."""
+    instructions: tuple[str, ...] = ()
+    """Files of the repository that the agent is told to follow, besides the flow's."""
     accept: Callable[[Mapping[str, str]], str] = field(default=lambda outs: "", compare=False)
     """Looks at the declared outputs; a problem in words is told to the agent and it tries again."""
 

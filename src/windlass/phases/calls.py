@@ -38,6 +38,7 @@ def make_call(
         guard=spec.guard not in (False, "off", "false"),
         variant=_variant(ctx, spec),
         flags=spec.flags,
+        instructions=spec.instructions,
     )
 
 

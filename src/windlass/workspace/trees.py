@@ -186,6 +186,17 @@ def diff(engine: EngineRepo, base: str, head: str, max_bytes: int) -> str:
     return f"{text}\n[diff cut after {max_bytes} bytes]\n" if more else text
 
 
+def read_at(engine: EngineRepo, commit: str, path: str, max_bytes: int) -> tuple[str, bool] | None:
+    """A file as the commit has it, and whether it was cut. Links are followed inside the commit, never out of it."""
+    asked = f"{commit}:{check_path(path)}\n"
+    answer = engine.git("cat-file", "--batch-check", "--follow-symlinks", input=asked).out
+    match answer.split("\n", 1)[0].split(" "):
+        case [sha, "blob", _]:
+            return git.capped([f"--git-dir={engine.path}", "cat-file", "blob", sha], engine.home, max_bytes)
+        case _:
+            return None
+
+
 def patch_id(engine: EngineRepo, base: str, head: str) -> str:
     """The same for the same change on another base: tells whether resolving a conflict changed what was reviewed."""
     command = [f"--git-dir={engine.path}", "diff-tree", "-p", "--full-index", "--no-ext-diff", base, head]

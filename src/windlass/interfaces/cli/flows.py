@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from windlass.errors import Exit, UserError
+from windlass.flow.check_values import instruction_files
 from windlass.flow.graph import graph as draw
 from windlass.flow.graph import mermaid as draw_mermaid
 from windlass.flow.load import FlowSource, find_flow, list_flows, template
@@ -82,14 +83,14 @@ def check(names: Sequence[str], as_json: bool) -> int:
     """
     kit = app().kit
     sources = [_find(kit, name) for name in names] or list_flows(_folders(kit))
-    found = {str(source.path): _problems(kit, source) for source in sources}
+    found = [_checked(kit, source) for source in sources]
     if as_json:
-        echo_json([{"file": file, "ok": not errors, "problems": errors} for file, errors in found.items()])
+        echo_json(found)
     else:
-        for source in sources:
-            errors = found[str(source.path)]
-            click.echo("\n".join(error["text"] for error in errors) if errors else f"{source.name}: ok")
-    return Exit.USER if any(found.values()) else Exit.OK
+        for source, one in zip(sources, found, strict=True):
+            lines = [f"{source.name}: ok"] if one["ok"] else [error["text"] for error in one["problems"]]
+            click.echo("\n".join((*lines, *one["notes"])))
+    return Exit.OK if all(one["ok"] for one in found) else Exit.USER
 
 
 @flow.command(short_help="A flow as a drawing.")
@@ -174,12 +175,20 @@ def _row(kit: Kit, source: FlowSource) -> dict[str, str]:
     return {"name": source.name, "origin": source.origin, "path": str(source.path), "about": about}
 
 
-def _problems(kit: Kit, source: FlowSource) -> list[dict[str, Any]]:
+def _checked(kit: Kit, source: FlowSource) -> dict[str, Any]:
     try:
-        _load(kit, source)
+        notes = _absent_instructions(kit, _load(kit, source))
     except FlowError as error:
-        return [{**asdict(problem), "text": problem.at(error.where)} for problem in error.problems]
-    return []
+        problems = [{**asdict(problem), "text": problem.at(error.where)} for problem in error.problems]
+        return {"file": str(source.path), "ok": False, "problems": problems, "notes": []}
+    return {"file": str(source.path), "ok": True, "problems": [], "notes": notes}
+
+
+def _absent_instructions(kit: Kit, flow: Flow) -> list[str]:
+    """No fault of the flow: another repository may have them."""
+    files = dict.fromkeys(file for _, file in instruction_files(flow))
+    absent = [file for file in files if not (kit.world.place.root / file).is_file()]
+    return [f"note: '{file}' of its instructions is not in this repository; agents work without it" for file in absent]
 
 
 def _simulated(flow: Flow, tasks: int, found: Simulation) -> str:
