@@ -100,7 +100,16 @@ class Done:
     retry_at: float | None = None
 
 
-AgentEvent: TypeAlias = ToolStarted | ToolFinished | Said | Spent | SessionSeen | Done
+@dataclass(frozen=True)
+class Retrying:
+    """The model's server failed and the CLI asks again by itself: forgotten with the next thing it does or says."""
+
+    error: ErrorClass
+    """What it is if that goes on."""
+    reason: str
+
+
+AgentEvent: TypeAlias = ToolStarted | ToolFinished | Said | Spent | SessionSeen | Retrying | Done
 
 
 @dataclass(frozen=True)
@@ -143,6 +152,17 @@ class Remembers(Protocol):
     """An adapter whose lines mean something together only: each dispatch has a reader of its own."""
 
     def reader(self, job: Job) -> Reader: ...
+
+
+@runtime_checkable
+class Overhears(Protocol):
+    """A reader of a CLI that tells on its standard error what its stream leaves out."""
+
+    def parse_error(self, line: str) -> list[AgentEvent]: ...
+
+    def without_log(self, stderr: str) -> str:
+        """Only what may say why it failed: a log quotes commands, which can hold any word."""
+        ...
 
 
 @runtime_checkable

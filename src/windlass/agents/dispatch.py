@@ -15,8 +15,10 @@ from windlass.agents.base import (
     AgentResult,
     Done,
     Job,
+    Overhears,
     Reader,
     Remembers,
+    Retrying,
     Said,
     SessionSeen,
     Spent,
@@ -53,6 +55,8 @@ class EndsWithExit(Protocol):
 
 IDLE_REPORTS = 100
 """So many usage reports in a row without a new tool or word, and it is a loop that only costs."""
+PATIENCE_S = 20.0
+"""So long a CLI may ask a failing server again and again: the waits are ours, so that they are seen."""
 LINGER_S = 10.0
 LINGER_FAILED_S = 1.0
 STDERR_TAIL = 20_000
@@ -69,6 +73,7 @@ async def run_agent(
     clock: Callable[[], float],
     grace_s: float = 5.0,
     linger_s: float = LINGER_S,
+    patience_s: float = PATIENCE_S,
 ) -> AgentResult:
     """Contract: never raises for what an agent does; when it returns, no process of the dispatch is left."""
     invocation = adapter.invocation(job)
@@ -77,7 +82,7 @@ async def run_agent(
     carried = bring(job.folder, invocation.carried)
     halt = asyncio.Event()
     with open_private(job.folder / "events.jsonl") as log:
-        stream = Stream(adapter, job, on_event, clock, log, halt)
+        stream = Stream(adapter, job, on_event, clock, log, halt, patience_s)
         watchers = [asyncio.create_task(_forward(stop, halt)), asyncio.create_task(_linger(stream, halt, linger_s))]
         try:
             ended = await supervise(
@@ -91,8 +96,10 @@ async def run_agent(
                 grace_s=grace_s,
                 on_started=on_started,
                 marker=marker_of(job),
+                on_error_line=stream.error_line if isinstance(stream.reader, Overhears) else None,
             )
         finally:
+            stream.relieved()
             for watcher in watchers:
                 watcher.cancel()
             take_away(carried)
@@ -114,6 +121,7 @@ class Stream:
     clock: Callable[[], float]
     log: TextIO
     halt: asyncio.Event
+    patience_s: float = PATIENCE_S
     reader: Reader = field(init=False)
     usage: Usage = Usage()
     done: Done | None = None
@@ -126,14 +134,25 @@ class Stream:
     last: AgentEvent | None = None
     broken: tuple[ErrorClass, str] | None = None
     """The limit that ended it; later lines no longer count."""
+    trouble: Retrying | None = None
+    """The last failure of the model's server, while nothing else was heard."""
+    patience: asyncio.TimerHandle | None = None
 
     def __post_init__(self) -> None:
         self.reader = self.adapter.reader(self.job) if isinstance(self.adapter, Remembers) else self.adapter
 
     def line(self, text: str) -> None:
+        self._take_all(lambda: self.reader.parse(text))
+
+    def error_line(self, text: str) -> None:
+        assert isinstance(self.reader, Overhears)
+        reader = self.reader
+        self._take_all(lambda: reader.parse_error(text))
+
+    def _take_all(self, read: Callable[[], list[AgentEvent]]) -> None:
         if self.broken:
             return
-        for event in self.reader.parse(text):
+        for event in read():
             self._take(event)
         self._check_limits()
 
@@ -149,21 +168,40 @@ class Stream:
                 self.idle += 1
             case SessionSeen():
                 self.session = event.id
+            case Retrying():
+                self._bear(event)
             case Done():
+                self.relieved()
                 self.done = event
                 self.finished.set()
             case Said():
                 self.said.append(event.text)
                 self._moved(event)
             case ToolFinished():
-                pass
+                self.relieved()
             case _:
                 assert_never(event)
         self.on_event(event)
 
     def _moved(self, event: AgentEvent) -> None:
+        self.relieved()
         self.idle = self.idle if event == self.last else 0
         self.last = event
+
+    def _bear(self, trouble: Retrying) -> None:
+        self.trouble = trouble
+        if self.patience is None and not self.done:
+            self.patience = asyncio.get_running_loop().call_later(self.patience_s, self._give_up)
+
+    def relieved(self) -> None:
+        if self.patience:
+            self.patience.cancel()
+        self.patience = None
+
+    def _give_up(self) -> None:
+        assert self.trouble is not None
+        self.broken = (self.trouble.error, self.trouble.reason)
+        self.halt.set()
 
     def _check_limits(self) -> None:
         # What arrived together with its terminal event is paid for and complete: the result stands.
@@ -179,7 +217,8 @@ class Stream:
         if self.broken:
             self.halt.set()
 
-    def result(self, ended: Exit, stderr: str) -> AgentResult:
+    def result(self, ended: Exit, errors: str) -> AgentResult:
+        stderr = self.reader.without_log(errors) if isinstance(self.reader, Overhears) else errors
         if self.done is None and ended.reason == "exited" and isinstance(self.reader, EndsWithExit):
             self.done = self.reader.at_exit("\n".join(self.said), ended.code)
         error, reason = self._error(ended, stderr)

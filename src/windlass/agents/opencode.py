@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from windlass.agents import opencode_log
 from windlass.agents.base import (
     AgentEvent,
     Capabilities,
@@ -105,7 +106,20 @@ _FOLDERS = ("config", "data", "state", "cache")
 
 
 def _flags(job: Job, settings: Settings) -> tuple[str, ...]:
-    flags = ["run", "--format", "json", "--pure", "--dir", str(job.cwd), "--agent", _AGENT]
+    # its log tells what its stream does not: that a tool begins, and that it asks a failing server again
+    flags = [
+        "run",
+        "--print-logs",
+        "--log-level",
+        "INFO",
+        "--format",
+        "json",
+        "--pure",
+        "--dir",
+        str(job.cwd),
+        "--agent",
+        _AGENT,
+    ]
     model = job.model or settings.model or (_MODEL if settings.base_url else "")
     provider = _PROVIDER if settings.base_url else settings.provider
     flags += ["--model", f"{provider}/{model}" if provider else model] if model else []
@@ -148,6 +162,8 @@ class OpencodeReader:
     costs: list[float | None] = field(default_factory=list)
     cut: int = 0
     """Steps in a row whose end the model did not tell."""
+    begun: set[str] = field(default_factory=set)
+    """Permissions of tools that the log told to be at work."""
 
     def parse(self, line: str) -> list[AgentEvent]:
         data = load(line)
@@ -168,6 +184,24 @@ class OpencodeReader:
             case _:
                 return seen
 
+    def parse_error(self, line: str) -> list[AgentEvent]:
+        known = opencode_log.fields(line)
+        trouble = opencode_log.retrying(known)
+        return [trouble] if trouble else self._begun(opencode_log.asked_for(known))
+
+    def without_log(self, stderr: str) -> str:
+        return opencode_log.without_log(stderr)
+
+    def _begun(self, asked: tuple[str, str] | None) -> list[AgentEvent]:
+        """The first permission of a tool: a command of several parts asks for each."""
+        if not asked or asked[0] not in _TOOLS.values() or asked[0] in self.begun:
+            return []
+        permission, what = asked
+        self.begun.add(permission)
+        tool = _NAMES.get(permission, permission)
+        given = {"command": what, "pattern": what, "path": what}
+        return [ToolStarted(tool, doing(tool, given, self.job) if self.job else tool)]
+
     def _seen(self, session: str) -> list[AgentEvent]:
         if not session or session == self.session:
             return []
@@ -175,14 +209,19 @@ class OpencodeReader:
         return [SessionSeen(session)]
 
     def _tool(self, part: dict[str, Any]) -> list[AgentEvent]:
-        """Told once, when it is over."""
+        """Told by the stream when it is over; by the log, if it told, when it began."""
         state, id, name = table(part, "state"), text(part, "callID"), text(part, "tool")
         given = table(state, "input")
         ok = state.get("status") != "error" and name != "invalid"
         tool = _NAMES.get(name, name) if name != "invalid" else text(given, "tool").lower()
         words = doing(tool, given, self.job) if self.job else tool
         why = "" if ok else (text(state, "error") or text(given, "error") or text(state, "output"))[:REASON]
-        return [ToolStarted(tool, words, id), ToolFinished(tool, ok, why, id)]
+        ended = ToolFinished(tool, ok, why, id)
+        permission = _TOOLS.get(tool, tool)
+        if permission not in self.begun:
+            return [ToolStarted(tool, words, id), ended]
+        self.begun.discard(permission)
+        return [ended]
 
     def _finish(self, part: dict[str, Any]) -> list[AgentEvent]:
         spent = self._spent(part)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, TypeAlias
 
 import psutil
 
@@ -70,6 +70,9 @@ class Exit:
     error: str = ""
 
 
+Listener: TypeAlias = Callable[[str], None] | None
+
+
 async def supervise(
     invocation: Invocation,
     *,
@@ -77,11 +80,12 @@ async def supervise(
     env: Mapping[str, str],
     folder: Path,
     wall_s: float,
-    on_line: Callable[[str], None] | None,
+    on_line: Listener,
     stop: asyncio.Event,
     grace_s: float = 5.0,
     on_started: Callable[[Proc], None] = lambda proc: None,
     marker: str = "",
+    on_error_line: Listener = None,
 ) -> Exit:
     """Contract: when it returns or raises, cancellation included, no process of the tree is left."""
     job = _prepare(invocation, cwd, env, folder, wall_s, grace_s, marker)
@@ -93,7 +97,7 @@ async def supervise(
         )  # fmt: skip
     try:
         _tell(process, json.dumps(job).encode() + b"\n")
-        await _follow(process, folder / "stdout", on_line, stop, on_started)
+        await _follow(process, folder, (on_line, on_error_line), stop, on_started)
     finally:
         await _end(process)
     ended = _read_exit(folder, time.monotonic() - begun)
@@ -155,8 +159,8 @@ def _tell(process: asyncio.subprocess.Process, data: bytes) -> None:
 
 async def _follow(
     process: asyncio.subprocess.Process,
-    output: Path,
-    on_line: Callable[[str], None] | None,
+    folder: Path,
+    listeners: tuple[Listener, Listener],
     stop: asyncio.Event,
     on_started: Callable[[Proc], None],
 ) -> None:
@@ -167,13 +171,16 @@ async def _follow(
         started = await process.stdout.readline()
         if started.endswith(b"\n"):
             on_started(Proc.parse(started))
-        await _tail(output, on_line, asyncio.create_task(process.wait()))
+        exited = asyncio.create_task(process.wait())
+        files = ("stdout", "stderr")
+        wanted = [(folder / name, tell) for name, tell in zip(files, listeners, strict=True) if tell]
+        await asyncio.gather(exited, *(_tail(path, tell, exited) for path, tell in wanted))
     finally:
         stopping.cancel()
 
 
-async def _tail(output: Path, on_line: Callable[[str], None] | None, exited: asyncio.Task[int]) -> None:
-    lines = Lines(on_line or (lambda line: None))
+async def _tail(output: Path, on_line: Callable[[str], None], exited: asyncio.Task[int]) -> None:
+    lines = Lines(on_line)
     quiet_since = time.monotonic()
     with output.open("rb", buffering=0) as file:
         while not exited.done():

@@ -5,7 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from windlass.agents.base import AgentEvent, AgentResult, Done, Said, SessionSeen, Spent, ToolFinished, ToolStarted
+from windlass.agents.base import (
+    AgentEvent,
+    AgentResult,
+    Done,
+    Retrying,
+    Said,
+    SessionSeen,
+    Spent,
+    ToolFinished,
+    ToolStarted,
+)
 from windlass.redact import Redactor
 
 
@@ -16,6 +26,8 @@ def redacted_event(event: AgentEvent, redactor: Redactor) -> AgentEvent:
         case Done():
             text, reason = redactor.text(event.text), redactor.text(event.reason)
             return replace(event, text=text, structured=redactor.json(event.structured), reason=reason)
+        case Retrying():
+            return replace(event, reason=redactor.text(event.reason))
         case Spent() | SessionSeen():
             return event
         case _:

@@ -10,7 +10,18 @@ from typing import assert_never
 
 from windlass import git
 from windlass.agents import contracts
-from windlass.agents.base import AgentEvent, AgentResult, Done, Job, Said, SessionSeen, Spent, ToolFinished, ToolStarted
+from windlass.agents.base import (
+    AgentEvent,
+    AgentResult,
+    Done,
+    Job,
+    Retrying,
+    Said,
+    SessionSeen,
+    Spent,
+    ToolFinished,
+    ToolStarted,
+)
 from windlass.agents.dispatch import Proc, agent_env, run_agent
 from windlass.agents.liveness import Liveness, sample
 from windlass.agents.redacting import redacted_event, redacted_result
@@ -163,6 +174,8 @@ def _activity(event: AgentEvent) -> tuple[str, str, bool, float | None] | None:
             return ("text", words, True, None) if words else None
         case Spent(usage=usage):
             return "usage", "", True, usage.cost_usd
+        case Retrying(reason=reason):
+            return "text", f"its model's server failed, it asks again: {reason}", False, None
         case SessionSeen() | Done():
             return None
         case _:
