@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 
-from benchmarks import driving, journal, startup, workspace
+from benchmarks import driving, journal, parsing, startup, workspace
 from benchmarks.figures import Figure, as_json, table
 
 GROUPS: dict[str, Callable[[int], Iterator[Figure]]] = {
@@ -15,6 +15,7 @@ GROUPS: dict[str, Callable[[int], Iterator[Figure]]] = {
     "startup": startup.figures,
     "driving": driving.figures,
     "workspace": workspace.figures,
+    "parsing": parsing.figures,
 }
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from benchmarks import parsing
 from benchmarks.clock import best_in_turns
 from benchmarks.figures import Figure, as_json, table
 
@@ -39,3 +40,22 @@ def test_works_take_turns_and_the_best_of_each_counts() -> None:
     best = best_in_turns({"a": lambda: work("a"), "b": lambda: work("b")}, 2)
     assert turns == ["a", "b", "a", "b"]
     assert best == pytest.approx({"a": 1.0, "b": 2.0})
+
+
+@pytest.mark.parametrize("name", parsing.CLIS)
+def test_what_is_parsed_is_whole_lines_of_the_real_cli_and_as_many_as_are_counted(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parsing, "EVENTS", 300)
+    stream = parsing.recorded(name)
+    assert len([json.loads(line) for line in stream.splitlines()]) == 300
+    assert parsing.seconds(name, stream) > 0
+
+
+def test_every_figure_of_parsing_is_a_rate_with_the_demanded_one_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parsing, "EVENTS", 300)
+    monkeypatch.setattr(parsing, "slowness", lambda: 1.0)
+    found = list(parsing.figures(1))
+    assert [(figure.name, figure.limit, figure.unit, figure.at_least) for figure in found] == [
+        (f"{name}'s events read", 20.0, "k/s", True) for name in parsing.CLIS
+    ]
