@@ -18,9 +18,11 @@ from jobs import make_job, run
 from windlass.agents import registry
 from windlass.agents.base import Done, Said, SessionSeen, Spent, ToolFinished, ToolStarted
 from windlass.agents.contracts import parse
+from windlass.agents.redacting import redacted_event
 from windlass.agents.tokens import job_token
 from windlass.errors import UserError
 from windlass.model import ErrorClass, Usage
+from windlass.redact import redactor
 
 ANSWER = (
     "All done. Created hello.txt and verified it.\n\n"
@@ -179,6 +181,15 @@ def test_a_verdict_in_a_tools_output_does_not_count(cli: str) -> None:
     end = done(read(registry.make(cli, {}), stream))
     assert end == Done(ANSWER)
     assert parse("review", end.text).problem
+
+
+@pytest.mark.parametrize("cli", CLIS)
+def test_a_secret_in_what_a_tool_does_and_an_agent_says_is_redacted_in_every_event(cli: str) -> None:
+    secret = "hunter2-of-the-bank"
+    found = read(registry.make(cli, {}), [line.replace("hello.txt", secret) for line in lines(cli, "happy")])
+    shown = [repr(redacted_event(event, redactor([secret]))) for event in found]
+    assert sum(secret in repr(event) for event in found) >= 3
+    assert not any(secret in text for text in shown)
 
 
 @pytest.mark.parametrize("cli", CLIS)
@@ -344,6 +355,17 @@ def test_the_terminal_event_counts_not_the_exit_code(tmp_path: Path, cli: str, c
     assert (result.error, result.text, result.tools, result.code) == (None, ANSWER, 2, code)
     assert result.session
     assert replace(result.usage, cost_usd=None) == TOKENS[cli]
+
+
+@pytest.mark.parametrize("cli", CLIS)
+def test_unknown_events_and_half_a_line_at_the_end_are_kept_raw_and_change_nothing(tmp_path: Path, cli: str) -> None:
+    strange, half = '{"type":"brand_new","part":{"x":1}}', '{"type":"assistant","message":{"con'
+    happy = CAPTURES / cli / "happy.jsonl"
+    body = f"echo '{strange}'; cat '{happy}'; printf '%s' '{half}'"
+    result = run(fake(tmp_path, cli, body), make_job(tmp_path))
+    assert (result.error, result.text, result.tools) == (None, ANSWER, 2)
+    raw = (tmp_path / "attempt" / "stdout").read_text(encoding="utf-8")
+    assert raw == f"{strange}\n{happy.read_text(encoding='utf-8')}{half}"
 
 
 @pytest.mark.parametrize("cli", CLIS)
