@@ -90,6 +90,14 @@ def test_tokens_and_cost_are_those_of_the_whole_dispatch(cli: str) -> None:
     assert last.usage.cost_usd == (COSTS[cli] and pytest.approx(COSTS[cli]))
 
 
+@pytest.mark.parametrize("cli", CLIS)
+def test_money_is_the_clis_own_word_or_reckoned_from_its_tokens(cli: str) -> None:
+    job = a_job(model="gpt-5") if cli == "codex" else None
+    last = only(Spent, events(cli, "happy", job))[-1].usage
+    assert last.cost_usd
+    assert last.priced == (cli in ("codex", "gemini"))
+
+
 @pytest.mark.parametrize(("cli", "name"), [*FAILURES], ids="/".join)
 def test_a_failure_has_its_class_and_says_why(cli: str, name: str) -> None:
     end = done(events(cli, name))

@@ -174,3 +174,20 @@ def test_a_cli_of_an_untested_version_is_said_once_per_run_and_works(tmp_path: P
     assert [role for role, (agent, _) in cast_of(front).items() if agent == "claude"] == ["scout", "spec-reviewer"]
     told = [event for event in front.events(Warned) if event.code == "agent"]
     assert [event.text for event in told] == ["claude 0.0.1 was not tested with Windlass; 2.1.325 was"]
+
+
+def test_the_tokens_of_a_cli_that_tells_no_money_are_reckoned_and_the_date_of_the_prices_is_shown(
+    tmp_path: Path,
+) -> None:
+    said = {"type": "item.completed", "item": {"id": "1", "type": "agent_message", "text": "Looked."}}
+    turn = {"type": "turn.completed", "usage": {"input_tokens": 100_000, "output_tokens": 10, "cached_input_tokens": 0}}
+    front = Front(tmp_path)
+    front.configure(scripted(front) + LEAN)
+    front.clis(codex=f"cat > /dev/null\necho '{json.dumps(said)}'\necho '{json.dumps(turn)}'")
+    front.say(basics("One"))
+    assert front("run", "--role", "scout=codex:gpt-5", "--", "Add it").code == 10
+    cost = front.status["cost_by_role"]["scout"]
+    assert cost["usd"] == pytest.approx(0.1251)
+    assert cost["prices"] > "2025"
+    assert f"at list prices of {cost['prices']}" in " ".join(front("status").out.split())
+    assert front.status["cost_by_phase"]["plan-draft"]["usd"] == pytest.approx(0.1251)

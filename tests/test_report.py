@@ -33,6 +33,15 @@ Add rate limiting with token bucket algorithm
   - spec-reviewer: $0.50
   - implementer: $1.50 + 1 unknown
   - quality-reviewer: $0.40
+- Cost by phase:
+  - plan-draft: $0.25
+  - plan-review: $0.20
+  - execute: $2.20 + 1 unknown
+  - finalize: $0.10
+- Cost by task:
+  - 1. Token bucket implementation: $0.70
+  - 2. Rate limit middleware: $0.80 + 1 unknown
+  - 3. Configuration and tests: $0.70
 - Elapsed: 17m 30s
 - Checks: 1 task of 3 unchecked
 
@@ -126,6 +135,13 @@ def test_waivers_and_warnings_are_said() -> None:
 
 def test_an_unknown_cost_is_said_as_unknown() -> None:
     assert "- Total cost: unknown\n  - scout: unknown\n" in report(e.DispatchFinished("a", 1, "scout", "acp"))
+
+
+def test_money_that_was_reckoned_from_tokens_says_by_whose_prices() -> None:
+    told = e.DispatchFinished("plan-draft/a", 1, "scout", "claude", cost_usd=0.25)
+    reckoned = e.DispatchFinished("plan-draft/b", 1, "planner", "codex", cost_usd=0.5, prices="2026-02-01")
+    assert "- Total cost: $0.25\n" in report(told)
+    assert "- Total cost: $0.75 (in part from tokens, at list prices of 2026-02-01)\n" in report(told, reckoned)
 
 
 def test_work_that_landed_without_checks_is_unchecked() -> None:

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -40,6 +41,9 @@ def test_status_tells_phase_task_progress_and_cost() -> None:
         "           (4m 35s)\n"
         "Tasks:     1/3 done (1 complete, 1 reviewing, 1 pending)\n"
         "Cost:      $1.65 of $20.00, 9600 tokens, 8 dispatches\n"
+        "By phase:  plan-draft $0.25, plan-review $0.20, execute $1.20\n"
+        "By role:   scout $0.05, planner $0.20, architect $0.10, spec-reviewer $0.20,\n"
+        "           implementer $1.00, quality-reviewer $0.10\n"
         "Elapsed:   10m 05s\n"
         "Branch:    windlass/rate-limiting-r7f3a2c at 222222222222, not published yet\n"
         "Waits for: the driver's next step\n"
@@ -128,6 +132,7 @@ def test_show_lists_tasks_reviews_findings_costs_and_where_the_code_is() -> None
         "Plan review: architect ✓, spec-reviewer ✓",
         "Noted, not fixed\n  - low: src/bucket.py a name could be clearer\n",
         "  implementer: $1.50 + 1 unknown in 4\n",
+        "  phase plan-draft: $0.25 in 2\n",
         "See the changes:\n  git diff 111111111111..windlass/rate-limiting-r7f3a2c\n",
         "Take them:\n  windlass land r7f3a2c\n",
     ):
@@ -243,3 +248,16 @@ def test_any_log_can_be_shown_and_hides_nothing(records: list[Recorded]) -> None
 def test_every_run_state_has_a_next_command() -> None:
     for state in RunState:
         assert "windlass " in render_status(folded(e.RunEnded(state.value)), NOW).split("Next:")[1]
+
+
+def test_programs_get_the_cost_of_the_run_of_each_phase_task_and_role_and_the_date_of_the_prices() -> None:
+    reckoned = e.DispatchFinished("plan-draft/b", 1, "planner", "codex", cost_usd=0.5, prices="2026-02-01")
+    view = fold(s.recorded(iter([*s.planning(), *s.approval(), *s.first_task(), reckoned])))
+    told: dict[str, Any] = status_json(view, NOW)
+    assert (told["cost"]["usd"], told["cost"]["prices"]) == (pytest.approx(1.65), "2026-02-01")
+    assert told["cost_by_phase"]["plan-draft"]["usd"] == pytest.approx(0.75)
+    assert told["cost_by_phase"]["execute"]["prices"] == ""
+    assert told["cost_by_role"]["planner"]["usd"] == pytest.approx(0.7)
+    assert told["tasks"][0]["cost"]["dispatches"] > 0
+    assert "at list prices of 2026-02-01" in render_status(view, NOW, width=200)
+    assert "at list prices of 2026-02-01" in render_show(view, NOW)

@@ -148,6 +148,8 @@ class DispatchFinished:
     seconds: float = 0.0
     tools: int = 0
     task: str = ""
+    prices: str = ""
+    """The date of the price list by which its tokens became money; empty: the agent told its cost itself."""
 
 
 @dataclass(frozen=True)

@@ -236,6 +236,8 @@ class Usage:
     cached: int = 0
     cost_usd: float | None = None
     """None: the agent did not say. Unknown is never 0."""
+    priced: bool = field(default=False, compare=False)
+    """It told tokens, and the money is ours: by a price list."""
 
     def to_json(self) -> dict[str, Json]:
         return {"input": self.input, "output": self.output, "cached": self.cached, "cost_usd": self.cost_usd}

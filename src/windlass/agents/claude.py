@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -23,17 +23,17 @@ from windlass.agents.base import (
 from windlass.agents.cli import (
     DEFAULTS,
     Settings,
+    costed,
     count,
     doing,
-    known_cost,
     load,
     money,
     rows,
     status,
+    summed,
     table,
     text,
     tools_of,
-    total,
 )
 from windlass.agents.failures import REASON, class_of, classify_text
 from windlass.model import ErrorClass, Usage
@@ -277,16 +277,16 @@ def _cost(data: dict[str, Any]) -> Usage:
     models = table(data, "model_usage_since_last_result") or table(data, "modelUsage")
     if not models:
         return Usage(usage.input, usage.output, usage.cached, money(data, "total_cost_usd"))
-    costs = [_model_cost(name, one) for name, one in models.items() if isinstance(one, dict)]
-    return Usage(usage.input, usage.output, usage.cached, total(costs))
+    whole = summed(*(_model_cost(name, one) for name, one in models.items() if isinstance(one, dict)))
+    return replace(usage, cost_usd=whole.cost_usd, priced=whole.priced)
 
 
-def _model_cost(name: str, one: dict[str, Any]) -> float | None:
+def _model_cost(name: str, one: dict[str, Any]) -> Usage:
     if one.get("costBasis", "list") != "unknown":
-        return money(one, "costUSD")
+        return Usage(cost_usd=money(one, "costUSD"))
     cached, written = count(one, "cacheReadInputTokens"), count(one, "cacheCreationInputTokens")
     usage = Usage(count(one, "inputTokens") + cached + written, count(one, "outputTokens"), cached)
-    return known_cost(None, text(one, "canonicalModel") or name, usage, written)
+    return costed(usage, None, text(one, "canonicalModel") or name, written)
 
 
 def _time(stamp: str) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -137,17 +137,25 @@ def status(data: Mapping[str, Any], name: str) -> int | None:
     return count(data, name) or None
 
 
-def known_cost(told: float | None, model: str, usage: Usage, written: int = 0) -> float | None:
+def costed(usage: Usage, told: float | None, model: str, written: int = 0) -> Usage:
     """A CLI that does not know a model's price says 0 for it; only nothing costs nothing."""
     if told or not (usage.input or usage.output):
-        return told
-    return pricing.cost(model, usage, written=written)
+        return replace(usage, cost_usd=told, priced=False)
+    cost = pricing.cost(model, usage, written=written)
+    return replace(usage, cost_usd=cost, priced=cost is not None)
 
 
-def total(costs: Sequence[float | None]) -> float | None:
-    """One unknown part makes the sum unknown."""
-    known = [one for one in costs if one is not None]
-    return sum(known) if len(known) == len(costs) else None
+def summed(*usages: Usage | None) -> Usage:
+    """One unknown part makes the sum unknown. None: nothing yet."""
+    parts = [one for one in usages if one is not None]
+    costs = [part.cost_usd for part in parts if part.cost_usd is not None]
+    return Usage(
+        sum(part.input for part in parts),
+        sum(part.output for part in parts),
+        sum(part.cached for part in parts),
+        sum(costs) if len(costs) == len(parts) else None,
+        any(part.priced for part in parts),
+    )
 
 
 # -- words

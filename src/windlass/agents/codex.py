@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from windlass.agents import pricing
 from windlass.agents.base import (
     AgentEvent,
     Capabilities,
@@ -20,7 +19,20 @@ from windlass.agents.base import (
     ToolFinished,
     ToolStarted,
 )
-from windlass.agents.cli import DEFAULTS, KEY_VARIABLE, Settings, count, doing, here, load, may_write, rows, table, text
+from windlass.agents.cli import (
+    DEFAULTS,
+    KEY_VARIABLE,
+    Settings,
+    costed,
+    count,
+    doing,
+    here,
+    load,
+    may_write,
+    rows,
+    table,
+    text,
+)
 from windlass.agents.failures import REASON, class_of, classify_text
 from windlass.model import ErrorClass, Usage
 
@@ -185,8 +197,7 @@ class CodexReader:
             # of a continued session it tells the whole thread's tokens, those already counted too
             return []
         usage = Usage(count(told, "input_tokens"), count(told, "output_tokens"), count(told, "cached_input_tokens"))
-        cost = pricing.cost(self.model, usage)
-        return [Spent(Usage(usage.input, usage.output, usage.cached, cost), total=True)]
+        return [Spent(costed(usage, None, self.model), total=True)]
 
 
 def _failed(told: str) -> Done:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from windlass.agents import pricing
 from windlass.agents.base import (
     AgentEvent,
     Capabilities,
@@ -20,7 +19,7 @@ from windlass.agents.base import (
     ToolFinished,
     ToolStarted,
 )
-from windlass.agents.cli import DEFAULTS, Settings, count, doing, load, table, text, tools_of, total
+from windlass.agents.cli import DEFAULTS, Settings, costed, count, doing, load, summed, table, text, tools_of
 from windlass.agents.failures import REASON, class_of, classify_text
 from windlass.model import ErrorClass, Json, Usage
 
@@ -196,9 +195,7 @@ def _failed(told: str) -> Done:
 def _usage(stats: dict[str, Any]) -> Usage:
     models = {name: _tokens(one) for name, one in table(stats, "models").items() if isinstance(one, dict)}
     used = {name: usage for name, usage in models.items() if usage.input or usage.output}
-    every = list(used.values()) or [_tokens(stats)]
-    cost = total([pricing.cost(name, usage) for name, usage in used.items()]) if used else None
-    return Usage(sum(u.input for u in every), sum(u.output for u in every), sum(u.cached for u in every), cost)
+    return summed(*(costed(usage, None, name) for name, usage in used.items()), None if used else _tokens(stats))
 
 
 def _tokens(stats: dict[str, Any]) -> Usage:

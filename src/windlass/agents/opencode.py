@@ -24,17 +24,17 @@ from windlass.agents.cli import (
     DEFAULTS,
     KEY_VARIABLE,
     Settings,
+    costed,
     count,
     doing,
     key_variable,
-    known_cost,
     load,
     money,
     status,
+    summed,
     table,
     text,
     tools_of,
-    total,
 )
 from windlass.agents.failures import REASON, class_of, classify_text
 from windlass.model import ErrorClass, Json, Usage
@@ -158,8 +158,7 @@ class OpencodeReader:
     session: str = ""
     answer: list[str] = field(default_factory=list)
     """What was said in this step."""
-    usage: Usage = Usage()
-    costs: list[float | None] = field(default_factory=list)
+    spent: Usage | None = None
     cut: int = 0
     """Steps in a row whose end the model did not tell."""
     begun: set[str] = field(default_factory=set)
@@ -258,14 +257,8 @@ class OpencodeReader:
         if not own.input and not own.output:
             # it says 0 for a step whose usage the model did not tell
             return []
-        self.costs.append(known_cost(money(part, "cost"), self.model, own, written))
-        self.usage = Usage(
-            self.usage.input + own.input,
-            self.usage.output + own.output,
-            self.usage.cached + own.cached,
-            total(self.costs),
-        )
-        return [Spent(self.usage, total=True)]
+        self.spent = summed(self.spent, costed(own, money(part, "cost"), self.model, written))
+        return [Spent(self.spent, total=True)]
 
 
 def _failed(data: dict[str, Any]) -> Done:

@@ -23,17 +23,17 @@ from windlass.agents.cli import (
     DEFAULTS,
     KEY_VARIABLE,
     Settings,
+    costed,
     count,
     doing,
     key_variable,
-    known_cost,
     load,
     money,
     rows,
+    summed,
     table,
     text,
     tools_of,
-    total,
 )
 from windlass.agents.failures import REASON, class_of, classify_text
 from windlass.model import ErrorClass, Json, Usage
@@ -135,8 +135,7 @@ def _server(job: Job, settings: Settings) -> dict[str, Json]:
 @dataclass
 class PiReader:
     job: Job | None = None
-    usage: Usage = Usage()
-    costs: list[float | None] = field(default_factory=list)
+    spent: Usage | None = None
     last: dict[str, Any] = field(default_factory=dict)
     """The assistant's last message: only it can end the work well."""
 
@@ -178,14 +177,9 @@ class PiReader:
         own = Usage(count(told, "input") + cached + written, count(told, "output"), cached)
         if not own.input and not own.output:
             return []
-        self.costs.append(known_cost(money(table(told, "cost"), "total"), text(message, "model"), own, written))
-        self.usage = Usage(
-            self.usage.input + own.input,
-            self.usage.output + own.output,
-            self.usage.cached + own.cached,
-            total(self.costs),
-        )
-        return [Spent(self.usage, total=True)]
+        cost = money(table(told, "cost"), "total")
+        self.spent = summed(self.spent, costed(own, cost, text(message, "model"), written))
+        return [Spent(self.spent, total=True)]
 
     def _done(self) -> Done:
         reason, stop = text(self.last, "errorMessage"), self.last.get("stopReason")

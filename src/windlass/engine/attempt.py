@@ -6,10 +6,11 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import assert_never
 
 from windlass import git
-from windlass.agents import contracts
+from windlass.agents import contracts, pricing
 from windlass.agents.base import (
     AgentEvent,
     AgentResult,
@@ -366,7 +367,12 @@ def _ended(order: Order, result: AgentResult, failure: Failure | None) -> Event:
         seconds=round(result.seconds, 3),
         tools=result.tools,
         task=order.task_id,
+        prices=_prices(order) if result.usage.priced else "",
     )
+
+
+def _prices(order: Order) -> str:
+    return pricing.price_date(datetime.fromtimestamp(order.parts.machine.clock(), UTC).date().isoformat())
 
 
 def _json(reply: Reply) -> dict[str, Json]:

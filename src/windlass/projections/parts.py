@@ -26,6 +26,8 @@ class Totals(NamedTuple):
     output: int = 0
     cached: int = 0
     dispatches: int = 0
+    prices: str = ""
+    """The date of the price list by which a part of it was reckoned; empty: agents told all of it."""
 
     def plus(self, event: DispatchFinished) -> Totals:
         silent = event.cost_usd is None
@@ -36,6 +38,7 @@ class Totals(NamedTuple):
             self.output + event.output,
             self.cached + event.cached,
             self.dispatches + 1,
+            max(self.prices, event.prices),
         )
 
 

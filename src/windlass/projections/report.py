@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from windlass.errors import UserError, near
 from windlass.model import RunState
 from windlass.projections.outlook import diff_command, land_command
-from windlass.projections.parts import COMPLETE, ESCALATED, SKIPPED, TaskView, View
+from windlass.projections.parts import COMPLETE, ESCALATED, SKIPPED, TaskView, Totals, View
 from windlass.projections.show import finding_line
-from windlass.projections.text import clean, clean_block, elapsed, money, plural, short_sha, spoken
+from windlass.projections.text import clean, clean_block, elapsed, money, plural, reckoned, short_sha, spoken
 
 #: characters of a report; far beyond what a run can say in good faith
 MOST = 1_000_000
@@ -101,18 +101,29 @@ def _stats(view: View, now: float) -> list[str]:
     counts = [f"- {len(view.tasks_in(state))} {word}" for state, word in COUNTED] if view.tasks else []
     failed = view.tasks_in("failed")
     end = view.ended_at or now
+    paid = [task for task in view.tasks if task.cost.dispatches]
     return _section(
         "Stats",
         [
             *counts,
             *([f"- {len(failed)} failed"] if failed else []),
             *([f"- {len(open_tasks)} not finished"] if open_tasks else []),
-            f"- Total cost: {money(view.spent.usd, view.spent.unknown)}",
-            *(f"  - {clean(role, 60)}: {money(cost.usd, cost.unknown)}" for role, cost in view.by_role.items()),
+            f"- Total cost: {money(view.spent.usd, view.spent.unknown)}{reckoned(view.spent.prices)}",
+            *_shares(view.by_role),
+            *(["- Cost by phase:", *_shares(view.by_phase)] if view.by_phase else []),
+            *(
+                ["- Cost by task:", *_shares({f"{task.index}. {task.title}": task.cost for task in paid})]
+                if paid
+                else []
+            ),
             f"- Elapsed: {elapsed(end - view.started_at)}",
             f"- Checks: {_checks(view)}",
         ],
     )
+
+
+def _shares(costs: Mapping[str, Totals]) -> list[str]:
+    return [f"  - {clean(name, 60)}: {money(cost.usd, cost.unknown)}" for name, cost in costs.items()]
 
 
 COUNTED = ((COMPLETE, "completed"), (SKIPPED, "skipped"), (ESCALATED, "escalated"))

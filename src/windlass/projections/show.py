@@ -5,7 +5,7 @@ from __future__ import annotations
 from windlass.model import Finding, RunState
 from windlass.projections.outlook import diff_command, headline, outlook
 from windlass.projections.parts import COMPLETE, ReviewView, TaskView, View
-from windlass.projections.text import Page, elapsed, money, short_sha, spoken, utc
+from windlass.projections.text import Page, elapsed, money, reckoned, short_sha, spoken, utc
 
 MARKS = {COMPLETE: "✓", "skipped": "–", "escalated": "✗", "failed": "✗", "pending": "○"}
 
@@ -100,9 +100,10 @@ def _lists(page: Page, view: View) -> None:
 
 def _costs(page: Page, view: View) -> None:
     page.line()
-    page.field("Cost", money(view.spent.usd, view.spent.unknown))
-    for role, cost in view.by_role.items():
-        page.line(f"{role}: {money(cost.usd, cost.unknown)} in {cost.dispatches}", indent=2)
+    page.field("Cost", money(view.spent.usd, view.spent.unknown) + reckoned(view.spent.prices))
+    phases = {f"phase {name}": cost for name, cost in view.by_phase.items()}
+    for name, cost in {**view.by_role, **phases}.items():
+        page.line(f"{name}: {money(cost.usd, cost.unknown)} in {cost.dispatches}", indent=2)
 
 
 def _where(page: Page, view: View, now: float, driver_alive: bool | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from windlass.model import Json, RunState
@@ -11,7 +11,7 @@ from windlass.projections.log import log_line
 from windlass.projections.outlook import at_work, diff_command, headline, outlook
 from windlass.projections.parts import COMPLETE, QuestionView, TaskView, Totals, View
 from windlass.projections.show import render_show
-from windlass.projections.text import Page, elapsed, hhmm, money, short_sha, stamp, utc
+from windlass.projections.text import Page, elapsed, hhmm, money, reckoned, short_sha, stamp, utc
 
 __all__ = ["RunRow", "cost_line", "log_line", "render_runs", "render_show", "render_status", "status_json"]
 
@@ -29,6 +29,9 @@ def render_status(
     if view.tasks:
         page.field("Tasks", task_counts(view))
     page.field("Cost", cost_line(view))
+    if view.spent.dispatches:
+        page.field("By phase", shares(view.by_phase))
+        page.field("By role", shares(view.by_role))
     page.field("Elapsed", elapsed((view.ended_at or now) - view.started_at))
     if view.published or view.tip:
         unseen = "" if view.published else ", not published yet"
@@ -82,7 +85,11 @@ def cost_line(view: View) -> str:
     limit = f" of {money(view.limit_usd)}" if view.limit_usd is not None else ", no limit"
     tokens = f", {view.spent.input + view.spent.output} tokens" if view.spent.input + view.spent.output else ""
     dispatches = "1 dispatch" if view.spent.dispatches == 1 else f"{view.spent.dispatches} dispatches"
-    return f"{money(view.spent.usd, view.spent.unknown)}{limit}{tokens}, {dispatches}"
+    return f"{money(view.spent.usd, view.spent.unknown)}{limit}{tokens}, {dispatches}{reckoned(view.spent.prices)}"
+
+
+def shares(costs: Mapping[str, Totals]) -> str:
+    return ", ".join(f"{name} {money(cost.usd, cost.unknown)}" for name, cost in costs.items())
 
 
 def question_line(question: QuestionView, now: float) -> str:
@@ -149,6 +156,7 @@ def status_json(view: View, now: float | None = None, *, driver_alive: bool | No
         "waits": [_json(wait) for wait in view.waits.values()],
         "cost": _json(view.spent),
         "cost_by_role": {role: _json(cost) for role, cost in view.by_role.items()},
+        "cost_by_phase": {phase: _json(cost) for phase, cost in view.by_phase.items()},
         "limit_usd": view.limit_usd,
         "warnings": [_json(warning) for warning in view.warnings],
         "artifacts": [_json(artifact) for artifact in view.artifacts.values()],

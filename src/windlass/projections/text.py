@@ -99,6 +99,11 @@ def money(known: float, unknown: int = 0) -> str:
     return f"${known:.{digits}f}" + (f" + {unknown} unknown" if unknown else "")
 
 
+def reckoned(prices: str) -> str:
+    """Of money that is not an agent's own word."""
+    return f" (in part from tokens, at list prices of {prices})" if prices else ""
+
+
 def elapsed(seconds: float) -> str:
     if not math.isfinite(seconds):
         return "?"
