@@ -62,3 +62,9 @@ def test_a_login_is_a_variable_or_a_file(tmp_path: Path, cli: str) -> None:
 
 def test_another_agents_login_is_not_known(tmp_path: Path) -> None:
     assert login_state("mine", {}, tmp_path) == Login(False, "")
+
+
+def test_what_every_installation_has_is_no_login(tmp_path: Path) -> None:
+    (tmp_path / ".gemini").mkdir()
+    (tmp_path / ".gemini" / "installation_id").write_text("0b5a-4c1e")
+    assert login_state("gemini", {}, tmp_path) == Login(False, str(tmp_path / ".gemini" / "oauth_creds.json"))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from windlass.agents.account import Account, CliAdapter
 from windlass.agents.base import (
     AgentEvent,
     Capabilities,
@@ -21,7 +21,6 @@ from windlass.agents.base import (
     ToolStarted,
 )
 from windlass.agents.cli import (
-    DEFAULTS,
     Settings,
     costed,
     count,
@@ -35,15 +34,18 @@ from windlass.agents.cli import (
     text,
     tools_of,
 )
-from windlass.agents.failures import REASON, class_of, classify_text
+from windlass.agents.failures import REASON, class_of
 from windlass.model import ErrorClass, Usage
 
 TESTED = "2.1.325"
-LOGIN = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_USE_BEDROCK",
-         "CLAUDE_CODE_USE_VERTEX", "ANTHROPIC_BASE_URL", "ANTHROPIC_VERTEX_PROJECT_ID", "CLOUD_ML_REGION",
-         "AWS_REGION", "AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
-         "AWS_BEARER_TOKEN_BEDROCK")  # fmt: skip
-CREDENTIALS = ".credentials.json"
+ACCOUNT = Account(
+    variables=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_USE_BEDROCK",
+               "CLAUDE_CODE_USE_VERTEX", "ANTHROPIC_BASE_URL", "ANTHROPIC_VERTEX_PROJECT_ID", "CLOUD_ML_REGION",
+               "AWS_REGION", "AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
+               "AWS_BEARER_TOKEN_BEDROCK"),
+    files=(".credentials.json",), folder=".claude", folder_variable="CLAUDE_CONFIG_DIR", sessions="projects",
+    key="ANTHROPIC_API_KEY", server="ANTHROPIC_BASE_URL",
+)  # fmt: skip
 _TOOLS = {
     "read": "Read",
     "grep": "Grep",
@@ -73,26 +75,22 @@ _ROOM = {
 }
 
 
-class ClaudeAdapter:
+class ClaudeAdapter(CliAdapter):
     name = "claude"
     capabilities = Capabilities(resume=True, cost="end", structured=True, read_only=True, effort=True)
-
-    def __init__(self, settings: Settings = DEFAULTS, environ: Mapping[str, str] | None = None) -> None:
-        self.settings = settings
-        self.credential = f"claude {settings.base_url}".strip()
-        self.environ = environ or {}
+    account = ACCOUNT
 
     def invocation(self, job: Job) -> Invocation:
         settings = self.settings.for_job(job)
         home = job.folder / "home"
-        env = {**_ROOM, "CLAUDE_CONFIG_DIR": str(home), **self._login(settings)}
+        env = {**_ROOM, "CLAUDE_CONFIG_DIR": str(home), **self.login(settings)}
         return Invocation(
             (*settings.command("claude"), *_flags(job, settings)),
             # a prompt that begins with "/" would be a command of the CLI, and end well without a model
             stdin=f"\n{job.prompt}" if job.prompt.startswith("/") else job.prompt,
             env=env,
             files={"home/settings.json": "{}"},
-            carried=self._carried(job, settings),
+            carried=self.carried(job, settings),
         )
 
     def reader(self, job: Job) -> ClaudeReader:
@@ -100,25 +98,6 @@ class ClaudeAdapter:
 
     def parse(self, line: str) -> list[AgentEvent]:
         return ClaudeReader().parse(line)
-
-    def classify(self, stderr: str, code: int | None) -> tuple[ErrorClass, str]:
-        return classify_text(stderr, code)
-
-    def _login(self, settings: Settings) -> dict[str, str]:
-        if settings.base_url:
-            return {"ANTHROPIC_BASE_URL": settings.base_url, "ANTHROPIC_API_KEY": settings.api_key or "none"}
-        if settings.api_key:
-            return {"ANTHROPIC_API_KEY": settings.api_key}
-        return {name: self.environ[name] for name in LOGIN if self.environ.get(name)}
-
-    def _carried(self, job: Job, settings: Settings) -> dict[str, str]:
-        carried = {}
-        if not settings.base_url and not settings.api_key and self.environ.get("HOME"):
-            folder = self.environ.get("CLAUDE_CONFIG_DIR") or f"{self.environ['HOME']}/.claude"
-            carried[f"home/{CREDENTIALS}"] = f"{folder}/{CREDENTIALS}"
-        if job.session and settings.sessions:
-            carried["home/projects"] = f"{settings.sessions}/home/projects"
-        return carried
 
 
 def _flags(job: Job, settings: Settings) -> tuple[str, ...]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from windlass.agents.account import Account, CliAdapter
 from windlass.agents.base import (
     AgentEvent,
     Capabilities,
@@ -20,7 +20,6 @@ from windlass.agents.base import (
     ToolStarted,
 )
 from windlass.agents.cli import (
-    DEFAULTS,
     KEY_VARIABLE,
     Settings,
     costed,
@@ -33,12 +32,14 @@ from windlass.agents.cli import (
     table,
     text,
 )
-from windlass.agents.failures import REASON, class_of, classify_text
-from windlass.model import ErrorClass, Usage
+from windlass.agents.failures import REASON, class_of
+from windlass.model import Usage
 
 TESTED = "0.166.0"
-LOGIN = ("OPENAI_API_KEY", "CODEX_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORGANIZATION", "OPENAI_PROJECT")
-CREDENTIALS = "auth.json"
+ACCOUNT = Account(
+    variables=("OPENAI_API_KEY", "CODEX_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORGANIZATION", "OPENAI_PROJECT"),
+    files=("auth.json",), folder=".codex", folder_variable="CODEX_HOME", sessions="sessions", key="CODEX_API_KEY",
+)  # fmt: skip
 _EFFORTS = {"off": "none", "max": "xhigh"}
 _PROVIDER = "windlass"
 #: its own default model has no tools on a server that is not its own
@@ -55,26 +56,22 @@ _ROOM = (
 )
 
 
-class CodexAdapter:
+class CodexAdapter(CliAdapter):
     name = "codex"
     capabilities = Capabilities(resume=True, cost="tokens", read_only=True, effort=True, sandbox=True)
-
-    def __init__(self, settings: Settings = DEFAULTS, environ: Mapping[str, str] | None = None) -> None:
-        self.settings = settings
-        self.credential = f"codex {settings.base_url}".strip()
-        self.environ = environ or {}
+    account = ACCOUNT
 
     def invocation(self, job: Job) -> Invocation:
         settings = self.settings.for_job(job)
         temporary = job.folder / "tmp"
-        env = {"CODEX_HOME": str(job.folder / "home"), "TMPDIR": str(temporary), **self._login(settings)}
+        env = {"CODEX_HOME": str(job.folder / "home"), "TMPDIR": str(temporary), **self.login(settings)}
         resume = ("resume", job.session) if job.session else ()
         return Invocation(
             (*settings.command("codex"), "exec", *_flags(job, settings), *resume, "-"),
             stdin=job.prompt,
             env=env,
             files={"home/.keep": "", "tmp/.keep": ""},
-            carried=self._carried(job, settings),
+            carried=self.carried(job, settings),
         )
 
     def reader(self, job: Job) -> CodexReader:
@@ -82,25 +79,6 @@ class CodexAdapter:
 
     def parse(self, line: str) -> list[AgentEvent]:
         return CodexReader().parse(line)
-
-    def classify(self, stderr: str, code: int | None) -> tuple[ErrorClass, str]:
-        return classify_text(stderr, code)
-
-    def _login(self, settings: Settings) -> dict[str, str]:
-        if settings.base_url:
-            return {KEY_VARIABLE: settings.api_key or "none"}
-        if settings.api_key:
-            return {"CODEX_API_KEY": settings.api_key}
-        return {name: self.environ[name] for name in LOGIN if self.environ.get(name)}
-
-    def _carried(self, job: Job, settings: Settings) -> dict[str, str]:
-        carried = {}
-        if not settings.base_url and not settings.api_key and self.environ.get("HOME"):
-            folder = self.environ.get("CODEX_HOME") or f"{self.environ['HOME']}/.codex"
-            carried[f"home/{CREDENTIALS}"] = f"{folder}/{CREDENTIALS}"
-        if job.session and settings.sessions:
-            carried["home/sessions"] = f"{settings.sessions}/home/sessions"
-        return carried
 
 
 def _flags(job: Job, settings: Settings) -> tuple[str, ...]:

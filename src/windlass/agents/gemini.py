@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from windlass.agents.account import Account, CliAdapter
 from windlass.agents.base import (
     AgentEvent,
     Capabilities,
@@ -19,15 +20,18 @@ from windlass.agents.base import (
     ToolFinished,
     ToolStarted,
 )
-from windlass.agents.cli import DEFAULTS, Settings, costed, count, doing, load, summed, table, text, tools_of
-from windlass.agents.failures import REASON, class_of, classify_text
+from windlass.agents.cli import Settings, costed, count, doing, load, summed, table, text, tools_of
+from windlass.agents.failures import REASON, class_of
 from windlass.model import ErrorClass, Json, Usage
 
 TESTED = "0.61.0"
-LOGIN = ("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_GCA",
-         "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION", "GOOGLE_APPLICATION_CREDENTIALS",
-         "GOOGLE_CLOUD_ACCESS_TOKEN")  # fmt: skip
-CREDENTIALS = ("oauth_creds.json", "google_accounts.json", "installation_id")
+ACCOUNT = Account(
+    variables=("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_GCA",
+               "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION", "GOOGLE_APPLICATION_CREDENTIALS",
+               "GOOGLE_CLOUD_ACCESS_TOKEN"),
+    files=("oauth_creds.json",), besides=("google_accounts.json", "installation_id"), folder=".gemini",
+    room="home/.gemini", sessions="tmp", key="GEMINI_API_KEY", server="GOOGLE_GEMINI_BASE_URL",
+)  # fmt: skip
 _TOOLS = {
     "read": ("read_file", "read_many_files"),
     "grep": ("grep_search",),
@@ -41,18 +45,14 @@ _NAMES = {name: tool for tool, names in _TOOLS.items() for name in names} | {"se
 _TURN_LIMIT = "FatalTurnLimitedError"
 
 
-class GeminiAdapter:
+class GeminiAdapter(CliAdapter):
     name = "gemini"
     capabilities = Capabilities(resume=True, cost="tokens", read_only=True)
-
-    def __init__(self, settings: Settings = DEFAULTS, environ: Mapping[str, str] | None = None) -> None:
-        self.settings = settings
-        self.credential = f"gemini {settings.base_url}".strip()
-        self.environ = environ or {}
+    account = ACCOUNT
 
     def invocation(self, job: Job) -> Invocation:
         settings = self.settings.for_job(job)
-        login = self._login(settings)
+        login = self.login(settings)
         files = {"home/.gemini/settings.json": json.dumps(_settings(job, login))}
         env = {**self._room(job), **login}
         if job.system:
@@ -63,7 +63,7 @@ class GeminiAdapter:
             stdin=job.prompt,
             env=env,
             files=files,
-            carried=self._carried(job, settings),
+            carried=self.carried(job, settings),
         )
 
     def reader(self, job: Job) -> GeminiReader:
@@ -72,30 +72,11 @@ class GeminiAdapter:
     def parse(self, line: str) -> list[AgentEvent]:
         return GeminiReader().parse(line)
 
-    def classify(self, stderr: str, code: int | None) -> tuple[ErrorClass, str]:
-        return classify_text(stderr, code)
-
     def _room(self, job: Job) -> dict[str, str]:
         """It has no folder of its own but the home folder; git must still know who the user is."""
         room = {"HOME": str(job.folder / "home"), "GEMINI_CLI_NO_RELAUNCH": "true"}
         home = self.environ.get("HOME")
         return room | ({"GIT_CONFIG_GLOBAL": f"{home}/.gitconfig"} if home else {})
-
-    def _login(self, settings: Settings) -> dict[str, str]:
-        if settings.base_url:
-            return {"GOOGLE_GEMINI_BASE_URL": settings.base_url, "GEMINI_API_KEY": settings.api_key or "none"}
-        if settings.api_key:
-            return {"GEMINI_API_KEY": settings.api_key}
-        return {name: self.environ[name] for name in LOGIN if self.environ.get(name)}
-
-    def _carried(self, job: Job, settings: Settings) -> dict[str, str]:
-        carried: dict[str, str] = {}
-        home = self.environ.get("HOME")
-        if home and not settings.base_url and not settings.api_key:
-            carried |= {f"home/.gemini/{name}": f"{home}/.gemini/{name}" for name in CREDENTIALS}
-        if job.session and settings.sessions:
-            carried["home/.gemini/tmp"] = f"{settings.sessions}/home/.gemini/tmp"
-        return carried
 
 
 def _flags(job: Job, settings: Settings) -> tuple[str, ...]:

@@ -25,6 +25,15 @@ TESTED = {
 }
 
 
+ACCOUNTS = {
+    "claude": claude.ACCOUNT,
+    "codex": codex.ACCOUNT,
+    "gemini": gemini.ACCOUNT,
+    "opencode": opencode.ACCOUNT,
+    "pi": pi.ACCOUNT,
+}
+
+
 @dataclass(frozen=True)
 class Login:
     found: bool
@@ -85,22 +94,10 @@ def login_state(name: str, environ: Mapping[str, str], home: Path) -> Login:
 
 
 def _places(name: str, environ: Mapping[str, str], home: Path) -> tuple[tuple[str, ...], list[Path]]:
-    def folder(variable: str, default: str) -> Path:
-        return Path(environ.get(variable) or home / default)
-
-    match name:
-        case "claude":
-            return _keys(claude.LOGIN), [folder("CLAUDE_CONFIG_DIR", ".claude") / claude.CREDENTIALS]
-        case "codex":
-            return _keys(codex.LOGIN), [folder("CODEX_HOME", ".codex") / codex.CREDENTIALS]
-        case "gemini":
-            return _keys(gemini.LOGIN), [home / ".gemini" / gemini.CREDENTIALS[0]]
-        case "opencode":
-            return _keys(opencode.LOGIN), [folder("XDG_DATA_HOME", ".local/share") / "opencode" / opencode.CREDENTIALS]
-        case "pi":
-            return _keys(pi.LOGIN), [folder("PI_CODING_AGENT_DIR", ".pi/agent") / one for one in pi.CREDENTIALS]
-        case _:
-            return (), []
+    if name not in ACCOUNTS:
+        return (), []
+    account = ACCOUNTS[name]
+    return _keys(account.variables), [Path(account.place(environ, str(home))) / file for file in account.files]
 
 
 def _keys(names: tuple[str, ...]) -> tuple[str, ...]:

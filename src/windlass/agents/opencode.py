@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from windlass.agents import opencode_log
+from windlass.agents.account import Account, CliAdapter
 from windlass.agents.base import (
     AgentEvent,
     Capabilities,
@@ -21,13 +21,11 @@ from windlass.agents.base import (
     ToolStarted,
 )
 from windlass.agents.cli import (
-    DEFAULTS,
     KEY_VARIABLE,
     Settings,
     costed,
     count,
     doing,
-    key_variable,
     load,
     money,
     status,
@@ -36,15 +34,18 @@ from windlass.agents.cli import (
     text,
     tools_of,
 )
-from windlass.agents.failures import REASON, class_of, classify_text
+from windlass.agents.failures import REASON, class_of
 from windlass.model import ErrorClass, Json, Usage
 
 TESTED = "1.18.33"
-LOGIN = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY", "OPENROUTER_API_KEY",
-         "OPENCODE_API_KEY", "GROQ_API_KEY", "XAI_API_KEY", "DEEPSEEK_API_KEY", "MISTRAL_API_KEY", "GITHUB_TOKEN",
-         "AWS_PROFILE", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",
-         "AWS_BEARER_TOKEN_BEDROCK")  # fmt: skip
-CREDENTIALS = "auth.json"
+ACCOUNT = Account(
+    variables=("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY",
+               "OPENROUTER_API_KEY", "OPENCODE_API_KEY", "GROQ_API_KEY", "XAI_API_KEY", "DEEPSEEK_API_KEY",
+               "MISTRAL_API_KEY", "GITHUB_TOKEN", "AWS_PROFILE", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",
+               "AWS_BEARER_TOKEN_BEDROCK"),
+    files=("auth.json",), folder=".local/share/opencode", folder_variable="XDG_DATA_HOME", below="/opencode",
+    room="home/data/opencode", provider="opencode",
+)  # fmt: skip
 #: a model's stream that is cut makes it ask again at once, for ever
 CUT_STREAMS = 3
 _AGENT = _PROVIDER = "windlass"
@@ -55,14 +56,10 @@ _TOOLS = {"read": "read", "grep": "grep", "find": "glob", "ls": "list", "bash": 
 _NAMES = {"glob": "find", "list": "ls", "patch": "edit", "multiedit": "edit", "apply_patch": "edit"}
 
 
-class OpencodeAdapter:
+class OpencodeAdapter(CliAdapter):
     name = "opencode"
     capabilities = Capabilities(resume=True, cost="stream", read_only=True, effort=True)
-
-    def __init__(self, settings: Settings = DEFAULTS, environ: Mapping[str, str] | None = None) -> None:
-        self.settings = settings
-        self.credential = f"opencode {settings.base_url}".strip()
-        self.environ = environ or {}
+    account = ACCOUNT
 
     def invocation(self, job: Job) -> Invocation:
         settings = self.settings.for_job(job)
@@ -71,9 +68,9 @@ class OpencodeAdapter:
         return Invocation(
             (*settings.command("opencode"), *_flags(job, settings)),
             stdin=job.prompt,
-            env={**room, "OPENCODE_CONFIG_CONTENT": json.dumps(_config(job, settings)), **self._login(settings)},
+            env={**room, "OPENCODE_CONFIG_CONTENT": json.dumps(_config(job, settings)), **self.login(settings)},
             files={f"home/{name}/.keep": "" for name in _FOLDERS},
-            carried=self._carried(job, settings),
+            carried=self.carried(job, settings),
         )
 
     def reader(self, job: Job) -> OpencodeReader:
@@ -81,25 +78,6 @@ class OpencodeAdapter:
 
     def parse(self, line: str) -> list[AgentEvent]:
         return OpencodeReader().parse(line)
-
-    def classify(self, stderr: str, code: int | None) -> tuple[ErrorClass, str]:
-        return classify_text(stderr, code)
-
-    def _login(self, settings: Settings) -> dict[str, str]:
-        if settings.base_url:
-            return {KEY_VARIABLE: settings.api_key or "none"}
-        if settings.api_key:
-            return {key_variable(settings.provider or "opencode"): settings.api_key}
-        return {name: self.environ[name] for name in LOGIN if self.environ.get(name)}
-
-    def _carried(self, job: Job, settings: Settings) -> dict[str, str]:
-        if job.session and settings.sessions:
-            # sessions and credentials are in one folder
-            return {"home/data/opencode": f"{settings.sessions}/home/data/opencode"}
-        if settings.base_url or settings.api_key or not self.environ.get("HOME"):
-            return {}
-        data = self.environ.get("XDG_DATA_HOME") or f"{self.environ['HOME']}/.local/share"
-        return {f"home/data/opencode/{CREDENTIALS}": f"{data}/opencode/{CREDENTIALS}"}
 
 
 _FOLDERS = ("config", "data", "state", "cache")

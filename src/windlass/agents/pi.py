@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from windlass.agents.account import Account, CliAdapter
 from windlass.agents.base import (
     AgentEvent,
     Capabilities,
@@ -20,13 +20,11 @@ from windlass.agents.base import (
     ToolStarted,
 )
 from windlass.agents.cli import (
-    DEFAULTS,
     KEY_VARIABLE,
     Settings,
     costed,
     count,
     doing,
-    key_variable,
     load,
     money,
     rows,
@@ -35,14 +33,16 @@ from windlass.agents.cli import (
     text,
     tools_of,
 )
-from windlass.agents.failures import REASON, class_of, classify_text
+from windlass.agents.failures import REASON, class_of
 from windlass.model import ErrorClass, Json, Usage
 
 TESTED = "0.87.1"
-LOGIN = ("ANTHROPIC_API_KEY", "ANTHROPIC_OAUTH_TOKEN", "OPENAI_API_KEY", "GEMINI_API_KEY", "GROQ_API_KEY",
-         "CEREBRAS_API_KEY", "XAI_API_KEY", "OPENROUTER_API_KEY", "MISTRAL_API_KEY", "DEEPSEEK_API_KEY", "ZAI_API_KEY",
-         "AZURE_OPENAI_API_KEY", "AI_GATEWAY_API_KEY", "GOOGLE_CLOUD_API_KEY")  # fmt: skip
-CREDENTIALS = ("auth.json", "models.json")
+ACCOUNT = Account(
+    variables=("ANTHROPIC_API_KEY", "ANTHROPIC_OAUTH_TOKEN", "OPENAI_API_KEY", "GEMINI_API_KEY", "GROQ_API_KEY",
+               "CEREBRAS_API_KEY", "XAI_API_KEY", "OPENROUTER_API_KEY", "MISTRAL_API_KEY", "DEEPSEEK_API_KEY",
+               "ZAI_API_KEY", "AZURE_OPENAI_API_KEY", "AI_GATEWAY_API_KEY", "GOOGLE_CLOUD_API_KEY"),
+    files=("auth.json", "models.json"), folder=".pi/agent", folder_variable="PI_CODING_AGENT_DIR", sessions="sessions",
+)  # fmt: skip
 _PROVIDER = "windlass"
 _MODEL = "model"
 _TOOLS = ("read", "grep", "find", "ls", "bash", "write", "edit")
@@ -59,14 +59,10 @@ _ALONE = (
 )
 
 
-class PiAdapter:
+class PiAdapter(CliAdapter):
     name = "pi"
     capabilities = Capabilities(resume=True, cost="stream", read_only=True, effort=True)
-
-    def __init__(self, settings: Settings = DEFAULTS, environ: Mapping[str, str] | None = None) -> None:
-        self.settings = settings
-        self.credential = f"pi {settings.base_url}".strip()
-        self.environ = environ or {}
+    account = ACCOUNT
 
     def invocation(self, job: Job) -> Invocation:
         settings = self.settings.for_job(job)
@@ -76,9 +72,9 @@ class PiAdapter:
         return Invocation(
             (*settings.command("pi"), *_flags(job, settings)),
             stdin=job.prompt,
-            env={**_ROOM, "PI_CODING_AGENT_DIR": str(job.folder / "home"), **self._login(settings)},
+            env={**_ROOM, "PI_CODING_AGENT_DIR": str(job.folder / "home"), **self.login(settings)},
             files=files,
-            carried=self._carried(job, settings),
+            carried=self.carried(job, settings),
         )
 
     def reader(self, job: Job) -> PiReader:
@@ -86,25 +82,6 @@ class PiAdapter:
 
     def parse(self, line: str) -> list[AgentEvent]:
         return PiReader().parse(line)
-
-    def classify(self, stderr: str, code: int | None) -> tuple[ErrorClass, str]:
-        return classify_text(stderr, code)
-
-    def _login(self, settings: Settings) -> dict[str, str]:
-        if settings.base_url:
-            return {KEY_VARIABLE: settings.api_key or "none"}
-        if settings.api_key:
-            return {key_variable(settings.provider): settings.api_key}
-        return {name: self.environ[name] for name in LOGIN if self.environ.get(name)}
-
-    def _carried(self, job: Job, settings: Settings) -> dict[str, str]:
-        carried: dict[str, str] = {}
-        if not settings.base_url and not settings.api_key and self.environ.get("HOME"):
-            folder = self.environ.get("PI_CODING_AGENT_DIR") or f"{self.environ['HOME']}/.pi/agent"
-            carried |= {f"home/{name}": f"{folder}/{name}" for name in CREDENTIALS}
-        if job.session and settings.sessions:
-            carried["home/sessions"] = f"{settings.sessions}/home/sessions"
-        return carried
 
 
 def _flags(job: Job, settings: Settings) -> tuple[str, ...]:
