@@ -15,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from front import Front, basics, builder, failing, passing
-from windlass.agents.base import AgentResult, Done, Said, SessionSeen, Spent, ToolFinished, ToolStarted
+from windlass.agents.base import AgentResult, Done, Retrying, Said, SessionSeen, Spent, ToolFinished, ToolStarted
 from windlass.agents.redacting import redacted_event, redacted_result
 from windlass.events import encode
+from windlass.model import ErrorClass
 from windlass.redact import REDACTED, Redactor, is_secret, redactor, secrets_in
 
 KEYS = [
@@ -153,6 +154,8 @@ def test_every_text_of_an_event_and_of_a_result_is_redacted() -> None:
     )
     assert redacted_event(ToolFinished("bash", False, secret), mine) == ToolFinished("bash", False, REDACTED)
     assert redacted_event(Said(secret), mine) == Said(REDACTED)
+    failed = ErrorClass.OVERLOADED
+    assert redacted_event(Retrying(failed, f"no: {secret}"), mine) == Retrying(failed, f"no: {REDACTED}")
     done = redacted_event(Done(secret, {"a": [secret]}, None, secret), mine)
     assert done == Done(REDACTED, {"a": [REDACTED]}, None, REDACTED)
     result = redacted_result(AgentResult(secret, [secret], reason=secret, session=secret), mine)

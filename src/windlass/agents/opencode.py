@@ -41,8 +41,8 @@ TESTED = "1.18.33"
 ACCOUNT = Account(
     variables=("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY",
                "OPENROUTER_API_KEY", "OPENCODE_API_KEY", "GROQ_API_KEY", "XAI_API_KEY", "DEEPSEEK_API_KEY",
-               "MISTRAL_API_KEY", "GITHUB_TOKEN", "AWS_PROFILE", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",
-               "AWS_BEARER_TOKEN_BEDROCK"),
+               "MISTRAL_API_KEY", "GITHUB_TOKEN", "AWS_PROFILE", "AWS_REGION", "AWS_ACCESS_KEY_ID",
+               "AWS_SECRET_ACCESS_KEY", "AWS_BEARER_TOKEN_BEDROCK"),
     files=("auth.json",), folder=".local/share/opencode", folder_variable="XDG_DATA_HOME", below="/opencode",
     room="home/data/opencode", provider="opencode",
 )  # fmt: skip
