@@ -29,7 +29,7 @@ def render_status(
     if view.tasks:
         page.field("Tasks", task_counts(view))
     page.field("Cost", cost_line(view))
-    if view.spent.dispatches:
+    if view.spent.usd:
         page.field("By phase", shares(view.by_phase))
         page.field("By role", shares(view.by_role))
     page.field("Elapsed", elapsed((view.ended_at or now) - view.started_at))
