@@ -172,6 +172,7 @@ BY_ANNOTATION: dict[str, st.SearchStrategy[Any]] = {
     "float | None": st.none() | numbers,
     "int | None": st.none() | st.integers(0, 255),
     "list[Json]": st.lists(json_values, max_size=4),
+    "dict[str, Json]": st.dictionaries(st.text(max_size=8), json_values, max_size=4),
     "list[str]": st.lists(texts, max_size=4),
 }
 

@@ -86,13 +86,13 @@ class CheckResult:
 
 async def run_check(check: Check, cwd: Path, env: Mapping[str, str], folder: Path, runner: Runner) -> CheckResult:
     output = await runner(check.argv, cwd, env, check.timeout, folder)
-    text = plain(_read_end(output.out_path))
+    text = plain(read_end(output.out_path))
     ok = output.code == 0 and not output.timed_out
     failing = () if ok else failing_tests(text)
-    return CheckResult(check.command, ok, output.code, output.seconds, _tail(text), failing, output.timed_out)
+    return CheckResult(check.command, ok, output.code, output.seconds, tail_of(text), failing, output.timed_out)
 
 
-def _read_end(path: Path) -> str:
+def read_end(path: Path) -> str:
     try:
         with path.open("rb") as handle:
             handle.seek(max(0, path.stat().st_size - READ_BYTES))
@@ -101,7 +101,7 @@ def _read_end(path: Path) -> str:
         return ""
 
 
-def _tail(text: str) -> str:
+def tail_of(text: str) -> str:
     cut = text.rstrip()[-TAIL_CHARS:]
     return cut.split("\n", 1)[-1] if len(cut) == TAIL_CHARS and "\n" in cut else cut
 

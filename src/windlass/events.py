@@ -235,8 +235,22 @@ class TaskLanded:
 
 
 @dataclass(frozen=True)
+class TaskProved:
+    """What the proof of test and code came to, with its evidence: the command, the trees, the tests it rests on."""
+
+    type: ClassVar[str] = "task.proved"
+    task: str
+    proof: str
+    ok: bool
+    reason: str
+    command: str
+    trees: dict[str, Json]
+    tests: dict[str, Json]
+
+
+@dataclass(frozen=True)
 class LandingRefused:
-    """Conflict or red: the task goes back with the facts."""
+    """Conflict, red or unproved: the task goes back with the facts."""
 
     type: ClassVar[str] = "landing.refused"
     task: str
@@ -338,6 +352,7 @@ Event: TypeAlias = (
     | QuestionRefused
     | CommandFinished
     | TaskLanded
+    | TaskProved
     | LandingRefused
     | BranchPublished
     | BudgetChanged

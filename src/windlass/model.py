@@ -198,6 +198,8 @@ class Task:
     files: tuple[str, ...] = ()
     depends_on: tuple[str, ...] = ()
     difficulty: str = "medium"
+    tdd: str = ""
+    """What the plan declares: behaviour-change | test-only | preserve | exempt; '' when nothing."""
     visit: int = 1
     """2 and more: a landed task that a later plan changed, run again as a follow-up on the tip."""
 
@@ -210,6 +212,8 @@ class Task:
             "depends_on": list(self.depends_on),
             "difficulty": self.difficulty,
             "visit": self.visit,
+            # Left out when empty: recorded steps are compared by these fields.
+            **({"tdd": self.tdd} if self.tdd else {}),
         }
 
     @classmethod
@@ -221,6 +225,7 @@ class Task:
             files=_strings(data.get("files")),
             depends_on=_strings(data.get("depends_on")),
             difficulty=str(data.get("difficulty") or "medium"),
+            tdd=str(data.get("tdd") or ""),
             visit=int(str(data.get("visit") or 1)),
         )
 

@@ -326,6 +326,11 @@ class _PlanItem(blocks.Block):
     id: str = Field("", description="keep the id of a task that has one")
     depends_on: list[str] = Field([], description="ids of tasks that must be done before")
     difficulty: str = Field("medium", description="`easy`, `medium` or `hard`")
+    tdd: str = Field(
+        "",
+        description="leave out for code that comes with a failing test first; else `behaviour-change` (old tests"
+        " change what they expect), `preserve` (refactoring), `test-only` or `exempt` (nothing to test)",
+    )
 
 
 def _table() -> dict[str, Contract]:

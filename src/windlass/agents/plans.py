@@ -15,6 +15,7 @@ from windlass.model import Json, Task, is_id
 
 TAGS = ("superteam-tasks", "superteam-plan")
 DIFFICULTIES = ("easy", "medium", "hard")
+TDD = ("behaviour-change", "test-only", "preserve", "exempt")
 MAX_TASKS = 1000
 
 
@@ -30,6 +31,8 @@ class PlanTask:
     depends_on: tuple[str, ...] = ()
     """As written: ids, places (t1 is the first) or titles."""
     difficulty: str = "medium"
+    tdd: str = ""
+    """How the proof shall take it; '' for code that comes with its test."""
     needs: tuple[int, ...] = ()
     """`depends_on` resolved to places in this plan, from 0."""
 
@@ -41,6 +44,7 @@ class PlanTask:
             "files": list(self.files),
             "depends_on": list(self.depends_on),
             "difficulty": self.difficulty,
+            **({"tdd": self.tdd} if self.tdd else {}),
         }
 
 
@@ -98,6 +102,7 @@ def _entry(number: int, item: object, problems: list[str]) -> PlanTask:
         files=tuple(name.removeprefix("./") for name in _words(item.get("files"))),
         depends_on=_words(item.get("depends_on")),
         difficulty=_text(item.get("difficulty")).strip().lower() or "medium",
+        tdd=_text(item.get("tdd")).strip().lower().replace("behavior", "behaviour"),
     )
     problems.extend(f"task {number}{_named(task)} {what}" for what in _entry_problems(task))
     return task
@@ -110,6 +115,8 @@ def _entry_problems(task: PlanTask) -> Iterable[str]:
         yield f"has the id '{task.id}': only letters, digits, '.', '_' and '-' may be in it, at most 64"
     if task.difficulty not in DIFFICULTIES:
         yield f"has the difficulty '{task.difficulty}': use {', '.join(DIFFICULTIES)}"
+    if task.tdd and task.tdd not in TDD:
+        yield f"has 'tdd: {task.tdd}': use {', '.join(TDD)}, or leave it out"
     for path in task.files:
         if not is_inside(path):
             yield f"names the file '{path}', which is not a path inside the repository"
@@ -246,6 +253,7 @@ def _task(entry: PlanTask, ids: Sequence[str], place: int, before: Task | None, 
         files=entry.files,
         depends_on=tuple(ids[need] for need in entry.needs),
         difficulty=entry.difficulty,
+        tdd=entry.tdd,
         visit=visit,
     )
 

@@ -15,7 +15,8 @@ from windlass.agents.fences import fence, plain
 #: written by people, agents or programs: fenced where they stand
 DATA = frozenset({
     "request", "scout", "plan", "plan_context", "design", "task", "changed_files", "findings", "open_findings",
-    "fix_diff", "completed_tasks", "feedback", "criteria", "checks_output", "conflict", "recovery", "inputs", "history",
+    "fix_diff", "completed_tasks", "feedback", "criteria", "checks_output", "conflict", "proof", "recovery", "inputs",
+    "history",
 })  # fmt: skip
 #: one line each, or text of our own
 WORDS = frozenset({"cwd", "date", "slug", "plan_path", "task_id", "task_title", "review_type"})

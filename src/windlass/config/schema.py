@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from windlass.config.values import (
     AtLeastOne,
-    Command,
     CommandName,
     Commands,
     Count,
     Duration,
     Durations,
+    FilesCommand,
     Globs,
     Money,
     Options,
@@ -122,8 +122,17 @@ class Workspace(Table):
 class Tests(Table):
     globs: Globs = ()
     """Which files are tests; empty: the usual names of the common languages."""
-    run_files: Command | None = None
-    """Runs some test files: an argv in which {files} stands for them."""
+    run_files: FilesCommand | None = None
+    """Runs some test files: an argv with {files} for them and {junit} for the report it writes. Without it the order
+    of test and code is not proved, without {junit} by exit codes alone."""
+    timeout: Duration = 600.0
+    """Seconds that one run of it may take."""
+    modules: Globs = ()
+    """Which of the test files hold tests, the others help them; empty: the usual names of the common languages."""
+    harness: Globs = ()
+    """Files besides the usual ones that decide how tests are run: only a plan that names them may change them."""
+    absent: Literal["accept", "ask", "refuse"] = "accept"
+    """What a test is worth that was red only because what it loads was not there."""
 
 
 class Retries(Table):

@@ -39,6 +39,12 @@ def parse_command(value: object) -> tuple[str, ...]:
     return tuple(words)
 
 
+def _with_files(command: tuple[str, ...]) -> tuple[str, ...]:
+    if "{files}" not in command:
+        raise ValueError('there is no {files} in it; write ["python", "-m", "pytest", "--junitxml={junit}", "{files}"]')
+    return command
+
+
 def _split(text: str) -> list[str]:
     try:
         return shlex.split(text)
@@ -104,6 +110,7 @@ Count = Annotated[int, Field(ge=0)]
 AtLeastOne = Annotated[int, Field(ge=1)]
 Duration = Annotated[float, BeforeValidator(parse_duration)]
 Command = Annotated[tuple[str, ...], BeforeValidator(parse_command)]
+FilesCommand = Annotated[Command, AfterValidator(_with_files)]
 Commands = Annotated[tuple[Command, ...], BeforeValidator(_list_as_tuple)]
 Durations = Annotated[tuple[Duration, ...], BeforeValidator(_list_as_tuple)]
 Globs = Annotated[tuple[Annotated[str, AfterValidator(_inner_path)], ...], BeforeValidator(_list_as_tuple)]

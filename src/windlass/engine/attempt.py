@@ -297,7 +297,7 @@ def _failure(
     refused = order.call.accept(contents)
     if refused:
         return Failure(ErrorClass.BAD_OUTPUT, refused), f"Your last answer was refused: {refused}. Mend that."
-    if order.guarded and order.call.purpose == "implement":
+    if order.guarded and order.call.purpose == "implement" and not order.exempted:
         verdict = guard(reply.files, order.parts.config.tests.globs or TEST_GLOBS)
         if not verdict.ok:
             told = f"The TDD guard refused the change: {verdict.reason}. Add the tests that prove it, and commit them."

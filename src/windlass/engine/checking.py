@@ -104,6 +104,17 @@ class Checker:
             " (an editable install, a parent node_modules); what they say is not proof"
         )
 
+    async def probe(self, argv: Sequence[str], slot: Slot, folder: Path, timeout: float) -> RunOutput:
+        """One run as it is, on what stands in the slot; nothing is remembered."""
+        # Compiled files of another tree can look newer than the source: they are neither read nor left behind.
+        env = {**self._env(), "PYTHONPYCACHEPREFIX": str(folder / "pycache")}
+        output = await self._runner(argv, slot.path, env, timeout, folder)
+        self._parts.wanted.check()
+        return output
+
+    def setup_hash(self, slot: Slot) -> str:
+        return self._setup_hash(slot)
+
     # -- inside
 
     async def _stand_on(self, slot: Slot, desk: Desk, commit: str, tree: str) -> None:

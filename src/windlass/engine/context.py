@@ -17,6 +17,7 @@ from windlass.engine.joining import catch_up
 from windlass.engine.knowledge import Knowledge
 from windlass.engine.lander import Landable, Lander
 from windlass.engine.parts import Parts
+from windlass.engine.proving import Prover, absent_question
 from windlass.errors import StoppedError
 from windlass.events import Event, ReportWritten, TaskChanged, TasksListed
 from windlass.model import Answer, Finding, Json, Key, Question, Task, content_id
@@ -34,6 +35,7 @@ class Shared:
     dispatcher: Dispatcher
     checker: Checker
     lander: Lander
+    prover: Prover
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     completed: list[Task] = field(default_factory=list)
     first_base: tuple[int, str] = (0, "")
@@ -349,6 +351,10 @@ class TaskHere(Here):
 
     async def land(self, cycle: int, *, checked: bool, waived: bool = False) -> Landed:
         key = self.key.child("land", cycle=cycle)
+        refused = "" if waived else await self._unproved(cycle, key)
+        if refused:
+            await self.shared.lander.give_up_turn(self._own_task.id)
+            return Landed("unproved", refused, self.desk.changed)
         place = self._owner.places.get(self._own_task.id, 0)
         order = Landable(key, self._own_task, self.desk, place, checked=checked, waived=waived)
         landed, tip = await self.shared.lander.land(order)
@@ -356,6 +362,14 @@ class TaskHere(Here):
             self._owner.stand(tip, key)
             self.shared.completed.append(self._own_task)
         return landed
+
+    async def _unproved(self, cycle: int, landing: Key) -> str:
+        """'' when the task may land; else what the proof found, for whoever mends it."""
+        task = self._own_task
+        proven = await self.shared.prover.prove(self.key.child("proof", cycle=cycle), landing, task, self.desk)
+        if proven.ask and (await self.ask(absent_question(proven, task, cycle))).value == "refuse":
+            return proven.detail
+        return "" if proven.ok else proven.detail
 
     async def catch_up(self, cycle: int) -> None:
         key = self.key.child("land.onto", cycle=cycle)

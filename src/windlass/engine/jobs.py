@@ -97,6 +97,11 @@ class Order:
         """The TDD guard applies: the flow demands it, the role has it, the call did not switch it off."""
         return self.parts.world.flow.tdd == "required" and self.role.guard == "tdd" and self.call.guard
 
+    @property
+    def exempted(self) -> bool:
+        """The approved plan wants no new test of this task."""
+        return self.place.task is not None and self.place.task.tdd in ("exempt", "preserve")
+
 
 async def make_job(order: Order, cwd: Path, reserved: float) -> Job:
     call, role, task = order.call, order.role, order.place.task

@@ -130,7 +130,7 @@ class Knowledge:
         if what == "titles":
             tasks = self.plan(name).tasks
             count = f"{len(tasks)} task{'s' if len(tasks) != 1 else ''}:"
-            return "\n".join([count, *(f"  {i}. {task.title}" for i, task in enumerate(tasks, 1))])
+            return "\n".join([count, *(f"  {i}. {_titled(task)}" for i, task in enumerate(tasks, 1))])
         if what == "findings":
             return self._review_result(name)
         return self._world.content(name) or ""
@@ -149,6 +149,11 @@ class Knowledge:
         said = words.get(outcome.name, "The reviews did not pass:")
         body = _list(outcome.findings) or outcome.detail
         return f"{said}\n{body}" if body and outcome.name != "pass" else said
+
+
+def _titled(task: Task) -> str:
+    """What the plan declares of its proof is approved with it, so it is shown with it."""
+    return f"{task.title} (tdd: {task.tdd})" if task.tdd else task.title
 
 
 def _label(key: str) -> str:

@@ -79,7 +79,7 @@ class Lander:
                 await self._in_line(_Waiting(order, *self._begin(order.key, order.desk.head)))
                 row = self._journal.find(order.key, order.inputs)
         finally:
-            await self._give_up_turn(order.task.id)
+            await self.give_up_turn(order.task.id)
         assert row is not None
         return _landed(row.result)
 
@@ -104,7 +104,7 @@ class Lander:
         await self._land(batch)
         self._free.notify_all()
 
-    async def _give_up_turn(self, task: str) -> None:
+    async def give_up_turn(self, task: str) -> None:
         if task in self.turns:
             self.turns.remove(task)
             async with self._free:

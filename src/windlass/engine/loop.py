@@ -14,6 +14,7 @@ from windlass.engine.journal import refuse_unknown
 from windlass.engine.lander import Lander
 from windlass.engine.machine import AskQuestion, End, RunPhase, SkipPhase, State
 from windlass.engine.parts import Parts
+from windlass.engine.proving import Prover
 from windlass.events import PhaseEntered, PhaseFinished, PhaseSkipped
 from windlass.model import Json, Key, RunState
 from windlass.phases import KINDS
@@ -31,7 +32,7 @@ class Driver:
         self._parts = parts
         self._flow = parts.world.flow
         self._journal = parts.journal
-        self._shared = Shared(parts, Dispatcher(parts), checker, Lander(parts, checker))
+        self._shared = Shared(parts, Dispatcher(parts), checker, Lander(parts, checker), Prover(parts, checker))
         self._retry = retry
         """A person asked to go on after a stop."""
         self._stops = 0

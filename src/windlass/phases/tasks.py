@@ -22,7 +22,7 @@ class Land(Strict):
     checks: Literal["all", "none"] = "all"
     """Whether the configured checks must pass on the joined tree."""
     fixer: CallSpec | None = None
-    """Who mends a conflict or red checks."""
+    """Who mends a conflict, red checks or a missing proof."""
     max: Count = 1
     """How often the fixer may try."""
     label: Annotated[Label, BeforeValidator(_label)] = Label()

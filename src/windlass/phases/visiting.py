@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from windlass.phases.tasks import Spec, Step
 
 GO_ON = (To.NEXT, To.WAIVE)
+TOLD_AS = {"conflict": "conflict", "red": "checks_output", "unproved": "proof"}
+"""What the fixer's prompt calls the facts."""
 
 
 @dataclass
@@ -189,7 +191,7 @@ async def _mended(spec: Spec, ctx: TaskContext, course: Course, landed: Landed) 
 
 
 async def _fix(fixer: CallSpec, ctx: Context, landed: Landed, cycle: int, cap: int) -> bool:
-    facts: dict[str, Json] = {"conflict" if landed.kind == "conflict" else "checks_output": landed.detail}
+    facts: dict[str, Json] = {TOLD_AS[landed.kind]: landed.detail}
     sides: dict[str, Json] = {"your side": landed.ours, "what landed meanwhile": landed.theirs}
     call = make_call(ctx, fixer, "land-fix", inputs=facts, context=sides)
     reply = await ctx.dispatch(ctx.id("fix"), replace(call, cycles=cap), cycle=cycle)

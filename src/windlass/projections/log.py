@@ -20,7 +20,7 @@ def describe(event: Event) -> str:
             return _run(event)
         case e.PhaseEntered() | e.PhaseFinished() | e.PhaseSkipped() | e.StepEntered():
             return _phase(event)
-        case e.TasksListed() | e.TaskChanged() | e.TaskLanded() | e.LandingRefused():
+        case e.TasksListed() | e.TaskChanged() | e.TaskLanded() | e.TaskProved() | e.LandingRefused():
             return _task(event)
         case e.DispatchStarted() | e.DispatchFinished() | e.ReviewFinished() | e.Activity():
             return _agent(event)
@@ -66,7 +66,7 @@ def _phase(event: e.PhaseEntered | e.PhaseFinished | e.PhaseSkipped | e.StepEnte
             assert_never(event)
 
 
-def _task(event: e.TasksListed | e.TaskChanged | e.TaskLanded | e.LandingRefused) -> str:
+def _task(event: e.TasksListed | e.TaskChanged | e.TaskLanded | e.TaskProved | e.LandingRefused) -> str:
     match event:
         case e.TasksListed():
             return plural(len(event.tasks), "task")
@@ -76,6 +76,8 @@ def _task(event: e.TasksListed | e.TaskChanged | e.TaskLanded | e.LandingRefused
         case e.TaskLanded():
             files = plural(len(event.files), "file")
             return f"{event.task} as {short_sha(event.commit)}, checks {event.checks}, {files}"
+        case e.TaskProved():
+            return f"{event.task} {event.proof}{_tail(event.reason)}"
         case e.LandingRefused():
             return f"{event.task} {event.why}{_tail(event.detail)}"
         case _:

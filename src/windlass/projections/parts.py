@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from windlass.events import DispatchFinished, QuestionAsked
+from windlass.events import DispatchFinished, QuestionAsked, TaskProved
 from windlass.model import Finding, Json, RunState, Verdict
 
 COMPLETE, SKIPPED, ESCALATED, PENDING = "complete", "skipped", "escalated", "pending"
@@ -57,6 +57,24 @@ class ReviewView(NamedTuple):
         return self.verdict in PASSED
 
 
+class ProofView(NamedTuple):
+    """What the engine found out about a task's tests, and how."""
+
+    proof: str
+    ok: bool
+    reason: str
+    command: str
+    """'' when nothing was run."""
+    trees: Mapping[str, str]
+    tests: Mapping[str, tuple[str, ...]]
+
+
+def proof_from(event: TaskProved) -> ProofView:
+    trees = {name: str(sha) for name, sha in event.trees.items()}
+    tests = {name: tuple(str(id) for id in ids) for name, ids in event.tests.items() if isinstance(ids, list)}
+    return ProofView(event.proof, event.ok, event.reason, event.command, trees, tests)
+
+
 @dataclass(frozen=True, slots=True)
 class TaskView:
     id: str
@@ -79,6 +97,7 @@ class TaskView:
     checks: str = ""
     changed: tuple[str, ...] = ()
     """As its landing changed them."""
+    proof: ProofView | None = None
     warnings: tuple[str, ...] = ()
     started_at: float | None = None
     ended_at: float | None = None

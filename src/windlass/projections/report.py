@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from windlass.errors import UserError, near
 from windlass.model import RunState
 from windlass.projections.outlook import diff_command, land_command
-from windlass.projections.parts import COMPLETE, ESCALATED, SKIPPED, TaskView, Totals, View
-from windlass.projections.show import finding_line
+from windlass.projections.parts import COMPLETE, ESCALATED, SKIPPED, ProofView, TaskView, Totals, View
+from windlass.projections.show import evidence, finding_line
 from windlass.projections.text import clean, clean_block, elapsed, money, plural, reckoned, short_sha, spoken
 
 #: characters of a report; far beyond what a run can say in good faith
@@ -30,6 +31,7 @@ def _plan(view: View, now: float) -> list[list[str]]:
         _request(view),
         _tasks(view),
         _stats(view, now),
+        _proofs(view),
         *_judgement(view),
         *_decided(view),
         _files(view),
@@ -45,6 +47,7 @@ def _task(view: View, now: float) -> list[list[str]]:
         _request(view),
         _tasks(view) if troubled or len(view.tasks) > 1 else [],
         _stats(view, now),
+        _proofs(view),
         *_judgement(view),
         *_decided(view),
         _files(view),
@@ -118,6 +121,7 @@ def _stats(view: View, now: float) -> list[str]:
             ),
             f"- Elapsed: {elapsed(end - view.started_at)}",
             f"- Checks: {_checks(view)}",
+            *([f"- TDD: {tdd}"] if (tdd := _tdd(view)) else []),
         ],
     )
 
@@ -137,6 +141,24 @@ def _checks(view: View) -> str:
     if not bare:
         return ", ".join(sorted({clean(task.checks, 60) for task in done}))
     return "unchecked" if len(bare) == len(done) else f"{plural(len(bare), 'task')} of {len(done)} unchecked"
+
+
+def _tdd(view: View) -> str:
+    """How many tasks have which verdict; '' where the flow does not ask for it."""
+    counts = Counter(task.proof.proof for task in view.tasks_in(COMPLETE) if task.proof)
+    if set(counts) == {"unchecked"}:
+        return "unchecked (`tests.run_files` is not configured)"
+    return ", ".join(f"{number} {clean(name, 40)}" for name, number in counts.items())
+
+
+def _proofs(view: View) -> list[str]:
+    ran = [(task, task.proof) for task in view.tasks if task.proof and task.proof.command]
+    return _section("TDD", (line for task, proof in ran for line in _proof_lines(task, proof)))
+
+
+def _proof_lines(task: TaskView, proof: ProofView) -> list[str]:
+    said = f"- {clean(task.title)}: {clean(proof.proof, 40)}. {clean(proof.reason, 500)}"
+    return [said, *(f"  - {clean(line, 1000)}" for line in evidence(proof))]
 
 
 def _judgement(view: View) -> list[list[str]]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from windlass.model import Finding, RunState
 from windlass.projections.outlook import diff_command, headline, outlook
-from windlass.projections.parts import COMPLETE, ReviewView, TaskView, View
+from windlass.projections.parts import COMPLETE, ProofView, ReviewView, TaskView, View
 from windlass.projections.text import Page, elapsed, money, reckoned, short_sha, spoken, utc
 
 MARKS = {COMPLETE: "✓", "skipped": "–", "escalated": "✗", "failed": "✗", "pending": "○"}
@@ -16,6 +18,23 @@ def mark(task: TaskView) -> str:
 
 def verdict_mark(review: ReviewView) -> str:
     return "✓" if review.passed else "✗"
+
+
+TREES = {"b": "base", "h": "head", "o": "without the code", "w": "with the old tests", "x": "hollow"}
+SHOWN_TESTS = 10
+
+
+def evidence(proof: ProofView) -> list[str]:
+    """What was run on which trees, and the tests that it rests on: enough to do it again by hand."""
+    if not proof.command or not proof.trees:
+        return []
+    trees = ", ".join(f"{TREES[name]} {short_sha(sha)}" for name, sha in proof.trees.items() if name in TREES)
+    return [f"run with: {proof.command}", f"trees: {trees}", *(_ids(name, ids) for name, ids in proof.tests.items())]
+
+
+def _ids(name: str, ids: Sequence[str]) -> str:
+    more = f" and {len(ids) - SHOWN_TESTS} more" if len(ids) > SHOWN_TESTS else ""
+    return f"{name}: {', '.join(ids[:SHOWN_TESTS])}{more}"
 
 
 def finding_line(finding: Finding) -> str:
@@ -64,8 +83,16 @@ def _task(page: Page, task: TaskView) -> None:
     for review in task.reviews.values():
         for finding in review.findings:
             page.line(f"- {finding_line(finding)}", indent=7, limit=300)
+    if task.proof:
+        _proof(page, task.proof)
     if task.landed:
         page.line(f"landed as {short_sha(task.landed)}, checks: {task.checks or 'unchecked'}", indent=7)
+
+
+def _proof(page: Page, proof: ProofView) -> None:
+    page.line(f"TDD {proof.proof}: {proof.reason}", indent=7, limit=600)
+    for line in evidence(proof):
+        page.line(f"- {line}", indent=7, limit=400)
 
 
 def _reviews(page: Page, view: View) -> None:

@@ -185,6 +185,7 @@ def task_json(task: TaskView) -> dict[str, Json]:
         "base": task.base,
         "landed": task.landed,
         "checks": task.checks,
+        "proof": _json(task.proof),
         "files": list(task.changed or task.files),
         "cost": _json(task.cost),
         "reviews": reviews,
@@ -200,5 +201,7 @@ def _json(piece: object) -> Json:
             return {name: _json(value) for name, value in piece._asdict().items()}
         case list() | tuple():
             return [_json(one) for one in piece]
+        case Mapping():
+            return {str(name): _json(value) for name, value in piece.items()}
         case _:
             return str(piece)

@@ -67,7 +67,7 @@ def _apply(view: View, at: float, event: Event) -> None:
             _run(view, at, event)
         case e.PhaseEntered() | e.PhaseFinished() | e.PhaseSkipped():
             _phase(view, at, event)
-        case e.StepEntered() | e.TasksListed() | e.TaskChanged() | e.TaskLanded() | e.LandingRefused():
+        case e.StepEntered() | e.TasksListed() | e.TaskChanged() | e.TaskLanded() | e.TaskProved() | e.LandingRefused():
             _task(view, at, event)
         case e.ReviewFinished():
             _review(view, at, event)
@@ -190,7 +190,7 @@ def _known(view: View, id: str) -> p.TaskView:
     return task
 
 
-TaskEvent = e.StepEntered | e.TasksListed | e.TaskChanged | e.TaskLanded | e.LandingRefused
+TaskEvent = e.StepEntered | e.TasksListed | e.TaskChanged | e.TaskLanded | e.TaskProved | e.LandingRefused
 
 
 def _task(view: View, at: float, event: TaskEvent) -> None:
@@ -206,6 +206,8 @@ def _task(view: View, at: float, event: TaskEvent) -> None:
             task = _known(view, event.task)
             _put(view, replace(task, landed=event.commit, checks=event.checks, changed=tuple(event.files)))
             view.tip = event.tip or event.commit
+        case e.TaskProved():
+            _put(view, replace(_known(view, event.task), proof=p.proof_from(event)))
         case e.LandingRefused():
             task = _known(view, event.task)
             _put(view, replace(task, reason=f"{event.why}: {event.detail}" if event.detail else event.why))
@@ -253,6 +255,7 @@ def _change_task(view: View, at: float, event: e.TaskChanged) -> None:
     task = _known(view, event.task)
     if event.visit > task.visit:
         task = replace(task, visit=event.visit, reviews={}, fixes=0, step="", ended_at=None, landed="", checks="")
+        task = replace(task, proof=None)
     before = task.state
     task = replace(task, state=event.state, reason=event.reason, base=event.base or task.base)
     if task.active:

@@ -5,6 +5,7 @@ safely; `keep` nothing is lost; `branch` what reaches the user's repository; `wa
 what may go.
 """
 
+from windlass.workspace import leftovers
 from windlass.workspace.branch import (
     LandResult,
     Published,
@@ -72,6 +73,7 @@ __all__ = [
     "harvest",
     "lacking",
     "land_on_checkout",
+    "leftovers",
     "lock_hash",
     "patch_id",
     "publish",

@@ -19,6 +19,7 @@ from windlass.projections.view import Folder
 __all__ = ["PlainFace", "render_question"]
 
 #: their end is told by the verdict that follows
+TaskEvent = e.StepEntered | e.TasksListed | e.TaskChanged | e.TaskLanded | e.TaskProved | e.LandingRefused
 REVIEWING = frozenset({"review", "rereview"})
 #: phases of these kinds speak through their questions and their report
 SILENT = frozenset({"ask", "report"})
@@ -53,7 +54,14 @@ class PlainFace:
                 self._run(event)
             case e.PhaseEntered() | e.PhaseFinished() | e.PhaseSkipped():
                 self._phase(event)
-            case e.StepEntered() | e.TasksListed() | e.TaskChanged() | e.TaskLanded() | e.LandingRefused():
+            case (
+                e.StepEntered()
+                | e.TasksListed()
+                | e.TaskChanged()
+                | e.TaskLanded()
+                | e.TaskProved()
+                | e.LandingRefused()
+            ):
                 self._task(event)
             case e.DispatchStarted():
                 self._dispatch_started(event)
@@ -196,7 +204,7 @@ class PlainFace:
         self._out.line()
         self._out.line(f"▸ Task {task.index}/{len(self._view.tasks)}: {task.title}{again}", paint=Paint.BOLD, limit=300)
 
-    def _task(self, event: e.StepEntered | e.TasksListed | e.TaskChanged | e.TaskLanded | e.LandingRefused) -> None:
+    def _task(self, event: TaskEvent) -> None:
         match event:
             case e.StepEntered():
                 self._head(event.task)
@@ -207,6 +215,10 @@ class PlainFace:
                 self._task_changed(event)
             case e.TaskLanded():
                 self._good(f"Landed as {short_sha(event.commit)}, checks: {event.checks or 'unchecked'}", event.task)
+            case e.TaskProved():
+                # What was refused is said by the landing, and nothing is said of what nobody ran.
+                if event.ok and event.command:
+                    self._good(f"TDD {event.proof}: {event.reason}", event.task)
             case e.LandingRefused():
                 self._bad(f"Not landed, {event.why}: {event.detail}", event.task)
                 for name in event.files[:10]:

@@ -1,0 +1,33 @@
+"""TDD is proved, not believed.
+
+`files` tells tests from code; `trees` and `hollow` make the trees that are compared; `junit` reads what ran in them;
+`rules` is the proof itself: a function from what was seen to the next tree to look at, or the verdict.
+"""
+
+from windlass.tdd.files import (
+    CODE_SUFFIXES,
+    HARNESS_GLOBS,
+    MODULE_GLOBS,
+    TEST_GLOBS,
+    Changed,
+    GuardVerdict,
+    Names,
+    guard,
+    is_code,
+    matches,
+    sort_files,
+)
+
+__all__ = [
+    "CODE_SUFFIXES",
+    "HARNESS_GLOBS",
+    "MODULE_GLOBS",
+    "TEST_GLOBS",
+    "Changed",
+    "GuardVerdict",
+    "Names",
+    "guard",
+    "is_code",
+    "matches",
+    "sort_files",
+]

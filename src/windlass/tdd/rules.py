@@ -1,0 +1,261 @@
+"""The proof: from what was seen of a task's trees to the next tree to look at, or the verdict.
+
+B is the task's base, H its head, T its changed tests, S its changed code. O is B with T: tests that are red there are
+red without the code. W is H with B's tests: what fails there, the task changed the meaning of. X is H with the changed
+bodies hollowed out: a test that still passes there asks nothing of the code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from windlass.tdd import coarse
+from windlass.tdd.facts import NOT_RED, Answer, Declared, Facts, Proof, Ran, Rule, Tree, Verdict, some
+from windlass.tdd.junit import Status
+
+
+def judge(facts: Facts) -> Answer:
+    for rule in _rules(facts):
+        answer = rule(facts)
+        if answer is not None:
+            return answer
+    raise AssertionError("the last rule decides")
+
+
+def _rules(facts: Facts) -> tuple[Rule, ...]:
+    kinds = COARSE if facts.coarse else PRECISE
+    return kinds[facts.declared]
+
+
+# -- before anything is run
+
+
+def _harness(facts: Facts) -> Answer | None:
+    touched = sorted(set(facts.changed.harness) - facts.allowed)
+    if not touched:
+        return None
+    reason = f"changes how tests are run, and the plan does not name it among the task's files: {some(touched)}"
+    return Verdict(Proof.HARNESS, reason)
+
+
+def _exempt(facts: Facts) -> Answer:
+    return Verdict(Proof.EXEMPT, "exempted by the approved plan")
+
+
+def _nothing(facts: Facts) -> Answer | None:
+    changed = facts.changed
+    if changed.code or changed.swapped:
+        return None
+    return Verdict(Proof.EXEMPT, "no code changed")
+
+
+def _only_tests(facts: Facts) -> Answer | None:
+    changed = facts.changed
+    if changed.code or changed.data:
+        return None
+    return Verdict(Proof.UNPROVED, "only tests changed, and the plan does not declare the task test-only")
+
+
+def _no_code(facts: Facts) -> Answer | None:
+    if not facts.changed.code:
+        return None
+    return Verdict(Proof.UNPROVED, f"declared test-only, but code changed: {some(facts.changed.code)}")
+
+
+def _some_test(facts: Facts) -> Answer | None:
+    # A failing test that a person accepted is a test written first.
+    if facts.changed.swapped or facts.known:
+        return None
+    return Verdict(Proof.UNPROVED, f"code changed without a test: {some(facts.changed.code)}")
+
+
+# -- with reports
+
+
+def _head_is_green(facts: Facts) -> Answer | None:
+    head = facts.runs.get(Tree.HEAD)
+    if head is None:
+        return Tree.HEAD
+    return _not_green(facts, head, "the tests of the task are not green at its head")
+
+
+def _base_is_green(facts: Facts) -> Answer | None:
+    base = facts.runs.get(Tree.BASE)
+    if base is None:
+        return Tree.BASE if facts.in_base else None
+    return _not_green(facts, base, "these tests were not green before the task began")
+
+
+def _not_green(facts: Facts, ran: Ran, what: str) -> Answer | None:
+    if ran.timed_out:
+        return Verdict(Proof.UNPROVED, f"{what}: they did not end in time")
+    if ran.tests is None:
+        return Verdict(Proof.UNPROVED, f"{what}: there is no report (exit code {ran.code})\n{ran.tail}".rstrip())
+    red = [id for id in sorted(ran.having(Status.FAILED, Status.ERROR)) if not facts.accepted(id)]
+    return Verdict(Proof.UNPROVED, f"{what}: {some(red)}", {"failing": tuple(red)}) if red else None
+
+
+def _nothing_weakened(facts: Facts) -> Answer | None:
+    base, head = facts.runs.get(Tree.BASE), facts.runs[Tree.HEAD]
+    lost = sorted(base.passed - head.passed) if base else []
+    if not lost:
+        return None
+    told = some([f"{id} ({head.of(id) or 'gone'})" for id in lost])
+    return Verdict(Proof.WEAKENED, f"passed before, and does no longer: {told}", {"weakened": tuple(lost)})
+
+
+def _expectations_kept(facts: Facts) -> Answer | None:
+    base, with_old = facts.runs.get(Tree.BASE), facts.runs.get(Tree.WITH_OLD_TESTS)
+    if base is None or not base.passed:
+        return None
+    if with_old is None:
+        return Tree.WITH_OLD_TESTS
+    turned = sorted(base.passed - with_old.passed)
+    if not turned:
+        return None
+    reason = f"as they were written before, these tests fail with the new code: {some(turned)}"
+    return Verdict(Proof.EXPECTATION, reason, {"expectation": tuple(turned)})
+
+
+def _added(facts: Facts) -> frozenset[str]:
+    """Passes at H and did not at B."""
+    base = facts.runs.get(Tree.BASE)
+    return facts.runs[Tree.HEAD].passed - (base.passed if base else frozenset())
+
+
+def new_green(facts: Facts) -> frozenset[str]:
+    """A test that kept its name but was rewritten counts too: its new text passes at H and fails with the old code."""
+    both = facts.runs[Tree.HEAD].passed - _added(facts)
+    old = [facts.runs[tree] for tree in (Tree.OLD, Tree.AGAIN) if tree in facts.runs]
+    return _added(facts) | (both & frozenset().union(*(ran.having(Status.FAILED) for ran in old)))
+
+
+def _something_new_passes(facts: Facts) -> Answer | None:
+    if _added(facts) or Tree.BASE in facts.runs:
+        return None
+    return Verdict(Proof.UNPROVED, "no test passes that did not pass before")
+
+
+@dataclass(frozen=True)
+class Red:
+    ran: frozenset[str]
+    """Red by running: the old code gave another answer."""
+    absent: frozenset[str]
+    """Red by absence: it did not come to run."""
+
+
+def red_without(facts: Facts) -> Red:
+    """Which of the new-green tests are red in O."""
+    new, old = new_green(facts), facts.runs[Tree.OLD]
+    ran = frozenset(id for id in new if old.of(id) is Status.FAILED)
+    absent = frozenset(id for id in new - ran if _did_not_load(id, old, facts.runs[Tree.HEAD]))
+    return Red(ran, absent)
+
+
+def _did_not_load(id: str, ran: Ran, head: Ran) -> bool:
+    status = ran.of(id)
+    if status is not None:
+        return status is Status.ERROR
+    # Missing is no proof of anything, unless something says that it could not be loaded.
+    broken = ran.having(Status.FAILED, Status.ERROR) - set(head.tests or ())
+    return bool(broken) or (ran.tests is None and ran.code not in (0, None, *NOT_RED))
+
+
+def _red_without_the_code(facts: Facts) -> Answer | None:
+    old = facts.runs.get(Tree.OLD)
+    if old is None:
+        return Tree.OLD
+    if old.timed_out:
+        return Verdict(Proof.UNPROVED, "without the code the new tests do not end in time, which is not red")
+    red = red_without(facts)
+    if red.ran or red.absent:
+        return None
+    new = tuple(sorted(new_green(facts)))
+    if not new:
+        return Verdict(Proof.UNPROVED, "no test passes that did not pass before")
+    return Verdict(Proof.UNPROVED, f"the new tests pass, or do not run, without the code: {some(new)}", {"new": new})
+
+
+def _red_twice(facts: Facts) -> Answer | None:
+    old, again = facts.runs[Tree.OLD], facts.runs.get(Tree.AGAIN)
+    if again is None:
+        return Tree.AGAIN
+    unlike = sorted(id for id in new_green(facts) if old.of(id) is not again.of(id))
+    if not unlike and not again.timed_out:
+        return None
+    reason = f"without the code, two runs of the same tests differ: {some(unlike) or 'one did not end in time'}"
+    return Verdict(Proof.FLAKY, reason, {"flaky": tuple(unlike)})
+
+
+def _asks_something_of_the_code(facts: Facts) -> Answer:
+    """The last rule: red by running or absence, and red with hollow bodies where there are some."""
+    if facts.hollow and Tree.HOLLOW not in facts.runs:
+        return Tree.HOLLOW
+    red = red_without(facts)
+    ran = frozenset(id for id in red.ran if not _passes_hollow(facts, id) or not facts.whole)
+    shown = frozenset(id for id in red.absent if facts.hollow and _fails_hollow(facts, id))
+    if ran or shown:
+        return _proved(facts, ran, shown)
+    unknown = tuple(sorted(id for id in red.absent if not _passes_hollow(facts, id)))
+    if unknown:
+        reason = f"red only because there was nothing to load: {some(unknown)}"
+        return Verdict(Proof.ABSENT, reason, {"absent": unknown})
+    idle = tuple(sorted(red.ran | red.absent))
+    return Verdict(
+        Proof.UNPROVED, f"the new tests pass with the changed code hollowed out: {some(idle)}", {"new": idle}
+    )
+
+
+def _passes_hollow(facts: Facts, id: str) -> bool:
+    hollow = facts.runs.get(Tree.HOLLOW)
+    return hollow is not None and hollow.of(id) in (Status.PASSED, Status.SKIPPED)
+
+
+def _fails_hollow(facts: Facts, id: str) -> bool:
+    """It ran there and failed. A hollow tree that does not load, or does not end, shows nothing."""
+    hollow = facts.runs[Tree.HOLLOW]
+    return not hollow.timed_out and hollow.of(id) in (Status.FAILED, Status.ERROR)
+
+
+def _proved(facts: Facts, ran: Collection[str], absent: Collection[str]) -> Verdict:
+    idle = sorted(new_green(facts) - set(ran) - set(absent))
+    groups = {"red": sorted(ran), "absent": sorted(absent), "green from the start": idle}
+    count = len(ran) + len(absent)
+    reason = f"{count} test{'s are' if count != 1 else ' is'} red without the code and green with it"
+    return Verdict(Proof.PROVED, reason, {name: tuple(ids) for name, ids in groups.items() if ids})
+
+
+def _preserved(facts: Facts) -> Answer:
+    base = facts.runs.get(Tree.BASE)
+    kept = tuple(sorted(base.passed)) if base else ()
+    if not kept:
+        return Verdict(Proof.UNPROVED, "no test guards what is to be preserved")
+    return Verdict(Proof.PRESERVED, f"{len(kept)} tests of the base pass with the new code", {"kept": kept})
+
+
+def _tests_only(facts: Facts) -> Answer:
+    new = tuple(sorted(new_green(facts)))
+    return Verdict(Proof.TESTS_ONLY, f"declared test-only; {len(new)} new tests", {"new": new} if new else {})
+
+
+_START: tuple[Rule, ...] = (_harness, _nothing)
+_FIRST: tuple[Rule, ...] = (*_START, _only_tests, _some_test)
+_GREEN: tuple[Rule, ...] = (_head_is_green, _base_is_green, _nothing_weakened)
+_RED: tuple[Rule, ...] = (_something_new_passes, _red_without_the_code, _red_twice, _asks_something_of_the_code)
+PRECISE: dict[Declared, tuple[Rule, ...]] = {
+    Declared.ADDS: (*_FIRST, *_GREEN, _expectations_kept, *_RED),
+    Declared.BEHAVIOUR: (*_FIRST, *_GREEN, *_RED),
+    Declared.TEST_ONLY: (*_START, _no_code, *_GREEN, _tests_only),
+    Declared.PRESERVE: (*_START, *_GREEN, _expectations_kept, _preserved),
+    Declared.EXEMPT: (_harness, _exempt),
+}
+_COARSE_GREEN: tuple[Rule, ...] = (coarse.nothing_weakened, coarse.head_is_green, coarse.base_is_green)
+_COARSE_RED: tuple[Rule, ...] = (coarse.red_without_the_code, coarse.proved)
+COARSE: dict[Declared, tuple[Rule, ...]] = {
+    Declared.ADDS: (*_FIRST, *_COARSE_GREEN, coarse.expectations_kept, *_COARSE_RED),
+    Declared.BEHAVIOUR: (*_FIRST, *_COARSE_GREEN, *_COARSE_RED),
+    Declared.TEST_ONLY: (*_START, _no_code, *_COARSE_GREEN, coarse.tests_only),
+    Declared.PRESERVE: (*_START, *_COARSE_GREEN, coarse.expectations_kept, coarse.preserved),
+    Declared.EXEMPT: (_harness, _exempt),
+}
