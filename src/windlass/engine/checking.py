@@ -106,8 +106,8 @@ class Checker:
 
     async def probe(self, argv: Sequence[str], slot: Slot, folder: Path, timeout: float) -> RunOutput:
         """One run as it is, on what stands in the slot; nothing is remembered."""
-        # Compiled files of another tree can look newer than the source: they are neither read nor left behind.
-        env = {**self._env(), "PYTHONPYCACHEPREFIX": str(folder / "pycache")}
+        # What one tree compiled can look newer than the source of the next.
+        env = {**self._env(), "PYTHONDONTWRITEBYTECODE": "1"}
         output = await self._runner(argv, slot.path, env, timeout, folder)
         self._parts.wanted.check()
         return output

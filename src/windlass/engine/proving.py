@@ -179,9 +179,12 @@ class _Bench:
 
     def _stand_on(self, slot: Slot, commit: str) -> None:
         slot.stand_on(commit)
-        # A snapshot that an earlier run wrote beside the tests would answer for the code.
-        names, copied = self._trees.names, self._parts.config.workspace.copied
-        leftovers.remove(slot, lambda path: names.is_test(path) or path.rstrip("/") not in self._ignored, copied)
+        leftovers.remove(slot, self._could_answer, self._parts.config.workspace.copied)
+
+    def _could_answer(self, path: str) -> bool:
+        """Compiled code, or a snapshot that an earlier run wrote, would answer for the code of this tree."""
+        name = path.rstrip("/")
+        return name.endswith("__pycache__") or self._trees.names.is_test(path) or name not in self._ignored
 
 
 def absent_question(proven: Proven, task: Task, cycle: int) -> Question:

@@ -9,7 +9,7 @@ from fnmatch import fnmatch
 from windlass.workspace.trees import Slot
 
 # Made by set-up or by an agent's own installation; no test writes its answers there.
-INSTALLED = frozenset({"node_modules", ".venv", "venv", ".tox", ".nox", "vendor", "target", "__pycache__"})
+INSTALLED = frozenset({"node_modules", ".venv", "venv", ".tox", ".nox", "vendor", "target"})
 
 
 def ignored(slot: Slot) -> frozenset[str]:
