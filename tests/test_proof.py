@@ -31,7 +31,7 @@ def test_a_function_with_its_test_is_proved(proving: Proving) -> None:
 def test_a_new_module_is_proved_although_its_test_could_not_load_before(proving: Proving) -> None:
     test = "from shape import area\n\n\ndef test_area():\n    assert area(2, 3) == 6\n"
     found = proving.change({"shape.py": "def area(a, b):\n    return a * b\n", "tests/test_shape.py": test})
-    assert (found.proof, found.tests) == ("proved", {"absent": ["tests.test_shape::test_area"]})
+    assert (found.proof, found.tests) == ("proved", {"red by absence": ["tests.test_shape::test_area"]})
 
 
 def test_a_bug_fix_is_proved_by_the_test_that_shows_the_bug(proving: Proving) -> None:

@@ -153,7 +153,9 @@ def _tdd(view: View) -> str:
 
 def _proofs(view: View) -> list[str]:
     ran = [(task, task.proof) for task in view.tasks if task.proof and task.proof.command]
-    return _section("TDD", (line for task, proof in ran for line in _proof_lines(task, proof)))
+    commands = dict.fromkeys(proof.command for _, proof in ran if proof.trees)
+    lines = [line for task, proof in ran for line in _proof_lines(task, proof)]
+    return _section("TDD", [*lines, *(f"- Run with: `{clean(command, 500)}`" for command in commands)])
 
 
 def _proof_lines(task: TaskView, proof: ProofView) -> list[str]:

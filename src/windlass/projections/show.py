@@ -21,15 +21,15 @@ def verdict_mark(review: ReviewView) -> str:
 
 
 TREES = {"b": "base", "h": "head", "o": "without the code", "w": "with the old tests", "x": "hollow"}
-SHOWN_TESTS = 10
+SHOWN_TESTS = 5
 
 
 def evidence(proof: ProofView) -> list[str]:
-    """What was run on which trees, and the tests that it rests on: enough to do it again by hand."""
-    if not proof.command or not proof.trees:
+    """The trees that were compared, and the tests that it rests on: enough to do it again by hand."""
+    if not proof.trees:
         return []
     trees = ", ".join(f"{TREES[name]} {short_sha(sha)}" for name, sha in proof.trees.items() if name in TREES)
-    return [f"run with: {proof.command}", f"trees: {trees}", *(_ids(name, ids) for name, ids in proof.tests.items())]
+    return [f"trees: {trees}", *(_ids(name, ids) for name, ids in proof.tests.items())]
 
 
 def _ids(name: str, ids: Sequence[str]) -> str:
@@ -91,7 +91,7 @@ def _task(page: Page, task: TaskView) -> None:
 
 def _proof(page: Page, proof: ProofView) -> None:
     page.line(f"TDD {proof.proof}: {proof.reason}", indent=7, limit=600)
-    for line in evidence(proof):
+    for line in (f"run with: {proof.command}", *evidence(proof)) if proof.trees else ():
         page.line(f"- {line}", indent=7, limit=400)
 
 

@@ -220,7 +220,7 @@ def _fails_hollow(facts: Facts, id: str) -> bool:
 
 def _proved(facts: Facts, ran: Collection[str], absent: Collection[str]) -> Verdict:
     idle = sorted(new_green(facts) - set(ran) - set(absent))
-    groups = {"red": sorted(ran), "absent": sorted(absent), "green from the start": idle}
+    groups = {"red": sorted(ran), "red by absence": sorted(absent), "green from the start": idle}
     count = len(ran) + len(absent)
     reason = f"{count} test{'s are' if count != 1 else ' is'} red without the code and green with it"
     return Verdict(Proof.PROVED, reason, {name: tuple(ids) for name, ids in groups.items() if ids})
