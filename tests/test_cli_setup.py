@@ -211,7 +211,31 @@ def test_checks_are_proposed_from_what_is_there(
     tmp_path: Path, files: dict[str, str], checks: tuple[str, ...], setup: tuple[str, ...]
 ) -> None:
     write(tmp_path, files)
-    assert propose(tmp_path) == Proposal(checks, setup)
+    proposal = propose(tmp_path)
+    assert (proposal.checks, proposal.setup) == (checks, setup)
+
+
+@pytest.mark.parametrize(
+    ("files", "run_files"),
+    [
+        ({"tests/test_x.py": ""}, "python -m pytest -q --junitxml={junit} {files}"),
+        ({"tests/test_x.py": "", "uv.lock": ""}, "uv run pytest -q --junitxml={junit} {files}"),
+        (
+            {"package.json": '{"scripts": {"test": "vitest run"}}'},
+            "npx vitest run --reporter=junit --outputFile={junit} {files}",
+        ),
+        ({"package.json": '{"scripts": {"test": "vitest run"}}', "tests/test_x.py": ""}, ""),
+        ({"go.mod": ""}, ""),
+    ],
+)
+def test_how_some_tests_are_run_is_proposed_where_it_is_plain(
+    tmp_path: Path, files: dict[str, str], run_files: str
+) -> None:
+    write(tmp_path, files)
+    proposal = propose(tmp_path)
+    assert " ".join(proposal.run_files) == run_files
+    write(tmp_path, {".windlass/config.toml": render(proposal)})
+    assert (load_config(tmp_path, tmp_path / "none", {}).tests.run_files or ()) == proposal.run_files
 
 
 @pytest.mark.parametrize("proposal", [Proposal(), Proposal(('pytest -k "a b"',), ("npm ci",), "claude")])

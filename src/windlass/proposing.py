@@ -19,6 +19,14 @@ INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
 NO_TEST = "no test specified"
 
 
+#: what the test script of a package calls, and how that runs some files and writes a report
+NODE_RUNNERS = {
+    "vitest": ["npx", "vitest", "run", "--reporter=junit", "--outputFile={junit}", "{files}"],
+    "jest": ["env", "JEST_JUNIT_OUTPUT_FILE={junit}", "npx", "jest", "--reporters=jest-junit", "{files}"],
+    "node --test": ["node", "--test", "--test-reporter=junit", "--test-reporter-destination={junit}", "{files}"],
+}
+
+
 @dataclass(frozen=True)
 class Proposal:
     checks: tuple[str, ...] = ()
@@ -28,6 +36,8 @@ class Proposal:
     agents: tuple[str, ...] = ()
     """All that could do the work here; the first is proposed."""
     instructions: tuple[str, ...] = ()
+    run_files: tuple[str, ...] = ()
+    """Runs some test files with a report, so that TDD can be proved."""
 
 
 def propose(root: Path, agents: tuple[str, ...] = ()) -> Proposal:
@@ -37,7 +47,23 @@ def propose(root: Path, agents: tuple[str, ...] = ()) -> Proposal:
     checks = tuple(command for _, commands in parts for command in commands)
     tested = ("make test",) if _has_test_target(root) else checks
     told = tuple(name for name in INSTRUCTIONS if (root / name).is_file())[:1]
-    return Proposal(tested, setup, agents[0] if agents else "", agents, told)
+    return Proposal(tested, setup, agents[0] if agents else "", agents, told, _run_files(root, checks))
+
+
+def _run_files(root: Path, checks: tuple[str, ...]) -> tuple[str, ...]:
+    """A command that runs files of one language cannot run those of another: with two, none is proposed."""
+    pytest = [command.split() for command in checks if command.endswith("pytest -q")]
+    found = [(*words, "--junitxml={junit}", "{files}") for words in pytest]
+    script = _test_script(root)
+    found += [tuple(argv) for name, argv in NODE_RUNNERS.items() if name in script]
+    return found[0] if len(found) == 1 else ()
+
+
+def _test_script(root: Path) -> str:
+    try:
+        return str(json.loads(_text(root / "package.json") or "{}").get("scripts", {}).get("test", ""))
+    except (ValueError, AttributeError):
+        return ""
 
 
 Part = tuple[tuple[str, ...], tuple[str, ...]]
@@ -55,11 +81,7 @@ def _python(root: Path) -> Part | None:
 
 
 def _node(root: Path) -> Part | None:
-    try:
-        package = json.loads(_text(root / "package.json") or "{}")
-        script = str(package.get("scripts", {}).get("test", ""))
-    except (ValueError, AttributeError):
-        return None
+    script = _test_script(root)
     if not script or NO_TEST in script:
         return None
     install, test = next(
@@ -92,11 +114,15 @@ def render(proposal: Proposal) -> str:
     """The file; what is only possible stands in it as a comment."""
     return TEMPLATE.format(
         checks=_setting("commands", proposal.checks, ["pytest -q"]),
+        run_files=_setting("run_files", proposal.run_files, EXAMPLE),
         setup=_setting("setup", proposal.setup, ["npm ci"]),
         instructions=_setting("instructions", proposal.instructions, ["AGENTS.md"]),
         agent=f'default = "{proposal.agent}"' if proposal.agent else '# default = "NAME"',
         found=f" Found here: {', '.join(proposal.agents)}." if proposal.agents else "",
     )
+
+
+EXAMPLE = ["python", "-m", "pytest", "--junitxml={junit}", "{files}"]
 
 
 def _setting(name: str, commands: tuple[str, ...], example: list[str]) -> str:
@@ -116,6 +142,11 @@ TEMPLATE = """\
 # called 'unchecked'. `windlass check` tries them.
 {checks}
 # timeout = "10m"
+
+[tests]
+# Runs some test files: the words of one command, {{files}} for them and {{junit}} for the JUnit report it writes. With
+# it, flows that require TDD prove that a task's tests fail without its code; without it that is 'unchecked'.
+{run_files}
 
 [workspace]
 # Agents and checks work in slots: clean checkouts outside this folder. Set-up runs once in each, and again when a

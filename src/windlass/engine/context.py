@@ -19,7 +19,7 @@ from windlass.engine.lander import Landable, Lander
 from windlass.engine.parts import Parts
 from windlass.engine.proving import Prover, absent_question
 from windlass.errors import StoppedError
-from windlass.events import Event, ReportWritten, TaskChanged, TasksListed
+from windlass.events import Event, LandingRefused, ReportWritten, TaskChanged, TasksListed
 from windlass.model import Answer, Finding, Json, Key, Question, Task, content_id
 from windlass.phases import review
 from windlass.phases.base import Call, Outcome, PhaseSpec, Ran, Reply
@@ -368,6 +368,7 @@ class TaskHere(Here):
         task = self._own_task
         proven = await self.shared.prover.prove(self.key.child("proof", cycle=cycle), landing, task, self.desk)
         if proven.ask and (await self.ask(absent_question(proven, task, cycle))).value == "refuse":
+            self.emit(LandingRefused(task.id, "unproved", proven.detail[:2000], []), at=f"absent#{cycle}")
             return proven.detail
         return "" if proven.ok else proven.detail
 

@@ -58,7 +58,7 @@ class Prover:
             )
         )
         self._journal.pass_over(key)
-        return _proven(result, self._parts.config.tests.absent)
+        return _proven(result)
 
     def _wanted(self, landing: Key, task: Task) -> bool:
         # What has landed, or was refused, without a proof does not get one because the configuration changed.
@@ -79,7 +79,12 @@ class Prover:
                 facts = facts.having(answer, await bench.run(answer, facts.runs.get(Tree.HEAD)))
         finally:
             await bench.leave()
-        return {**_json(answer), "command": bench.command, "trees": dict(bench.made), "runs": _counts(facts)}
+        return {
+            **_json(answer, self._parts.config.tests.absent),
+            "command": bench.command,
+            "trees": dict(bench.made),
+            "runs": _counts(facts),
+        }
 
     def _trees(self, desk: Desk) -> Trees:
         engine, tests = desk.engine, self._parts.config.tests
@@ -239,10 +244,17 @@ def _ran(data: Json) -> Ran:
     return Ran(found, number, data["timed_out"] is True, float(str(data["seconds"])), str(data["tail"]))
 
 
-def _json(verdict: Verdict) -> dict[str, Json]:
-    told = verdict.to_json()
+def _json(verdict: Verdict, absent: str) -> dict[str, Json]:
+    weak = verdict.proof is Proof.ABSENT
     cut: dict[str, Json] = {name: list(ids[:MOST_IDS]) for name, ids in verdict.tests.items()}
-    return {**told, "tests": cut, "ok": verdict.ok}
+    ok = verdict.ok and not (weak and absent == "refuse")
+    return {
+        "proof": verdict.proof.value,
+        "reason": verdict.reason,
+        "tests": cut,
+        "ok": ok,
+        "ask": weak and absent == "ask",
+    }
 
 
 def _counts(facts: Facts) -> dict[str, Json]:
@@ -255,12 +267,9 @@ def _count(ran: Ran) -> Json:
     return {status.value: len(ran.having(status)) for status in Status if ran.having(status)}
 
 
-def _proven(result: Json, absent: str) -> Proven:
+def _proven(result: Json) -> Proven:
     assert isinstance(result, dict)
-    proof = Proof(str(result["proof"]))
-    weak = proof is Proof.ABSENT
-    ok = result["ok"] is True and not (weak and absent == "refuse")
-    return Proven(ok, proof, told(result), ask=weak and absent == "ask")
+    return Proven(result["ok"] is True, Proof(str(result["proof"])), told(result), ask=result["ask"] is True)
 
 
 def told(result: Mapping[str, Json]) -> str:

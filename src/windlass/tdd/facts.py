@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeAlias
 
-from windlass.model import Json
 from windlass.tdd.files import Changed
 from windlass.tdd.junit import Status, normal_id
 
@@ -129,9 +128,6 @@ class Verdict:
     @property
     def ok(self) -> bool:
         return self.proof not in REFUSED
-
-    def to_json(self) -> dict[str, Json]:
-        return {"proof": self.proof.value, "reason": self.reason, "tests": {k: list(v) for k, v in self.tests.items()}}
 
 
 Answer: TypeAlias = Tree | Verdict

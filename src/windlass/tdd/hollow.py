@@ -112,7 +112,8 @@ class _Hollowing:
 
     def _assignment(self, statement: ast.Assign | ast.AnnAssign, value: ast.expr) -> ast.stmt:
         name = _target(statement)
-        emptied = None if name.startswith("__") else _emptied(value, name)
+        needed = name.startswith("__") or name in self._called
+        emptied = None if needed else _emptied(value, name)
         if emptied is None:
             self.whole = self.whole and name.startswith("__")
             return statement

@@ -158,8 +158,9 @@ def _did_not_load(id: str, ran: Ran, head: Ran) -> bool:
     if status is not None:
         return status is Status.ERROR
     # Missing is no proof of anything, unless something says that it could not be loaded.
-    broken = ran.having(Status.FAILED, Status.ERROR) - set(head.tests or ())
-    return bool(broken) or (ran.tests is None and ran.code not in (0, None, *NOT_RED))
+    failing = ran.having(Status.FAILED, Status.ERROR)
+    # Some runners name the file that did not load, others only end red.
+    return bool(failing - set(head.tests or ())) or (not failing and ran.code not in (0, None, *NOT_RED))
 
 
 def _red_without_the_code(facts: Facts) -> Answer | None:

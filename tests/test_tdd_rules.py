@@ -1,0 +1,191 @@
+"""The proof as a pure function: from what was seen to the next tree, or the verdict."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from windlass.tdd.facts import REFUSED, Declared, Facts, Proof, Ran, Tree, Verdict
+from windlass.tdd.files import Changed, Names, sort_files
+from windlass.tdd.junit import Status
+from windlass.tdd.rules import judge
+
+P, F, E, S = Status.PASSED, Status.FAILED, Status.ERROR, Status.SKIPPED
+B, H, O1, O2, W, X = Tree.BASE, Tree.HEAD, Tree.OLD, Tree.AGAIN, Tree.WITH_OLD_TESTS, Tree.HOLLOW
+CHANGED = Changed(tests=("tests/test_a.py",), code=("a.py",))
+HUNG = Ran(None, None, timed_out=True)
+
+
+def ran(**tests: Status) -> Ran:
+    return Ran(tests, 1 if {F, E} & set(tests.values()) else 0)
+
+
+def seen(facts: Facts, runs: dict[Tree, Ran]) -> tuple[Verdict, list[Tree]]:
+    """The verdict, and the trees that had to be looked at for it."""
+    asked: list[Tree] = []
+    answer = judge(facts)
+    while isinstance(answer, Tree):
+        assert answer not in asked
+        asked.append(answer)
+        facts = facts.having(answer, runs[answer])
+        answer = judge(facts)
+    return answer, asked
+
+
+NEW = Facts(CHANGED, hollow=True)
+OLD = Facts(CHANGED, hollow=True, in_base=True)
+KEEP = replace(OLD, declared=Declared.PRESERVE)
+RED = {H: ran(t=P), O1: ran(t=F), O2: ran(t=F), X: ran(t=F)}
+# What was not loaded is missing, and the module that could not be loaded is named.
+GONE = Ran({"module": E}, 2)
+TABLE: list[tuple[str, Facts, dict[Tree, Ran], Proof, list[Tree]]] = [
+    ("red by running", NEW, RED, Proof.PROVED, [H, O1, O2, X]),
+    ("red by running, no hollow tree", replace(NEW, hollow=False), RED, Proof.PROVED, [H, O1, O2]),
+    ("red by absence", NEW, {**RED, O1: GONE, O2: GONE}, Proof.PROVED, [H, O1, O2, X]),
+    ("red by absence, no X", replace(NEW, hollow=False), {**RED, O1: GONE, O2: GONE}, Proof.ABSENT, [H, O1, O2]),
+    ("red by absence, hollow does not load", NEW, {**RED, O1: GONE, O2: GONE, X: GONE}, Proof.ABSENT, [H, O1, O2, X]),
+    ("red by running, hollow does not load", NEW, {**RED, X: GONE}, Proof.PROVED, [H, O1, O2, X]),
+    ("red by running, hollow hangs", NEW, {**RED, X: HUNG}, Proof.PROVED, [H, O1, O2, X]),
+    ("passes hollow", NEW, {**RED, X: ran(t=P)}, Proof.UNPROVED, [H, O1, O2, X]),
+    ("passes hollow, not whole", replace(NEW, whole=False), {**RED, X: ran(t=P)}, Proof.PROVED, [H, O1, O2, X]),
+    ("only imports", NEW, {**RED, O1: GONE, O2: GONE, X: ran(t=P)}, Proof.UNPROVED, [H, O1, O2, X]),
+    ("no report in O1, red", NEW, {**RED, O1: Ran(None, 4), O2: Ran(None, 4)}, Proof.PROVED, [H, O1, O2, X]),
+    ("the runner only ends red", NEW, {**RED, O1: Ran({}, 1), O2: Ran({}, 1)}, Proof.PROVED, [H, O1, O2, X]),
+    ("no tests collected in O1", NEW, {**RED, O1: Ran({}, 5)}, Proof.UNPROVED, [H, O1]),
+    ("the command is not there", NEW, {**RED, O1: Ran(None, 127)}, Proof.UNPROVED, [H, O1]),
+    ("O1 hangs", NEW, {**RED, O1: HUNG}, Proof.UNPROVED, [H, O1]),
+    ("green in O1", NEW, {**RED, O1: ran(t=P)}, Proof.UNPROVED, [H, O1]),
+    ("skipped in O1", NEW, {**RED, O1: ran(t=S)}, Proof.UNPROVED, [H, O1]),
+    ("red once", NEW, {**RED, O2: ran(t=P)}, Proof.FLAKY, [H, O1, O2]),
+    ("red once, then hung", NEW, {**RED, O2: HUNG}, Proof.FLAKY, [H, O1, O2]),
+    ("red at the head", NEW, {H: ran(t=F)}, Proof.UNPROVED, [H]),
+    ("hangs at the head", NEW, {H: HUNG}, Proof.UNPROVED, [H]),
+    ("no report at the head", NEW, {H: Ran(None, 2)}, Proof.UNPROVED, [H]),
+    ("all skipped at the head", NEW, {H: ran(t=S)}, Proof.UNPROVED, [H]),
+    ("base red", OLD, {H: ran(t=P), B: ran(t=F)}, Proof.UNPROVED, [H, B]),
+    ("base red, known", replace(OLD, known=frozenset({"t"})), {**RED, B: ran(t=F)}, Proof.PROVED, [H, B, O1, O2, X]),
+    ("gone", OLD, {H: ran(t=P), B: ran(u=P)}, Proof.WEAKENED, [H, B]),
+    ("skipped", OLD, {H: ran(t=P, u=S), B: ran(u=P)}, Proof.WEAKENED, [H, B]),
+    (
+        "expectation changed",
+        OLD,
+        {H: ran(t=P, u=P), B: ran(u=P), W: ran(u=F)},
+        Proof.EXPECTATION,
+        [H, B, W],
+    ),
+    (
+        "expectation changed, as declared; the rewritten test is red without the code",
+        replace(OLD, declared=Declared.BEHAVIOUR),
+        {H: ran(u=P), B: ran(u=P), O1: ran(u=F), O2: ran(u=F), X: ran(u=F)},
+        Proof.PROVED,
+        [H, B, O1, O2, X],
+    ),
+    ("nothing new", OLD, {H: ran(u=P), B: ran(u=P), W: ran(u=P), O1: ran(u=P)}, Proof.UNPROVED, [H, B, W, O1]),
+    ("preserve", KEEP, {H: ran(u=P), B: ran(u=P), W: ran(u=P)}, Proof.PRESERVED, [H, B, W]),
+    ("preserve, broken", KEEP, {H: ran(u=P), B: ran(u=P), W: ran(u=F)}, Proof.EXPECTATION, [H, B, W]),
+    ("preserve, nothing guards it", replace(KEEP, in_base=False), {H: Ran()}, Proof.UNPROVED, [H]),
+    ("test-only with code", replace(NEW, declared=Declared.TEST_ONLY), {}, Proof.UNPROVED, []),
+    ("exempt", replace(NEW, declared=Declared.EXEMPT), {}, Proof.EXEMPT, []),
+    ("no code", Facts(Changed(data=("a.yaml",))), {}, Proof.EXEMPT, []),
+    ("no test", Facts(Changed(code=("a.py",))), {}, Proof.UNPROVED, []),
+    ("only tests", Facts(Changed(tests=("tests/test_a.py",))), {}, Proof.UNPROVED, []),
+    ("tests and data", Facts(Changed(tests=("tests/test_a.py",), data=("a.yaml",))), RED, Proof.PROVED, [H, O1, O2]),
+    ("harness", Facts(replace(CHANGED, harness=("conftest.py",))), {}, Proof.HARNESS, []),
+    (
+        "harness that the plan names",
+        Facts(replace(CHANGED, harness=("conftest.py",)), allowed=frozenset({"conftest.py"})),
+        RED,
+        Proof.PROVED,
+        [H, O1, O2],
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("facts", "runs", "proof", "looked"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE]
+)
+def test_each_rule_gives_its_verdict_and_looks_no_further(
+    facts: Facts, runs: dict[Tree, Ran], proof: Proof, looked: list[Tree]
+) -> None:
+    verdict, asked = seen(facts, runs)
+    assert (verdict.proof, asked) == (proof, looked)
+    assert verdict.reason
+
+
+CODES = {H: Ran(None, 0), B: Ran(None, 0), W: Ran(None, 0), O1: Ran(None, 1), O2: Ran(None, 1), X: Ran(None, 1)}
+ROUGH = Facts(CHANGED, coarse=True, hollow=True, in_base=True)
+
+
+@pytest.mark.parametrize(
+    ("facts", "runs", "proof"),
+    [
+        (ROUGH, {}, Proof.COARSE),
+        (ROUGH, {O1: Ran(None, 0)}, Proof.UNPROVED),
+        (ROUGH, {O1: Ran(None, 5)}, Proof.UNPROVED),
+        (ROUGH, {O1: HUNG}, Proof.UNPROVED),
+        (ROUGH, {O2: Ran(None, 0)}, Proof.FLAKY),
+        (ROUGH, {H: Ran(None, 1)}, Proof.UNPROVED),
+        (ROUGH, {B: Ran(None, 1)}, Proof.UNPROVED),
+        (ROUGH, {W: Ran(None, 1)}, Proof.EXPECTATION),
+        (ROUGH, {X: Ran(None, 0)}, Proof.UNPROVED),
+        (replace(ROUGH, removed=("tests/test_b.py",)), {}, Proof.WEAKENED),
+        (replace(ROUGH, declared=Declared.PRESERVE), {}, Proof.PRESERVED),
+        (replace(ROUGH, declared=Declared.PRESERVE, in_base=False), {}, Proof.UNPROVED),
+        (Facts(Changed(tests=("t.py",)), Declared.TEST_ONLY, coarse=True), {}, Proof.TESTS_ONLY),
+    ],
+)
+def test_exit_codes_alone_are_judged_by_the_coarse_rule(facts: Facts, runs: dict[Tree, Ran], proof: Proof) -> None:
+    assert seen(facts, {**CODES, **runs})[0].proof == proof
+
+
+results = st.dictionaries(st.sampled_from("abcd"), st.sampled_from(Status), max_size=4)
+some_run = st.builds(
+    Ran, st.none() | results, st.sampled_from([0, 1, 2, 5, 127, None]), st.sampled_from([False, False, True])
+)
+any_facts = st.builds(
+    Facts,
+    st.just(CHANGED),
+    st.sampled_from(Declared),
+    st.booleans(),
+    st.sampled_from([(), ("tests/test_b.py",)]),
+    st.frozensets(st.sampled_from("abcd"), max_size=1),
+    st.just(frozenset()),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+)
+
+
+@given(any_facts, st.fixed_dictionaries(dict.fromkeys(Tree, some_run)))
+def test_every_set_of_results_ends_in_a_verdict_and_proved_means_red_without_and_green_with(
+    facts: Facts, runs: dict[Tree, Ran]
+) -> None:
+    verdict, _ = seen(facts, runs)
+    assert verdict.ok is (verdict.proof not in REFUSED)
+    if verdict.proof is not Proof.PROVED:
+        return
+    shown = [*verdict.tests.get("red", ()), *verdict.tests.get("red by absence", ())]
+    assert shown
+    for id in shown:
+        assert runs[H].of(id) is P
+        assert runs[O1].of(id) is not P
+        assert runs[O2].of(id) is runs[O1].of(id)
+        assert not (facts.hollow and facts.whole and runs[X].of(id) is P)
+    if facts.in_base:
+        assert runs[B].passed <= runs[H].passed
+
+
+def test_files_are_sorted_by_what_they_mean_for_the_proof() -> None:
+    paths = ["a.py", "tests/test_a.py", "tests/data.json", "conftest.py", "README.md", "limits.yaml"]
+    assert sort_files(paths, Names(), ["conftest.py"]) == Changed(
+        tests=("tests/test_a.py", "tests/data.json"), code=("a.py",), data=("limits.yaml",), harness=("conftest.py",)
+    )
+
+
+def test_a_runner_is_given_the_files_that_hold_tests() -> None:
+    paths = ["a.py", "tests/test_a.py", "tests/helper.py", "tests/data.json", "tests/conftest.py", "web/a.spec.ts"]
+    assert Names().modules_in(paths) == ("tests/test_a.py", "web/a.spec.ts")
+    assert Names(tests=("qa/**",)).modules_in(["qa/checks.py", "qa/data.json", "test_a.py"]) == ("qa/checks.py",)
