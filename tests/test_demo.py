@@ -80,6 +80,12 @@ def test_three_tasks_are_landed_on_the_runs_branch(demo: Demo) -> None:
     assert [event["checks"] for event in demo.events("task.landed")] == ["passed"] * 3
 
 
+def test_every_task_of_the_demo_is_proved_red_without_its_code(demo: Demo) -> None:
+    assert [event["proof"] for event in demo.events("task.proved")] == ["proved"] * 3
+    assert "- TDD: 3 proved" in demo.out
+    assert "red by absence: tests.test_token_bucket" in demo.out
+
+
 @pytest.mark.parametrize("runner", ["pytest", "unittest"])
 def test_what_was_built_passes_its_own_tests(demo: Demo, tmp_path: Path, runner: str) -> None:
     demo.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "built"), demo.branch)
