@@ -161,14 +161,14 @@ def test_a_retry_enters_the_phase_that_stopped_as_a_new_visit() -> None:
     world = FakeWorld(flow=flow)
     stopped = machine.finished(flow, machine.start(flow), world, "failed")
     assert machine.decide(flow, stopped, world) == End(RunState.STOPPED, "")
-    again = machine.decide(flow, machine.retried(stopped), world)
+    again = machine.decide(flow, machine.retried(flow, stopped), world)
     assert isinstance(again, RunPhase)
     assert (again.phase.id, again.visit) == ("plan-draft", 2)
 
 
 def test_a_retry_of_what_a_gate_blocked_is_no_new_visit() -> None:
     state = State(at="execute", visits={"execute": 1})
-    again = machine.retried(machine.blocked(state, "shut"))
+    again = machine.retried(FLOWS["plan"], machine.blocked(state, "shut"))
     assert again.visit == 1
 
 

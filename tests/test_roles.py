@@ -97,6 +97,8 @@ def test_the_profiles_that_ship_have_the_tools_and_bounds_of_their_role() -> Non
         "quality-reviewer": (READ_ONLY, "none", "", ""),
         "security-reviewer": (READ_ONLY, "none", "", ""),
         "performance-reviewer": (READ_ONLY, "none", "", ""),
+        "swe": (("read", "bash", "edit", "write", "grep", "find", "ls"), "code", "", ""),
+        "swe-tester": (("read", "bash", "grep", "find", "ls"), "none", "", ""),
     }
     assert {name: role.recommended for name, role in BUILT_INS.items() if role.recommended} == {
         "scout": "claude-sonnet-4-5",
@@ -116,16 +118,18 @@ def test_the_brainstormer_can_only_read() -> None:
 
 
 @pytest.mark.req("S0-97")
-def test_there_is_a_prompt_for_every_dispatch_of_the_plan_flow() -> None:
+def test_there_is_a_prompt_for_every_dispatch_of_the_flows_that_ship() -> None:
     assert {name: prompts(role) for name, role in BUILT_INS.items()} == {
         "scout": {"draft"},
         "planner": {"draft", "revise"},
         "implementer": {"implement", "fix", "land-fix", "baseline-fix"},
-        "architect": {"review-plan", "rereview-plan"},
+        "architect": {"review-plan", "rereview-plan", "clarify", "draft", "review", "rereview"},
         "spec-reviewer": {"review-plan", "rereview-plan", "review", "rereview"},
         "quality-reviewer": {"review", "rereview", "review-run"},
         "security-reviewer": {"review", "rereview"},
         "performance-reviewer": {"review", "rereview"},
+        "swe": {"implement", "fix", "land-fix"},
+        "swe-tester": {"implement", "draft"},
     }
 
 

@@ -103,7 +103,7 @@ class _Drive:
         return asyncio.run(self._session(row, on_event, asker, row.options.get(RETRY) == self._retries(row.id)))
 
     def _retries(self, run: str) -> int:
-        return sum(step.key.startswith("retry#") for step in self._store.steps(run))
+        return sum(step.key.startswith("retry#") or "/again#" in step.key for step in self._store.steps(run))
 
     def _take(self, row: RunRow, policy: Policy | None, budget: float | None, cast: Cast, script: str) -> RunRow:
         """A new epoch; what was said on this command line is remembered for the next driver."""
@@ -213,16 +213,7 @@ class _Drive:
         wanted = Wanted()
         journal = Journal(self._store, row.id, row.epoch, publish=publish, crash=self._crash)
         engine = EngineRepo.open(git.discover(world.cwd), state_dir(world.environ))
-        facts = Facts(
-            flow,
-            row.facts,
-            mode=str(row.options.get("mode") or ""),
-            settings=dict(row.settings),
-            in_place=bool(row.options.get("in_place")),
-            branch=projecting.view.published,
-            published_tip=_published_tip(self._store, row.id),
-        )
-        _hold_given(facts, self._store, row)
+        facts = _facts(flow, row, self._store, projecting.view.published, world.place.root.name)
         policy = Policy.from_json(row.options.get("policy"))
         parts = Parts(
             store=self._store,
@@ -263,6 +254,22 @@ def _published_tip(store: Store, run: str) -> str:
 
 def _whole(value: Json) -> int | None:
     return value if isinstance(value, int) else None
+
+
+def _facts(flow: Flow, row: RunRow, store: Store, branch: str, repository: str) -> Facts:
+    facts = Facts(
+        flow,
+        row.facts,
+        mode=str(row.options.get("mode") or ""),
+        settings=dict(row.settings),
+        in_place=bool(row.options.get("in_place")),
+        branch=branch,
+        published_tip=_published_tip(store, row.id),
+        repository=repository,
+        base_branch=str(row.options.get("from") or ""),
+    )
+    _hold_given(facts, store, row)
+    return facts
 
 
 def _host() -> str:

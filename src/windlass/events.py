@@ -6,7 +6,7 @@ A closed union: `decode` refuses unknown names and unknown fields, every `match`
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import ClassVar, TypeAlias
 
 from windlass.errors import StoreError, near
@@ -43,6 +43,14 @@ class RunTold:
     type: ClassVar[str] = "run.told"
     text: str
     by: str
+
+
+@dataclass(frozen=True)
+class RunSaid:
+    """The run tells the person something that is neither a question nor a warning."""
+
+    type: ClassVar[str] = "run.said"
+    text: str
 
 
 @dataclass(frozen=True)
@@ -268,6 +276,20 @@ class BranchPublished:
 
 
 @dataclass(frozen=True)
+class PublishFinished:
+    """A push, a pull request or a tag: done | already | left (no means for it here) | failed."""
+
+    type: ClassVar[str] = "publish.finished"
+    key: str
+    what: str
+    state: str
+    detail: str = ""
+    url: str = ""
+    commands: list[str] = field(default_factory=list)
+    """What a person can type to do it by hand."""
+
+
+@dataclass(frozen=True)
 class BudgetChanged:
     """The limit was raised or set anew, by whom."""
 
@@ -336,6 +358,7 @@ Event: TypeAlias = (
     RunStarted
     | RunResumed
     | RunTold
+    | RunSaid
     | RunEnded
     | PhaseEntered
     | PhaseFinished
@@ -355,6 +378,7 @@ Event: TypeAlias = (
     | TaskProved
     | LandingRefused
     | BranchPublished
+    | PublishFinished
     | BudgetChanged
     | WaitStarted
     | PlanAdopted

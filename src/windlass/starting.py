@@ -20,7 +20,7 @@ from windlass.casting import Cast, check_capable, check_told
 from windlass.config import Config
 from windlass.engine.broker import Policy
 from windlass.errors import UserError, near
-from windlass.events import RunStarted
+from windlass.events import RunStarted, StepEntered
 from windlass.flow.load import FlowSource
 from windlass.flow.schema import Flow
 from windlass.flow.ways import back_options
@@ -28,6 +28,7 @@ from windlass.git import UserRepo
 from windlass.kit import Kit
 from windlass.model import Json, RunState, content_id, slugify
 from windlass.phases import KINDS
+from windlass.phases.dialogue import question_ids
 from windlass.place import state_dir
 from windlass.store.rows import RunRow
 from windlass.store.sqlite import Store
@@ -99,7 +100,7 @@ def _create(
     given = _given(flow, start)
     row = RunRow(
         *(run, start.request, flow.flow, source.text, slug, date, repo.head, branch, settings),
-        options=_options(start, given),
+        options={**_options(start, given), "from": repo.branch},
         state=RunState.PAUSED,
         started_at=now,
         updated_at=now,
@@ -111,6 +112,8 @@ def _create(
     with store.tx():
         store.add_run(row)
         store.add_event(run, event)
+        if flow.source.labels:
+            store.add_event(run, StepEntered("source", flow.source.labels[0]))
         for content in given.values():
             store.put_blob(content_id(content), content)
     store.close()
@@ -197,7 +200,9 @@ def _fits(flow: Flow, name: str, value: str) -> None:
 
 
 def _check_answers(flow: Flow, policy: Policy) -> None:
-    known = {*flow.questions, *(q.id for q in flow.questions.values() if q.id), *flow.settings, "baseline", "adopt"}
+    talks = [name for phase in flow.all_phases() if phase.kind == "dialogue" for name in question_ids(phase.id)]
+    asked = [*flow.questions, *(q.id for q in flow.questions.values() if q.id), *talks]
+    known = {*asked, *flow.settings, "baseline", "adopt"}
     for key in policy.answers:
         name = key.removesuffix("*")
         if name.rpartition("!")[2] not in known:

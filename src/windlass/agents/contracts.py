@@ -22,10 +22,12 @@ from windlass.model import Finding, Json, Severity, Verdict
 
 __all__ = [
     "CONTRACTS", "Contract", "MatchResult", "Parsed", "PlanParse", "PlanTask", "ReviewBlock", "check", "describe",
-    "json_schema", "last_block", "match_tasks", "outcome", "parse", "parse_plan", "reminder", "verdict",
+    "json_schema", "last_block", "match_tasks", "outcome", "parse", "parse_plan", "plan_of", "reminder", "verdict",
 ]  # fmt: skip
 
 MAX_CHARS = 1_000_000
+#: contracts whose data hold a task list, and under which name
+TASK_LISTS = {"subtasks": "subtasks", "contract-tasks": "tasks"}
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,17 @@ def reminder(name: str, problem: str) -> str:
     """Added to the prompt of the next try."""
     said = " ".join(plain(problem).split())[:500]
     return f"Your last answer could not be used: {said}.\nAnswer again. It must contain {describe(name)}"
+
+
+def plan_of(name: str, content: str) -> PlanParse:
+    """The task list of an artifact with this contract: a block in markdown, or data that an agent answered with."""
+    if name not in TASK_LISTS:
+        return parse_plan(content)
+    parsed = check(name, json.loads(content)) if content.startswith(("{", "null")) else parse(name, content)
+    if parsed.problem:
+        return PlanParse(problem=parsed.problem, empty=content == "null")
+    assert isinstance(parsed.value, dict)
+    return parse_entries(parsed.value[TASK_LISTS[name]])
 
 
 def _contract(name: str) -> Contract:

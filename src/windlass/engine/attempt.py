@@ -39,6 +39,7 @@ from windlass.tdd import TEST_GLOBS, guard
 MAX_TEXT = 200_000
 MAX_REASON = 2_000
 TICK_S = 5.0
+PLANS = ("tasks", *contracts.TASK_LISTS)
 
 
 @dataclass(frozen=True)
@@ -266,6 +267,16 @@ async def _keep_work(order: Order, seen: Seen) -> None:
     if head != desk.head:
         await desk.hold(f"{order.key}/@{order.n}", head)
         desk.head = head
+    await _show_branch(order)
+
+
+async def _show_branch(order: Order) -> None:
+    """An agent's branch shows the last task it worked on; it lies in the engine's repository, not in the user's."""
+    desk, template = order.place.desk, order.parts.world.flow.agent_branch
+    if template and order.place.task and desk.slot:
+        number = order.parts.agents.setdefault(desk.slot.n, len(order.parts.agents) + 1)
+        name = template.format_map({**order.parts.world.names(), "n": str(number)})
+        await asyncio.to_thread(desk.engine.point, f"refs/heads/{name}", desk.head)
 
 
 async def _reply(
@@ -347,8 +358,8 @@ def _finish(
 def _listed(order: Order, contents: Mapping[str, str]) -> list[Event]:
     """A plan's tasks are known as soon as it was read back, and known anew after each revision."""
     artifacts = order.parts.world.flow.artifacts
-    plans = [text for name, text in contents.items() if artifacts[name].contract == "tasks"]
-    found = [contracts.match_tasks((), contracts.parse_plan(text).tasks).tasks for text in plans]
+    plans = [(artifacts[name].contract, text) for name, text in contents.items() if artifacts[name].contract in PLANS]
+    found = [contracts.match_tasks((), contracts.plan_of(*plan).tasks).tasks for plan in plans]
     return [TasksListed(order.key.text, [task.to_json() for task in tasks]) for tasks in found if tasks]
 
 

@@ -14,15 +14,17 @@ from windlass.engine.desk import Desk
 from windlass.engine.dispatching import Dispatcher
 from windlass.engine.jobs import Place
 from windlass.engine.joining import catch_up
+from windlass.engine.journal import again_count, retried_since
 from windlass.engine.knowledge import Knowledge
 from windlass.engine.lander import Landable, Lander
 from windlass.engine.parts import Parts
 from windlass.engine.proving import Prover, absent_question
+from windlass.engine.publishing import Publisher, Wish
 from windlass.errors import StoppedError
-from windlass.events import Event, LandingRefused, ReportWritten, TaskChanged, TasksListed
+from windlass.events import ArtifactStored, Event, LandingRefused, ReportWritten, TaskChanged, TasksListed
 from windlass.model import Answer, Finding, Json, Key, Question, Task, content_id
 from windlass.phases import review
-from windlass.phases.base import Call, Outcome, PhaseSpec, Ran, Reply
+from windlass.phases.base import Call, Outcome, PhaseSpec, Published, Ran, Reply
 from windlass.phases.task_base import Landed
 from windlass.workspace import Attempt, Slot, commit_artifacts
 
@@ -36,6 +38,7 @@ class Shared:
     checker: Checker
     lander: Lander
     prover: Prover
+    publisher: Publisher
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     completed: list[Task] = field(default_factory=list)
     first_base: tuple[int, str] = (0, "")
@@ -142,14 +145,26 @@ class Here(Knowledge):
         place = Place(self._before.child(id, cycle=cycle), self.phase.id, cycle or 0, self.task, self.desk)
         return self.shared.dispatcher.recall(place, call)
 
-    async def ask(self, question: Question) -> Answer:
-        here = self._at(self.step_id) if self.step_id else self.key
+    async def ask(self, question: Question, *, id: str = "", cycle: int | None = None) -> Answer:
+        here = self._at(self.id(id), cycle) if self.step_id or id else self.key
         answer = await self.parts.broker.ask(here, question)
         self.parts.world.answers[question.id] = answer
         return answer
 
     async def step(self, id: str, inputs: Json, fn: Callable[[Json], Awaitable[Json]]) -> Json:
         return await self._journal.step(self._at(id), inputs, fn)
+
+    async def make(self, name: str, content: str, *, cycle: int | None = None) -> None:
+        key, sha, store = self._at(name, cycle), content_id(content), self.parts.store
+
+        async def put(previous: Json) -> Json:
+            with store.tx():
+                store.put_blob(sha, content)
+            return sha
+
+        stored = ArtifactStored(name, key.text, sha, self._world.path(name))
+        await self._journal.step(key, {"content": sha}, put, events=lambda _: [stored])
+        self._world.hold(name, content, key.text)
 
     async def observe(self, id: str, fn: Callable[[], Awaitable[Json]]) -> Json:
         async def look(previous: Json) -> Json:
@@ -163,6 +178,12 @@ class Here(Knowledge):
     def emit(self, *events: Event, at: str = "") -> None:
         nth = f"+{self.again.visit}" if self.again.visit > 1 else ""
         self._journal.emit(f"{self.key}/{at}{nth}" if at else self.key.text, *events)
+
+    def flush(self) -> None:
+        self._journal.flush()
+
+    async def publish(self, what: str, *, remote: str, base: str, tag: str) -> Published:
+        return await self.shared.publisher.publish(self.key, what, Wish(remote, base, tag))
 
     async def run_scope(self) -> Here:
         """Everything since the first task began, at the run's tip."""
@@ -204,7 +225,7 @@ class PhaseHere(Here):
         content = self.artifact(source) or ""
 
         async def parse(previous: Json) -> Json:
-            return [task.to_json() for task in self._matched(content, previous)]
+            return [task.to_json() for task in self._matched(source, content, previous)]
 
         def listed(tasks: Json) -> list[Event]:
             return [TasksListed(self.key.text, tasks if isinstance(tasks, list) else [])]
@@ -219,9 +240,9 @@ class PhaseHere(Here):
                 self._journal.pass_over(self.key.child(task.id, visit=earlier))
         return tasks
 
-    def _matched(self, content: str, previous: Json) -> list[Task]:
+    def _matched(self, source: str, content: str, previous: Json) -> list[Task]:
         old = [Task.from_json(t) for t in previous if isinstance(t, dict)] if isinstance(previous, list) else []
-        parsed = contracts.parse_plan(content)
+        parsed = contracts.plan_of(self._world.flow.artifacts[source].contract, content)
         started = {task.id for task in old if self._visits(task.id)}
         landed = {id for id in started if self._landed(id)}
         matched = contracts.match_tasks(old, parsed.tasks, started=started, landed=landed)
@@ -305,6 +326,15 @@ class PhaseHere(Here):
             if stop:
                 raise StoppedError(reason, hint="windlass retry tries that task again")
             raise PausedError(reason, hint="windlass resume goes on")
+
+    async def mark_failure(self, id: str) -> None:
+        async def so_far(previous: Json) -> Json:
+            return again_count(self._journal, self.key)
+
+        await self._journal.step(self.key.child(id), None, so_far)
+
+    def retried(self, id: str) -> bool:
+        return retried_since(self._journal, self.key, id)
 
     def halted(self, id: str) -> bool:
         return self._journal.find(self.key.child(id), None) is not None

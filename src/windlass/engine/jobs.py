@@ -9,7 +9,7 @@ from pathlib import Path
 
 from windlass.agents import contracts
 from windlass.agents.base import Adapter, Job, Limits
-from windlass.agents.roles import Role, contract_for, going_on, instructed, render, told
+from windlass.agents.roles import Role, contract_for, going_on, instructed, render, told, variables
 from windlass.config import Role as RoleConfig
 from windlass.engine.desk import Desk
 from windlass.engine.parts import Parts
@@ -155,6 +155,7 @@ async def _extra(order: Order, cwd: Path) -> Extra:
         outs=order.outs,
         changed=desk.changed,
         fix_diff=await desk.diff(since) if since else "",
+        diff=await desk.diff(desk.base) if "diff" in variables(order.role, order.call.purpose) else "",
         reminder=order.reminder,
         recovery=_recovery(order),
         tdd="required" if order.guarded else "",

@@ -270,6 +270,20 @@ def _short(value: Json) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
+def again_count(journal: Journal, phase: Key) -> int:
+    """How often a person asked to go on with this list of tasks after a failure was reported."""
+    start = f"{phase}/again#"
+    return sum(row.key.startswith(start) for row in journal.recorded_keys())
+
+
+def retried_since(journal: Journal, phase: Key, id: str) -> bool:
+    """A person asked to go on after the failure that is recorded under that name."""
+    row, now = journal.find(phase.child(id), None), again_count(journal, phase)
+    for nth in range(1, now + 1):
+        journal.find(phase.child("again", cycle=nth), None)
+    return row is not None and isinstance(row.result, int) and now > row.result
+
+
 def refuse_unknown(journal: Journal, prefix: Key) -> None:
     unknown = journal.unknown_under(prefix)
     if unknown:

@@ -56,10 +56,14 @@ class Knowledge:
         return self.task.id if self.task else ""
 
     def plan(self, name: str) -> PlanView:
-        return self._world.plan(self._world.content(name) or "")
+        return self._world.plan(name, self._world.content(name) or "")
 
-    def parse_plan(self, content: str) -> PlanView:
-        return self._world.plan(content)
+    def parse_plan(self, name: str, content: str) -> PlanView:
+        return self._world.plan(name, content)
+
+    def refine(self, request: str) -> None:
+        self._world.refine(request)
+        self.facts = self._world.facts
 
     def fact(self, name: str) -> Json:
         return self._world.fact(name, self.task)

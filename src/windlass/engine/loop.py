@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, assert_never
 
-from windlass.engine import adopting, baseline, machine
+from windlass.engine import adopting, baseline, machine, source
 from windlass.engine.checking import Checker
 from windlass.engine.context import Again, Here, PhaseHere, Shared
 from windlass.engine.desk import Desk
 from windlass.engine.dispatching import Dispatcher
-from windlass.engine.journal import refuse_unknown
+from windlass.engine.journal import again_count, refuse_unknown
 from windlass.engine.lander import Lander
 from windlass.engine.machine import AskQuestion, End, RunPhase, SkipPhase, State
 from windlass.engine.parts import Parts
 from windlass.engine.proving import Prover
+from windlass.engine.publishing import Publisher
 from windlass.events import PhaseEntered, PhaseFinished, PhaseSkipped
 from windlass.model import Json, Key, RunState
 from windlass.phases import KINDS
@@ -32,7 +33,8 @@ class Driver:
         self._parts = parts
         self._flow = parts.world.flow
         self._journal = parts.journal
-        self._shared = Shared(parts, Dispatcher(parts), checker, Lander(parts, checker), Prover(parts, checker))
+        lander, prover = Lander(parts, checker), Prover(parts, checker)
+        self._shared = Shared(parts, Dispatcher(parts), checker, lander, prover, Publisher(parts, lander))
         self._retry = retry
         """A person asked to go on after a stop."""
         self._stops = 0
@@ -43,6 +45,7 @@ class Driver:
         parts = self._parts
         desk = self._shared.desk(parts.world.facts.base)
         try:
+            await source.establish(self._shared, desk)
             await baseline.establish(self._shared, desk)
             return await self._loop(desk)
         finally:
@@ -116,14 +119,22 @@ class Driver:
         """A stop that a person has retried is passed; the last one is passed once per request."""
         if end.state not in (RunState.STOPPED, RunState.BLOCKED):
             return None
-        self._stops += 1
-        key = Key().child("retry", cycle=self._stops)
+        key = self._retry_key(state)
         if self._journal.recorded(key) is None and not self._retry:
             return None
         self._retry = self._retry and self._journal.recorded(key) is not None
         await self._journal.step(key, None, _retried)
-        self._retried.add(state.at)
-        return machine.retried(state if state.ended else machine.blocked(state, end.reason))
+        again = machine.retried(self._flow, state if state.ended else machine.blocked(state, end.reason))
+        self._retried.add(again.at)
+        return again
+
+    def _retry_key(self, state: State) -> Key:
+        """Inside a list of tasks a replay passes what was retried, so those are counted by what is recorded there."""
+        if state.failed_in and self._flow.phase(state.failed_in).kind == "tasks":
+            key = Key().child(state.failed_in, visit=state.visits[state.failed_in])
+            return key.child("again", cycle=again_count(self._journal, key) + 1)
+        self._stops += 1
+        return Key().child("retry", cycle=self._stops)
 
     # -- telling
 
@@ -134,6 +145,9 @@ class Driver:
 
     def _leave(self, ctx: PhaseHere, phase: PhaseSpec, outcome: Outcome) -> None:
         ctx.emit(PhaseFinished(phase.id, ctx.key.text, outcome.name, outcome.detail[:2000], phase.label.done))
+        if phase.label.done:
+            # A checkpoint of its own, which a run can be found at.
+            ctx.flush()
 
 
 async def _retried(previous: Json) -> Json:

@@ -63,6 +63,10 @@ class State:
     ended: Ended | None = None
     fixing: bool = False
     """The phase was entered by `fix`: its fixer goes first."""
+    failed_in: str = ""
+    """The phase whose failure led to this report: a retry takes that one up, not the report."""
+    failure: str = ""
+    """Why it failed: the run's reason when the report ends it."""
 
     @property
     def visit(self) -> int:
@@ -152,12 +156,15 @@ def blocked(state: State, reason: str) -> State:
     return replace(state, ended=Ended(RunState.BLOCKED, reason, fresh=False))
 
 
-def retried(state: State) -> State:
+def retried(flow: Flow, state: State) -> State:
     """A person said: go on. What was stopped by a route is entered as a new visit."""
     assert state.ended is not None
-    fresh = state.ended.fresh
-    state = replace(state, ended=None, asking=None)
-    return _enter(state, state.at) if fresh else state
+    fresh, at = state.ended.fresh, state.failed_in or state.at
+    state = replace(state, ended=None, asking=None, failed_in="", failure="")
+    if state.at != at and flow.phase(at).kind == "tasks":
+        # The same visit: what its tasks have done stays done, the one that failed gets a visit of its own.
+        return replace(state, at=at)
+    return _enter(state, at) if fresh else state
 
 
 def state_reason(option: str, question: str) -> str:
@@ -194,12 +201,14 @@ def _follow(flow: Flow, state: State, world: World, route: Route, name: str, rea
 
 def _go(flow: Flow, state: State, world: World, target: Target, reason: str) -> State:
     if target.to in ENDS:
-        return replace(state, ended=Ended(ENDS[target.to], target.arg or reason))
+        return replace(state, ended=Ended(ENDS[target.to], target.arg or reason or state.failure))
     match target.to:
         case To.NEXT:
             return _next(flow, state)
         case To.GOTO:
-            return _enter(state, target.arg)
+            reported = flow.phase(target.arg)
+            failed_in = state.at if reported.kind == "report" and reported.via else ""
+            return replace(_enter(state, target.arg), failed_in=failed_in, failure=reason if failed_in else "")
         case To.AGAIN:
             return _enter(state, state.at)
         case To.FIX:

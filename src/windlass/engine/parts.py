@@ -103,6 +103,8 @@ class Parts(Bench):
     """Renders the run's record by a template."""
     left: dict[str, Left] = field(default_factory=dict)
     """Interrupted attempts that the agent's own session can go on with, by key."""
+    agents: dict[int, int] = field(default_factory=dict)
+    """Slot -> the number of the agent that works in it, in the order they began."""
 
     def agent_of(self, role: str, profile: str = "") -> str:
         name = profile or role

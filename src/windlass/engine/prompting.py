@@ -23,6 +23,8 @@ class Extra:
     outs: Mapping[str, str]
     changed: Sequence[str] = ()
     fix_diff: str = ""
+    diff: str = ""
+    """All that the scope changed; made only for a prompt that shows it."""
     reminder: str = ""
     recovery: str = ""
     tdd: str = ""
@@ -47,6 +49,7 @@ def values(world: World, call: Call, extra: Extra) -> dict[str, str]:
         "findings": found,
         "open_findings": found,
         "fix_diff": extra.fix_diff,
+        "diff": extra.diff,
         "completed_tasks": "\n".join(f"- {task.title}" for task in extra.completed),
         "contract": contracts.describe(extra.contract) if extra.contract else "",
         "reminder": extra.reminder,

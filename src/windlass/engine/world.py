@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from windlass.agents import contracts
 from windlass.errors import StoppedError, UserError, near
@@ -39,6 +39,12 @@ class World:
     branch: str = ""
     """Where the run was published last; another name than planned when somebody moved that branch."""
     published_tip: str = ""
+    original: str = ""
+    """The request as it was before it was refined; '' when it was not."""
+    repository: str = ""
+    """What people call it: the name of its folder."""
+    base_branch: str = ""
+    """What the user had checked out when the run began; '' when HEAD was detached."""
 
     # -- the machine's questions
 
@@ -46,6 +52,8 @@ class World:
         head, _, rest = name.partition(".")
         if head == "artifact":
             return self._artifact_field(rest)
+        if name == "repository":
+            return self.repository
         return named_fact(name, self._view(head, task))
 
     def number(self, value: int | str) -> int:
@@ -97,6 +105,11 @@ class World:
             self.artifacts[name] = held
         return held
 
+    def refine(self, request: str) -> None:
+        """A person confirmed another wording: from here on it is what was asked for."""
+        self.original = self.facts.request
+        self.facts = replace(self.facts, request=request)
+
     def path(self, name: str) -> str:
         template = self._artifact(name).path
         return template.format_map(self.names()) if template else ""
@@ -111,15 +124,15 @@ class World:
         artifact, content = self._artifact(name), self.content(name, task)
         if content is None:
             return f"{self.path(name) or name} was not written"
-        if artifact.contract == "tasks":
-            return self.plan(content).problem
+        if artifact.contract == "tasks" or artifact.contract in contracts.TASK_LISTS:
+            return self.plan(name, content).problem
         if artifact.contract and artifact.kind in ("json", "file"):
             return contracts.parse(artifact.contract, content).problem if artifact.kind == "file" else ""
         # An agent that had nothing to say is no failure; the next one works without it.
         return "" if content.strip() or artifact.kind == "text" else f"{name} is empty"
 
-    def plan(self, content: str) -> PlanView:
-        parsed = contracts.parse_plan(content)
+    def plan(self, name: str, content: str) -> PlanView:
+        parsed = contracts.plan_of(self._artifact(name).contract, content)
         if parsed.problem:
             return PlanView(problem=parsed.problem)
         matched = contracts.match_tasks((), parsed.tasks)

@@ -11,7 +11,7 @@ from windlass.flow.fault import Fault, Place, calls_of, phases_of, places, role_
 from windlass.flow.schema import Flow
 from windlass.flow.yaml import Path
 from windlass.model import is_id
-from windlass.phases import ask, produce, report, review, tasks
+from windlass.phases import ask, dialogue, produce, report, review, tasks
 from windlass.phases.routes import To
 
 RESERVED = frozenset(to.value for to in To) | {"land"}
@@ -119,6 +119,8 @@ def _outputs(place: Place) -> Iterator[tuple[Path, str]]:
     for name in (own,) if isinstance(own, str) else own:
         if name:
             yield (*place.path, "out"), name
+    if isinstance(place.phase, dialogue.Spec) and place.phase.log:
+        yield (*place.path, "log"), place.phase.log
     if isinstance(place.phase, report.Spec):
         yield from (((*place.path, "to"), name) for name in place.phase.artifacts_out())
 

@@ -13,7 +13,7 @@ from windlass.flow.outcomes import values
 from windlass.flow.schema import Flow, Setting
 from windlass.flow.yaml import Located, Path
 from windlass.model import Json, Severity, Task, is_id, is_inner_path
-from windlass.phases import ask, command, elicit, produce, review, tasks
+from windlass.phases import ask, command, elicit, produce, publish, review, tasks
 from windlass.phases.base import When
 from windlass.phases.routes import Route
 
@@ -27,7 +27,9 @@ PAUSES = ("auto", "checkpoint", "batch")
 FAILURES = ("retry", "continue", "stop")
 SEVERITIES = tuple(one.word for one in Severity)
 #: fields that may hold a $setting; anywhere else it would be taken for a text
-SETTING_FIELDS = frozenset({"max", "times", "slots", "pause", "pause_every", "failure", "mode", "threshold", "batch"})
+SETTING_FIELDS = frozenset(
+    {"max", "times", "slots", "pause", "pause_every", "failure", "mode", "threshold", "batch", "remote", "base"}
+)
 
 
 def wrong_settings(flow: Flow) -> Iterator[Fault]:
@@ -175,6 +177,9 @@ def unknown_templates(flow: Flow) -> Iterator[Fault]:
     for name, artifact in flow.artifacts.items():
         yield from _wrong_templates(("artifacts", name, "path"), artifact.path, PATH_NAMES)
         yield from _wrong_path(("artifacts", name), artifact.kind, artifact.path)
+    for place in places(flow):
+        if isinstance(place.phase, publish.Spec):
+            yield from _wrong_templates((*place.path, "tag"), place.phase.tag, RUN_NAMES)
     for path, branch in ((("branch",), flow.branch), (("agent_branch",), flow.agent_branch)):
         if branch and not _is_branch(branch):
             yield Fault(path, f"'{branch}' cannot be a branch's name", "like windlass/{slug}-{id8}")

@@ -28,26 +28,6 @@ def _one_or_many(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-def _route(value: Any) -> Any:
-    if isinstance(value, Route):
-        return value
-    if isinstance(value, str):
-        return Route(Target.parse(value))
-    if isinstance(value, dict):
-        unknown = set(value) - {"to", "max", "then"}
-        if unknown or not {"to", "max", "then"} <= set(value):
-            raise ValueError("a counted route has exactly the keys to, max and then")
-        limit = str(value["max"])
-        if not limit.startswith("$") and not limit.isdigit():
-            raise ValueError(f"max is a number or a $setting, not '{limit}'")
-        return Route(
-            Target.parse(str(value["to"])),
-            limit if limit.startswith("$") else int(limit),
-            Target.parse(str(value["then"])),
-        )
-    raise ValueError("a route is a target, or {to, max, then}")
-
-
 def _setting_or_int(value: Any) -> Any:
     if isinstance(value, str) and value.startswith("$"):
         return value
@@ -57,7 +37,7 @@ def _setting_or_int(value: Any) -> Any:
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_one_or_many)]
-Routes = Annotated[dict[str, Annotated[Route, BeforeValidator(_route)]], Field(default_factory=dict)]
+Routes = Annotated[dict[str, Annotated[Route, BeforeValidator(Route.of)]], Field(default_factory=dict)]
 Count = Annotated[int | str, BeforeValidator(_setting_or_int)]
 """A whole number, or a $setting that holds one."""
 When: TypeAlias = dict[str, bool | str | tuple[str, ...]]
@@ -208,6 +188,14 @@ class Ran:
     failing: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Published:
+    """What became of a push, a pull request or a tag: done | already | left (no means for it here) | failed."""
+
+    state: str
+    detail: str = ""
+
+
 class Context(Protocol):
     """The recorded verbs. Contract: a verb that has a result returns it without touching the world."""
 
@@ -248,8 +236,17 @@ class Context(Protocol):
         """The same step's reply in the visit that a person's retry repeats; None when this is no such visit."""
         ...
 
-    async def ask(self, question: Question) -> Answer:
-        """Store the question, wait for the first valid answer. Raises when the driver shall not wait."""
+    async def ask(self, question: Question, *, id: str = "", cycle: int | None = None) -> Answer:
+        """Store the question, wait for the first valid answer. Raises when the driver shall not wait.
+        `id` and `cycle` tell the rounds of a loop apart."""
+        ...
+
+    async def make(self, name: str, content: str, *, cycle: int | None = None) -> None:
+        """Put an artifact in force that the kind itself made."""
+        ...
+
+    def refine(self, request: str) -> None:
+        """From here on this is what was asked for."""
         ...
 
     async def step(self, id: str, inputs: Json, fn: Callable[[Json], Awaitable[Json]]) -> Json:
@@ -266,6 +263,14 @@ class Context(Protocol):
 
     def emit(self, *events: Event, at: str = "") -> None:
         """Say what happened, once per place; a replay does not say it again."""
+        ...
+
+    def flush(self) -> None:
+        """What was said so far is committed now."""
+        ...
+
+    async def publish(self, what: str, *, remote: str, base: str, tag: str) -> Published:
+        """push | pr | tag of the run's branch, once."""
         ...
 
     def has_role(self, role: str) -> bool: ...
@@ -286,7 +291,7 @@ class Context(Protocol):
 
     def plan(self, name: str) -> PlanView: ...
 
-    def parse_plan(self, content: str) -> PlanView: ...
+    def parse_plan(self, name: str, content: str) -> PlanView: ...
 
     def question(self, id: str, reason: str = "", findings: Sequence[Finding] = ()) -> Question:
         """A question of the flow, rendered for this place."""

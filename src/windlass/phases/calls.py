@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from windlass.events import StepEntered, TaskChanged
 from windlass.model import Finding, Json, content_id
 from windlass.phases.base import Call, CallSpec, Context
 
@@ -53,3 +54,12 @@ def _take(ctx: Context, name: str, compared: dict[str, Json], stored: dict[str, 
 
 def _variant(ctx: Context, spec: CallSpec) -> str:
     return str(ctx.fact(spec.by)) if spec.by else ""
+
+
+def reached(ctx: Context, label: str, at: str) -> None:
+    """A name that a document demands for this place, said where it is reached."""
+    if not label:
+        return
+    ctx.emit(StepEntered(ctx.key.text, label, ctx.task.id if ctx.task else ""), at=at)
+    if ctx.task:
+        ctx.emit(TaskChanged(ctx.task.id, label, visit=ctx.task.visit), at=at)

@@ -204,6 +204,7 @@ class Crew:
         if where is self._parked and self._spec.done_label:
             at = f"{task.id}+{visit}/done"
             self._ctx.emit(StepEntered(self._ctx.key.text, self._spec.done_label, task.id), at=at)
+            self._ctx.flush()
         opened = asyncio.get_running_loop().create_future()
         where[task.id] = opened
         if not self._parking.done():
@@ -215,7 +216,7 @@ class Crew:
     def _end(self, id: str, ending: Ending) -> None:
         task, ctx = self._by_id[id], self._ctx
         ctx.emit(TaskChanged(id, ending.state, ending.reason, visit=ending.visit), at=f"{id}+{ending.visit}")
-        if ending.state == FAILED and self._stops_here and ctx.halted(_stop_id(id, ending.visit)):
+        if ending.state == FAILED and self._policy == "stop" and self._is_retried(_stop_id(id, ending.visit)):
             # A person has retried it: this task alone is taken up again.
             self._begin(task, ending.visit + 1, ending.reason)
             return
@@ -245,6 +246,9 @@ class Crew:
         route = self._spec.on.get("stopped")
         return self._policy == "stop" and (route is None or route.target.to is To.STOP)
 
+    def _is_retried(self, stop: str) -> bool:
+        return self._ctx.halted(stop) if self._stops_here else self._ctx.retried(stop)
+
     async def _closing(self) -> Outcome | None:
         """Everything has come to rest. None: a halt was passed, go on."""
         escaped = [one for one in self._ended.values() if one.state == ESCAPED]
@@ -254,6 +258,9 @@ class Crew:
         if reason is not None and self._stops_here:
             await self._halt_failed(reason)
         elif reason is not None:
+            for id, one in self._ended.items():
+                if one.state == FAILED:
+                    await self._ctx.mark_failure(_stop_id(id, one.visit))
             return Outcome("stopped", reason)
         if len(self._ended) == len(self._tasks):
             return Outcome("done", _counts(self._ended))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from windlass.phases.base import CallSpec, Context, Outcome, PhaseSpec, Strict, holds
-from windlass.phases.calls import make_call
+from windlass.phases.calls import make_call, reached
 
 OUTCOMES = ("ok", "failed", "empty", "invalid")
 #: a contract may add outcomes of its own, named by its block's status; one that is not routed counts as failed
@@ -71,6 +71,9 @@ async def _call(spec: Spec, call: CallSpec, ctx: Context, id: str) -> Outcome | 
         reply = await ctx.dispatch(id, job, cycle=cycle if looped else None)
         if not reply.ok:
             return Outcome("failed", f"{call.role}: {reply.reason}")
+        # The engine committed what the agent left before the reply was recorded.
+        reached(ctx, spec.harvest, f"{id}.harvest")
+        ctx.flush()
         if reply.outcome:
             return Outcome(reply.outcome if reply.outcome in spec.on else "failed", reply.text)
         feedback = _problem(call, ctx)

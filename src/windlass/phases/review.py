@@ -11,10 +11,10 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from windlass.events import ReviewFinished, StepEntered, TaskChanged
+from windlass.events import ReviewFinished
 from windlass.model import Finding, Json, Severity, Verdict, content_id
 from windlass.phases.base import Call, CallSpec, Context, Count, Outcome, PhaseSpec, Reply, holds
-from windlass.phases.calls import make_call
+from windlass.phases.calls import make_call, reached
 
 OUTCOMES = ("pass", "noted", "blocking", "exhausted", "inconclusive", "hard_stop", "needs_decision")
 NEVER = Severity.CRITICAL + 1
@@ -124,7 +124,7 @@ async def _review(
     open_findings: tuple[Finding, ...],
     since: str,
 ) -> Round:
-    _enter(spec.label.enter, ctx, f"{ctx.id()}#{cycle}")
+    reached(ctx, spec.label.enter, f"{ctx.id()}#{cycle}")
     jobs = [_call(spec, ctx, r, cap, open_findings, since) for r in reviewers]
     ids = [_id(ctx, r.role, len(reviewers)) for r in reviewers]
     calls = [ctx.dispatch(id, job, cycle=cycle) for id, job in zip(ids, jobs, strict=True)]
@@ -229,7 +229,7 @@ def _outcome(round: Round, iterative: bool) -> Outcome:
 async def _fix(spec: Spec, ctx: Context, findings: tuple[Finding, ...], cycle: int, cap: int) -> Outcome | None:
     """None: mended, judge it again."""
     assert spec.fixer is not None
-    _enter(spec.label.fix, ctx, f"{ctx.id('fix')}#{cycle}")
+    reached(ctx, spec.label.fix, f"{ctx.id('fix')}#{cycle}")
     purpose = "fix" if spec.of == "changes" else "revise"
     # In the prompt, not compared: the findings and the task are what a fix is for.
     context: dict[str, Json] = {"review_type": spec.id, **_content(spec, ctx)}
@@ -255,7 +255,7 @@ def _keeps_tasks(spec: Spec, ctx: Context, findings: Sequence[Finding]) -> Calla
     wished = any(finding.role == USER for finding in findings)
 
     def accept(outs: Mapping[str, str]) -> str:
-        after = ctx.parse_plan(outs.get(spec.of, ""))
+        after = ctx.parse_plan(spec.of, outs.get(spec.of, ""))
         if before and after.problem:
             return f"the revised plan cannot be carried out: {after.problem}"
         titles = {task.title.casefold() for task in after.tasks}
@@ -289,14 +289,6 @@ def _there(reviewer: CallSpec, ctx: Context) -> bool:
 
 def _id(ctx: Context, role: str, count: int) -> str:
     return ctx.id() if count == 1 and ctx.task else ctx.id(role)
-
-
-def _enter(label: str, ctx: Context, at: str) -> None:
-    if not label:
-        return
-    ctx.emit(StepEntered(ctx.key.text, label, ctx.task.id if ctx.task else ""), at=at)
-    if ctx.task:
-        ctx.emit(TaskChanged(ctx.task.id, label, visit=ctx.task.visit), at=at)
 
 
 def _tell(ctx: Context, role: str, round: Round, cycle: int) -> None:

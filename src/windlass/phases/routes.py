@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 
 class To(StrEnum):
@@ -87,6 +88,23 @@ class Route:
     target: Target
     max: int | str | None = None
     then: Target | None = None
+
+    @classmethod
+    def of(cls, value: Any) -> Any:
+        """From a flow file: a target, or the keys to, max and then."""
+        if isinstance(value, cls):
+            return value
+        if isinstance(value, str):
+            return cls(Target.parse(value))
+        keys = set(value) if isinstance(value, dict) else set()
+        if keys != {"to", "max", "then"}:
+            exactly = "a counted route has exactly the keys to, max and then"
+            raise ValueError(exactly if keys else "a route is a target, or {to, max, then}")
+        limit = str(value["max"])
+        if not limit.startswith("$") and not limit.isdigit():
+            raise ValueError(f"max is a number or a $setting, not '{limit}'")
+        count = limit if limit.startswith("$") else int(limit)
+        return cls(Target.parse(str(value["to"])), count, Target.parse(str(value["then"])))
 
     def __str__(self) -> str:
         return f"{self.target} (at most {self.max}, then {self.then})" if self.then else str(self.target)

@@ -75,6 +75,14 @@ class TasksContext(Context, Protocol):
         """As `halt`, for one of several reasons to rest: recorded, but it does not end the driver."""
         ...
 
+    async def mark_failure(self, id: str) -> None:
+        """A failure that the flow goes on to report."""
+        ...
+
+    def retried(self, id: str) -> bool:
+        """True: a person asked to go on after that failure was reported."""
+        ...
+
     def halted(self, id: str) -> bool:
         """True: some driver has rested here before."""
         ...

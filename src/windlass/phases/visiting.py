@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from windlass.events import StepEntered, TaskChanged
+from windlass.events import TaskChanged
 from windlass.model import Finding, Json, Task
 from windlass.phases import command, produce, review
 from windlass.phases.base import CallSpec, Context, Outcome, holds
-from windlass.phases.calls import make_call
+from windlass.phases.calls import make_call, reached
 from windlass.phases.routes import Route, Target, To
 from windlass.phases.task_base import Landed, TaskContext
 
@@ -81,18 +81,11 @@ async def _enter(
     course.entered[step.id] += 1
     here = ctx.step_scope(step.id, visit=course.entered[step.id], to_fix=to_fix, since=since, why=why)
     if step.kind != "review":
-        enter_label(here, step.label.enter, step.id)
+        reached(here, step.label.enter, step.id)
     outcome = await RUN[step.kind](step, here)
     ctx.ended(step.id, outcome)
     route = step.on.get(outcome.name) or Route(Target(To.NEXT if outcome.name in ("ok", "pass") else To.FAIL))
     return await _asked(here, _counted(route, f"{step.id}.{outcome.name}", ctx, course.taken), outcome)
-
-
-def enter_label(ctx: Context, label: str, at: str) -> None:
-    if label:
-        task = task_of(ctx)
-        ctx.emit(StepEntered(ctx.key.text, label, task.id), at=at)
-        ctx.emit(TaskChanged(task.id, label, visit=task.visit), at=at)
 
 
 def _counted(route: Route, name: str, ctx: Context, taken: Counter[str]) -> Target:
@@ -146,7 +139,7 @@ async def _land(spec: Spec, ctx: TaskContext, course: Course) -> tuple[Target, s
 
 async def _try(spec: Spec, ctx: TaskContext, course: Course) -> Landed:
     course.landings += 1
-    enter_label(ctx.step_scope("land"), spec.land.label.enter, f"land#{course.landings}")
+    reached(ctx.step_scope("land"), spec.land.label.enter, f"land#{course.landings}")
     return await ctx.land(course.landings, checked=spec.land.checks == "all")
 
 
@@ -180,7 +173,7 @@ async def _mended(spec: Spec, ctx: TaskContext, course: Course, landed: Landed) 
     before = await ctx.patch()
     await ctx.catch_up(course.landings)
     since = ctx.head
-    enter_label(ctx.step_scope("land"), spec.land.label.fix, f"land.fix#{course.landings}")
+    reached(ctx.step_scope("land"), spec.land.label.fix, f"land.fix#{course.landings}")
     if not await _fix(
         spec.land.fixer, ctx.step_scope("land"), landed, course.landings, int(ctx.setting(spec.land.max))
     ):

@@ -16,7 +16,7 @@ def log_line(recorded: Recorded, *, unicode: bool = True) -> str:
 
 def describe(event: Event) -> str:
     match event:
-        case e.RunStarted() | e.RunResumed() | e.RunTold() | e.RunEnded():
+        case e.RunStarted() | e.RunResumed() | e.RunTold() | e.RunSaid() | e.RunEnded():
             return _run(event)
         case e.PhaseEntered() | e.PhaseFinished() | e.PhaseSkipped() | e.StepEntered():
             return _phase(event)
@@ -26,7 +26,7 @@ def describe(event: Event) -> str:
             return _agent(event)
         case e.QuestionAsked() | e.QuestionAnswered() | e.QuestionRefused():
             return _question(event)
-        case e.ArtifactStored() | e.PlanAdopted() | e.ReportWritten() | e.BranchPublished():
+        case e.ArtifactStored() | e.PlanAdopted() | e.ReportWritten() | e.BranchPublished() | e.PublishFinished():
             return _output(event)
         case e.BudgetChanged() | e.WaitStarted() | e.Warned() | e.CommandFinished():
             return _notice(event)
@@ -38,7 +38,7 @@ def _tail(text: str) -> str:
     return f": {clean(text, 200)}" if text else ""
 
 
-def _run(event: e.RunStarted | e.RunResumed | e.RunTold | e.RunEnded) -> str:
+def _run(event: e.RunStarted | e.RunResumed | e.RunTold | e.RunSaid | e.RunEnded) -> str:
     match event:
         case e.RunStarted():
             return f"{event.flow}: {clean(event.request, 200)} (from {short_sha(event.base)}, branch {event.branch})"
@@ -46,6 +46,8 @@ def _run(event: e.RunStarted | e.RunResumed | e.RunTold | e.RunEnded) -> str:
             return f"driver {event.epoch}{_tail(event.reason)}"
         case e.RunTold():
             return f"{event.by}: {clean(event.text, 200)}"
+        case e.RunSaid():
+            return clean(event.text, 400)
         case e.RunEnded():
             return f"{event.state}{_tail(event.reason)}"
         case _:
@@ -114,7 +116,10 @@ def _question(event: e.QuestionAsked | e.QuestionAnswered | e.QuestionRefused) -
             assert_never(event)
 
 
-def _output(event: e.ArtifactStored | e.PlanAdopted | e.ReportWritten | e.BranchPublished) -> str:
+OutputEvent = e.ArtifactStored | e.PlanAdopted | e.ReportWritten | e.BranchPublished | e.PublishFinished
+
+
+def _output(event: OutputEvent) -> str:
     match event:
         case e.ArtifactStored():
             return f"{event.name} {event.path or event.sha[:12]}{_tail(event.note)}"
@@ -124,6 +129,8 @@ def _output(event: e.ArtifactStored | e.PlanAdopted | e.ReportWritten | e.Branch
             return f"{event.template} {event.path}".strip()
         case e.BranchPublished():
             return f"{event.branch} at {short_sha(event.commit)}{_tail(event.note)}"
+        case e.PublishFinished():
+            return f"{event.what} {event.state}{_tail(event.url or event.detail)}"
         case _:
             assert_never(event)
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from windlass.events import DispatchFinished, QuestionAsked, TaskProved
+from windlass.events import DispatchFinished, PublishFinished, QuestionAsked, TaskProved
 from windlass.model import Finding, Json, RunState, Verdict
 
 COMPLETE, SKIPPED, ESCALATED, PENDING = "complete", "skipped", "escalated", "pending"
@@ -234,6 +234,8 @@ class View:
     hint: str = ""
     phase: PhaseView | None = None
     stage: str = ""
+    step: str = ""
+    """The checkpoint that was reached last, by the name its document gives it."""
     outcomes: dict[str, PhaseEnd] = field(default_factory=dict)
     """The last outcome of each phase that ended, by phase id, in the order they first ended."""
     skipped: list[SkippedPhase] = field(default_factory=list)
@@ -267,6 +269,8 @@ class View:
     published: str = ""
     tip: str = ""
     """The commit the published branch points to, else the last landed one."""
+    publishing: dict[str, PublishFinished] = field(default_factory=dict)
+    """push, pr and tag: what became of each."""
     report_path: str = ""
     log: list[LogEntry] = field(default_factory=list)
     started_at: float = 0.0
@@ -310,8 +314,13 @@ class View:
             reviews={phase: dict(by_role) for phase, by_role in self.reviews.items()},
             artifacts=dict(self.artifacts),
             waits=dict(self.waits),
+            publishing=dict(self.publishing),
             log=list(self.log),
         )
+
+
+def published(what: str) -> str:
+    return {"push": "Branch", "pr": "Pull request", "tag": "Tag"}.get(what, what)
 
 
 def phase_of(key: str) -> str:

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Mapping
 from windlass.errors import UserError, near
 from windlass.model import RunState
 from windlass.projections.outlook import diff_command, land_command
-from windlass.projections.parts import COMPLETE, ESCALATED, SKIPPED, ProofView, TaskView, Totals, View
+from windlass.projections.parts import COMPLETE, ESCALATED, SKIPPED, ProofView, TaskView, Totals, View, published
 from windlass.projections.show import evidence, finding_line
 from windlass.projections.text import clean, clean_block, elapsed, money, plural, reckoned, short_sha, spoken
 
 #: characters of a report; far beyond what a run can say in good faith
 MOST = 1_000_000
+OUT = ("done", "already")
 MARKS = {COMPLETE: "✅", SKIPPED: "⏭", ESCALATED: "⚠", "failed": "⚠"}
 
 
@@ -55,7 +56,72 @@ def _task(view: View, now: float) -> list[list[str]]:
     ]
 
 
-TEMPLATES: dict[str, Callable[[View, float], list[list[str]]]] = {"plan": _plan, "task": _task}
+def _pull_request(view: View, now: float) -> list[list[str]]:
+    return [
+        [f"# {title(view)}"],
+        *_published(view),
+        _request(view),
+        _tasks(view),
+        _stats(view, now),
+        *_judgement(view),
+        *_decided(view),
+        _where(view),
+    ]
+
+
+def _failure(view: View, now: float) -> list[list[str]]:
+    return [
+        ["# Workflow Failed"],
+        _section("Error", _error(view)),
+        *_published(view),
+        _request(view),
+        _tasks(view),
+        _stats(view, now),
+        *_decided(view),
+        _where(view),
+        _section("What Next", ["Mend the cause, then:", "", f"    windlass retry {view.run}"]),
+    ]
+
+
+def _pull_request_body(view: View, now: float) -> list[list[str]]:
+    """What a reviewer needs: nothing of money, machines or who was asked."""
+    noted = (f"- {_note(one.finding.role, finding_line(one.finding))}" for one in view.noted.values())
+    return [
+        _section("Request", [clean(view.request, 2000)]),
+        _tasks(view),
+        _section("Checks", [_checks(view)]),
+        _section("Accepted Issues", accepted(view)),
+        _section("Noted Findings", noted),
+    ]
+
+
+TEMPLATES: dict[str, Callable[[View, float], list[list[str]]]] = {
+    "plan": _plan,
+    "task": _task,
+    "pull-request": _pull_request,
+    "failure": _failure,
+    "pull-request-body": _pull_request_body,
+}
+
+
+def _error(view: View) -> list[str]:
+    """The phase that failed is the last one that ended."""
+    if not view.outcomes:
+        return []
+    phase, end = max(view.outcomes.items(), key=lambda one: one[1].at)
+    detail = f": {clean(end.detail, 2000)}" if end.detail else ""
+    return [f"{spoken(clean(phase, 80))} {clean(end.outcome, 40)}{detail}"]
+
+
+def _published(view: View) -> list[list[str]]:
+    """Links of what is there; commands for what is not."""
+    there = [done for done in view.publishing.values() if done.state in OUT]
+    missing = [done for done in view.publishing.values() if done.state not in OUT]
+    commands = dict.fromkeys(line for done in missing for line in done.commands)
+    by_hand = ["", *(f"    {clean(line, 2000)}" for line in commands)] if commands else []
+    links = (f"{published(done.what)}: {clean(done.url or done.detail)}" for done in there)
+    reasons = [f"{published(done.what)}: {clean(done.detail, 1000)}" for done in missing]
+    return [_section("Published", links), _section("Not Published", [*reasons, *by_hand])]
 
 
 def title(view: View) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from windlass.model import Json, RunState
 from windlass.projections.log import log_line
 from windlass.projections.outlook import at_work, diff_command, headline, outlook
-from windlass.projections.parts import COMPLETE, QuestionView, TaskView, Totals, View
+from windlass.projections.parts import COMPLETE, QuestionView, TaskView, Totals, View, published
 from windlass.projections.show import render_show
 from windlass.projections.text import Page, elapsed, hhmm, money, reckoned, short_sha, stamp, utc
 
@@ -36,6 +36,8 @@ def render_status(
     if view.published or view.tip:
         unseen = "" if view.published else ", not published yet"
         page.field("Branch", f"{view.published or view.branch} at {short_sha(view.tip)}{unseen}")
+    for done in view.publishing.values():
+        page.field(published(done.what), done.url or f"{done.state}: {done.detail}")
     for running in view.running.values():
         page.field("Left over" if driver_alive is False else "At work", at_work(running, now))
     _ways_on(page, view, now, driver_alive)
@@ -148,6 +150,7 @@ def status_json(view: View, now: float | None = None, *, driver_alive: bool | No
         "driver_alive": driver_alive,
         "phase": _json(view.phase),
         "stage": view.stage,
+        "step": view.step,
         "tasks": [task_json(task) for task in view.tasks],
         "current_task": view.current,
         "running": [_json(running) for running in view.running.values()],
@@ -160,6 +163,7 @@ def status_json(view: View, now: float | None = None, *, driver_alive: bool | No
         "limit_usd": view.limit_usd,
         "warnings": [_json(warning) for warning in view.warnings],
         "artifacts": [_json(artifact) for artifact in view.artifacts.values()],
+        "publishing": {what: vars(done) for what, done in view.publishing.items()},
         "report": view.report_path,
         "started_at": view.started_at,
         "updated_at": view.updated_at,

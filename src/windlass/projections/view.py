@@ -63,7 +63,7 @@ def _apply(view: View, at: float, event: Event) -> None:
             _dispatch_started(view, at, event)
         case e.DispatchFinished():
             _dispatch_finished(view, event)
-        case e.RunStarted() | e.RunResumed() | e.RunTold() | e.RunEnded():
+        case e.RunStarted() | e.RunResumed() | e.RunTold() | e.RunSaid() | e.RunEnded():
             _run(view, at, event)
         case e.PhaseEntered() | e.PhaseFinished() | e.PhaseSkipped():
             _phase(view, at, event)
@@ -73,7 +73,7 @@ def _apply(view: View, at: float, event: Event) -> None:
             _review(view, at, event)
         case e.QuestionAsked() | e.QuestionAnswered() | e.QuestionRefused():
             _question(view, at, event)
-        case e.ArtifactStored() | e.PlanAdopted() | e.ReportWritten() | e.BranchPublished():
+        case e.ArtifactStored() | e.PlanAdopted() | e.ReportWritten() | e.BranchPublished() | e.PublishFinished():
             _output(view, at, event)
         case e.BudgetChanged() | e.WaitStarted() | e.Warned() | e.CommandFinished():
             _notice(view, at, event)
@@ -128,7 +128,10 @@ def _dispatch_finished(view: View, event: e.DispatchFinished) -> None:
         view.plan_revisions += 1
 
 
-def _run(view: View, at: float, event: e.RunStarted | e.RunResumed | e.RunTold | e.RunEnded) -> None:
+RunEvent = e.RunStarted | e.RunResumed | e.RunTold | e.RunSaid | e.RunEnded
+
+
+def _run(view: View, at: float, event: RunEvent) -> None:
     match event:
         case e.RunStarted():
             view.request, view.flow, view.base, view.branch = event.request, event.flow, event.base, event.branch
@@ -144,6 +147,8 @@ def _run(view: View, at: float, event: e.RunStarted | e.RunResumed | e.RunTold |
             _note(view, at, "Workflow resumed")
         case e.RunTold():
             _note(view, at, f"Told: {event.text}")
+        case e.RunSaid():
+            _note(view, at, event.text)
         case e.RunEnded():
             view.running.clear()
             _enter(view, at, _state(event.state), event.reason, event.hint)
@@ -161,12 +166,14 @@ def _phase(view: View, at: float, event: e.PhaseEntered | e.PhaseFinished | e.Ph
     match event:
         case e.PhaseEntered():
             view.phase = p.PhaseView(event.phase, event.key, event.kind, event.label, at)
+            view.step = event.label
             view.stage = event.stage
             view.executing = view.executing or event.kind == "tasks"
             if event.kind == "review" and view.executing:
                 view.final_phase = event.phase
         case e.PhaseFinished():
             view.outcomes[event.phase] = p.PhaseEnd(event.outcome, event.detail, at)
+            view.step = event.label or view.step
             if event.phase in view.reviews:
                 _note(view, at, f"{spoken(event.phase)} {REVIEWED.get(event.outcome, event.outcome)}")
         case e.PhaseSkipped():
@@ -196,6 +203,7 @@ TaskEvent = e.StepEntered | e.TasksListed | e.TaskChanged | e.TaskLanded | e.Tas
 def _task(view: View, at: float, event: TaskEvent) -> None:
     match event:
         case e.StepEntered():
+            view.step = event.label
             if event.task:
                 _step(view, at, event)
         case e.TasksListed():
@@ -321,7 +329,7 @@ def _answered(event: e.QuestionAnswered) -> str:
     return f"{event.id or event.key}: {event.answer} (by {event.by})"
 
 
-OutputEvent = e.ArtifactStored | e.PlanAdopted | e.ReportWritten | e.BranchPublished
+OutputEvent = e.ArtifactStored | e.PlanAdopted | e.ReportWritten | e.BranchPublished | e.PublishFinished
 
 
 def _output(view: View, at: float, event: OutputEvent) -> None:
@@ -339,6 +347,9 @@ def _output(view: View, at: float, event: OutputEvent) -> None:
             view.report_path = event.path
         case e.BranchPublished():
             view.published, view.tip = event.branch, event.commit
+        case e.PublishFinished():
+            view.publishing[event.what] = event
+            _note(view, at, f"{p.published(event.what)} {event.state}" + (f": {event.detail}" if event.detail else ""))
         case _:
             assert_never(event)
 

@@ -19,7 +19,7 @@ from windlass.workspace.collect import Collected, Remains, Removed, gc
 from windlass.workspace.disk import MIN_FREE_BYTES, lacking
 from windlass.workspace.files import check_path, copy_into, lock_hash, read_file, safe_path, write_artifacts
 from windlass.workspace.keep import Attempt, Kept
-from windlass.workspace.repo import EngineRepo, RefChange, repo_id, tip_ref
+from windlass.workspace.repo import EngineRepo, RefChange, locked, repo_id, tip_ref
 from windlass.workspace.slot import Slot
 from windlass.workspace.slots import Lease, Slots, Use
 from windlass.workspace.trees import (
@@ -75,6 +75,7 @@ __all__ = [
     "land_on_checkout",
     "leftovers",
     "lock_hash",
+    "locked",
     "patch_id",
     "publish",
     "read_file",

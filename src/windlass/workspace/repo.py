@@ -185,6 +185,12 @@ class EngineRepo:
             self.git("update-ref", ref, sha)
         self._reached.add(sha)
 
+    def point(self, ref: str, sha: str) -> None:
+        """A ref that only shows where somebody is; what it leaves is held elsewhere."""
+        with self._moves.noted((ref, sha)):
+            self.git("update-ref", ref, sha)
+        self._reached.add(sha)
+
     def mark(self) -> int:
         """To be taken before refs are read for a later `audit`."""
         return self._moves.mark()

@@ -59,8 +59,9 @@ class Lazy(click.Group):
 
 @click.group(cls=Lazy, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="windlass", message="%(prog)s %(version)s")
+@click.option("--repo", default="", metavar="PLACE", help="A folder, or the address a run was started with.")
 @click.pass_context
-def cli(ctx: click.Context) -> int | None:
+def cli(ctx: click.Context, repo: str) -> int | None:
     """Drive coding agents from a request to reviewed, tested, landed code.
 
     \b
@@ -70,6 +71,7 @@ def cli(ctx: click.Context) -> int | None:
       windlass answer approve              answer its question
       windlass land                        take the result
     """
+    ctx.obj = repo
     if ctx.invoked_subcommand is not None:
         return None
     from windlass.interfaces.cli.drive import resume_active

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -18,7 +19,14 @@ run_argument = click.argument("run", default="", metavar="[RUN]")
 
 
 def app() -> App:
-    return build()
+    """Of the folder one is in, or of the one named before the command: windlass --repo PLACE status."""
+    context = click.get_current_context(silent=True)
+    place = context.find_root().obj if context else None
+    if not place:
+        return build()
+    from windlass.cloning import known_clone
+
+    return build(known_clone(str(place), Path.cwd(), environment()))
 
 
 def width() -> int:

@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
-from windlass.app import App
+from windlass.app import App, build, environment
 from windlass.driving import Asker, Ended, Policy
 from windlass.errors import UserError
-from windlass.events import Recorded, encode
+from windlass.events import Recorded, RunStarted, StepEntered, encode
 from windlass.interfaces.cli.common import (
     app,
     colour_fits,
@@ -65,6 +65,7 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--lean", is_flag=True, help="The flow's short mode."),
         click.option("--in-place", is_flag=True, help="Your checkout follows the run's branch."),
         click.option("--keep", is_flag=True, help="The folders agents worked in stay as they are, for you to look at."),
+        click.option("--repo", default="", metavar="URL", help="In a clone of URL that Windlass keeps for itself."),
         click.option("--detach", is_flag=True, help="Drive in the background."),
         click.option("--wait", is_flag=True, help="Without a terminal: wait for an answer from elsewhere."),
         click.option("--new", "beside", is_flag=True, help="Start although another run is active."),
@@ -86,6 +87,7 @@ def run(request: tuple[str, ...], flow: str, **options: Any) -> int:
       windlass run "Add rate limiting"
       windlass run "Add rate limiting" --set review_mode=iterative --yes --budget 5
       windlass run --flow task "Rename Config.load to Config.read"
+      windlass run --flow team --repo https://host/owner/name.git "Add rate limiting"
       windlass run -- "--verbose should be the default"
     """
     return _begin(_start(" ".join(request), flow, "", options), options)
@@ -202,15 +204,24 @@ def _start(request: str, flow: str, plan: str, options: dict[str, Any]) -> Start
 
 
 def _begin(start: Start, options: dict[str, Any]) -> int:
-    here = app()
     if not start.request.strip():
         raise UserError("the request is empty", hint='windlass run "what to build"')
+    here = _in_clone(options["repo"], options["as_json"]) if options["repo"] else app()
     if not options["beside"]:
         _refuse_second(here)
     run = here.start(start)
     if start.detached:
         return _detached(here, run, options["as_json"])
     return _drive(here, run, as_json=options["as_json"], asker=_asker(options["as_json"]))
+
+
+def _in_clone(url: str, as_json: bool) -> App:
+    from windlass.cloning import clone_of
+
+    root = clone_of(url, Path.cwd(), environment())
+    if not as_json:
+        click.echo(f"repository: {root}, a clone that Windlass keeps; go there, or: windlass --repo {url} status")
+    return build(root)
 
 
 def _refuse_second(here: App) -> None:
@@ -263,9 +274,11 @@ def _plain_face(here: App, run: str) -> Callable[[Recorded], None]:
     face = PlainFace(sys.stdout, width=width(), color=colour_fits(), unicode=unicode_fits(), clock=here.world.clock)
     if here.service.has_runs:
         records = here.service.events(run)
-        face.catch_up(records[1:] if len(records) == 1 else records)
-        if len(records) == 1:
-            face.on_event(records[0])
+        # What was recorded at the start nobody has seen yet.
+        new = all(isinstance(recorded.event, RunStarted | StepEntered) for recorded in records)
+        face.catch_up([] if new else records)
+        for recorded in records if new else ():
+            face.on_event(recorded)
     return face.on_event
 
 

@@ -12,9 +12,9 @@ from windlass.interfaces.terminal.question import render_question
 from windlass.interfaces.terminal.text import Paint, Printer
 from windlass.model import RunState
 from windlass.projections.outlook import diff_command, land_command, resume_command
-from windlass.projections.parts import COMPLETE, ENDED, Running, TaskView, View
+from windlass.projections.parts import COMPLETE, ENDED, Running, TaskView, View, published
 from windlass.projections.text import clean, elapsed, hhmm, money, plural, short_sha, spoken
-from windlass.projections.view import Folder
+from windlass.projections.view import Folder, OutputEvent, RunEvent
 
 __all__ = ["PlainFace", "render_question"]
 
@@ -50,7 +50,7 @@ class PlainFace:
         before = self._view.running.get(event.key) if isinstance(event, e.DispatchFinished) else None
         self._feed(recorded)
         match event:
-            case e.RunStarted() | e.RunResumed() | e.RunTold() | e.RunEnded():
+            case e.RunStarted() | e.RunResumed() | e.RunTold() | e.RunSaid() | e.RunEnded():
                 self._run(event)
             case e.PhaseEntered() | e.PhaseFinished() | e.PhaseSkipped():
                 self._phase(event)
@@ -73,7 +73,7 @@ class PlainFace:
                 self._activity(event)
             case e.QuestionAsked() | e.QuestionAnswered() | e.QuestionRefused():
                 self._question(event)
-            case e.ArtifactStored() | e.PlanAdopted() | e.ReportWritten() | e.BranchPublished():
+            case e.ArtifactStored() | e.PlanAdopted() | e.ReportWritten() | e.BranchPublished() | e.PublishFinished():
                 self._output(event)
             case e.BudgetChanged() | e.WaitStarted() | e.Warned() | e.CommandFinished():
                 self._notice(event)
@@ -103,7 +103,7 @@ class PlainFace:
         busy = sum(one.active for one in self._view.tasks) if view else 0
         return f"[{view.index}] " if view and busy > 1 else ""
 
-    def _run(self, event: e.RunStarted | e.RunResumed | e.RunTold | e.RunEnded) -> None:
+    def _run(self, event: RunEvent) -> None:
         match event:
             case e.RunStarted():
                 limit = "no limit" if event.budget_usd is None else f"limit {money(event.budget_usd)}"
@@ -117,6 +117,8 @@ class PlainFace:
                 self._out.line(f"Run {self._view.run} resumed{reason}", paint=Paint.BOLD)
             case e.RunTold():
                 self._out.line(f"told by {event.by}: {event.text}", indent=2)
+            case e.RunSaid():
+                self._out.line(event.text, indent=2)
             case e.RunEnded():
                 self._ended(event)
             case _:
@@ -283,7 +285,7 @@ class PlainFace:
             case _:
                 assert_never(event)
 
-    def _output(self, event: e.ArtifactStored | e.PlanAdopted | e.ReportWritten | e.BranchPublished) -> None:
+    def _output(self, event: OutputEvent) -> None:
         match event:
             case e.ArtifactStored():
                 note = f" ({event.note})" if event.note else ""
@@ -298,8 +300,16 @@ class PlainFace:
             case e.BranchPublished():
                 note = f" ({event.note})" if event.note else ""
                 self._out.line(f"branch {event.branch} is at {short_sha(event.commit)}{note}", indent=2)
+            case e.PublishFinished():
+                self._published(event)
             case _:
                 assert_never(event)
+
+    def _published(self, event: e.PublishFinished) -> None:
+        line = f"{published(event.what)} {event.state}: {event.url or event.detail}"
+        self._bad(line) if event.state in ("failed", "left") else self._good(line)
+        for command in event.commands:
+            self._out.verbatim(command, indent=6)
 
     def _notice(self, event: e.BudgetChanged | e.WaitStarted | e.Warned | e.CommandFinished) -> None:
         match event:

@@ -12,8 +12,8 @@ from windlass.projections.text import clean, elapsed, money, plural, spoken
 
 PAUSE_WORDS = {"paused": "Paused", "waiting": "Waiting for an answer"}
 BAD_OUTCOMES = frozenset({"failed", "empty", "invalid", "exhausted", "blocking", "stopped", "hard_stop"})
-BY_ROLE = {"scout": "Scouting codebase"}
-ROLE_DONE = {"scout": "Scouted"}
+BY_ROLE = {"scout": "Scouting codebase", "swe-tester": "Running the tests"}
+ROLE_DONE = {"scout": "Scouted", "swe-tester": "Tests run"}
 BY_PURPOSE = {
     "draft": "Drafting",
     "revise": "Revising",

@@ -1,0 +1,198 @@
+"""The run's branch leaves this machine, once: ask what is there, act, record.
+
+Killed between the act and the record, the next driver asks again and finds it done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from windlass import gh, git, remote
+from windlass.engine.lander import Lander
+from windlass.engine.parts import Parts
+from windlass.errors import UserError
+from windlass.events import Event, PublishFinished
+from windlass.model import Json, Key
+from windlass.phases.base import Published
+from windlass.remote import Remote
+
+DONE, ALREADY, LEFT, FAILED = "done", "already", "left", "failed"
+BODY = "pull-request.md"
+LOG_IN = "gh is not logged in; gh auth login, then windlass retry"
+TITLE = 72
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the flow says about where to publish; '' leaves it to the repository."""
+
+    remote: str = ""
+    base: str = ""
+    tag: str = ""
+
+
+@dataclass(frozen=True)
+class Found:
+    state: str
+    detail: str = ""
+    url: str = ""
+    commands: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Json]:
+        return {"state": self.state, "detail": self.detail, "url": self.url, "commands": [*self.commands]}
+
+
+class Publisher:
+    def __init__(self, parts: Parts, lander: Lander) -> None:
+        self._parts = parts
+        self._lander = lander
+        self._journal = parts.journal
+
+    async def publish(self, key: Key, what: str, wish: Wish) -> Published:
+        where = await self._where(key)
+        match what:
+            case "push":
+                found = await self._step(key, what, where, lambda: self._push(where, wish))
+            case "tag":
+                name = wish.tag.format_map(self._parts.world.names())
+                found = await self._step(key, what, {**where, "tag": name}, lambda: self._tag(where, wish, name))
+            case _:
+                found = await self._step(key, what, where, lambda: self._pull_request(where, wish))
+        return Published(str(found["state"]), str(found["detail"]))
+
+    async def _where(self, key: Key) -> dict[str, str]:
+        """The branch and the commit that leave, fixed when the phase begins."""
+
+        async def look(previous: Json) -> Json:
+            await self._lander.publish()
+            world = self._parts.world
+            return {"branch": world.branch or world.facts.branch, "commit": self._parts.engine.tip(world.facts.id)}
+
+        found = await self._journal.step(key.child("where"), None, look)
+        assert isinstance(found, dict)
+        return {name: str(value) for name, value in found.items()}
+
+    async def _step(self, key: Key, what: str, where: dict[str, str], act: Callable[[], Found]) -> dict[str, Json]:
+        async def once(previous: Json) -> Json:
+            self._parts.wanted.check()
+            found = await asyncio.to_thread(act)
+            return self._parts.redactor.json(found.to_json())
+
+        def told(result: Json) -> list[Event]:
+            assert isinstance(result, dict)
+            listed = result["commands"]
+            commands = [str(line) for line in listed] if isinstance(listed, list) else []
+            said = (str(result["state"]), str(result["detail"]), str(result["url"]), commands)
+            return [PublishFinished(key.child(what).text, what, *said)]
+
+        inputs: Json = {**where}
+        result = await self._journal.step(key.child(what), inputs, once, events=told)
+        assert isinstance(result, dict)
+        return result
+
+    # -- acts, each of which may have been done by a driver that died
+
+    def _push(self, where: dict[str, str], wish: Wish) -> Found:
+        branch, there = where["branch"], self._remote(wish)
+        if isinstance(there, Found):
+            return there
+        if there is None:
+            return Found(LEFT, "this repository has no remote", commands=_push_commands("", branch))
+        by_hand = _push_commands(there.name, branch)
+        return self._bring(there, where["commit"], f"refs/heads/{branch}", f"'{branch}' to '{there.name}'", by_hand)
+
+    def _tag(self, where: dict[str, str], wish: Wish, name: str) -> Found:
+        there, commit = self._remote(wish), where["commit"]
+        if isinstance(there, Found):
+            return there
+        if not git.is_branch_name(name):
+            return Found(FAILED, f"'{name}' is not a valid name for a tag")
+        if there is None:
+            by_hand = f"git tag {shlex.quote(name)} {commit}"
+            return Found(LEFT, "this repository has no remote", commands=(by_hand,))
+        by_hand = f"git push {shlex.quote(there.name)} {commit}:{shlex.quote(f'refs/tags/{name}')}"
+        return self._bring(there, commit, f"refs/tags/{name}", f"tag '{name}' to '{there.name}'", (by_hand,))
+
+    def _bring(self, there: Remote, commit: str, ref: str, what: str, by_hand: tuple[str, ...]) -> Found:
+        present = there.refs(ref)
+        if isinstance(present, str):
+            return Found(FAILED, f"cannot ask '{there.name}' what it has: {present}", commands=by_hand)
+        now = present.get(ref, "")
+        if now == commit:
+            return Found(ALREADY, f"{what}: it is there")
+        if now and ref.startswith("refs/tags/"):
+            return Found(FAILED, f"cannot bring {what}: it is there and names another commit", commands=by_hand)
+        refused = there.push(commit, ref)
+        return Found(FAILED, f"cannot bring {what}: {refused}", commands=by_hand) if refused else Found(DONE, what)
+
+    def _pull_request(self, where: dict[str, str], wish: Wish) -> Found:
+        there = self._remote(wish)
+        if isinstance(there, Found):
+            return there
+        program = gh.find(self._parts.engine.user.root, self._parts.machine.environ)
+        branch, base = where["branch"], self._base(there, wish)
+        commands = self._by_hand(there, branch, base)
+        if there is None or program is None:
+            lacking = "this repository has no remote" if there is None else "gh is not installed"
+            return Found(LEFT, f"no pull request: {lacking}", commands=commands)
+        return self._opened(program, branch, base, commands)
+
+    def _opened(self, program: gh.Gh, branch: str, base: str, commands: tuple[str, ...]) -> Found:
+        listed = program.pull_request_of(branch)
+        if listed.ok and (url := gh.first_url(listed.out)):
+            return Found(ALREADY, "it is open already", url)
+        said = program.open_pull_request(branch, base, self._title, self._body()) if listed.ok else listed
+        if said.ok and said.url:
+            return Found(DONE, "", said.url)
+        if "already exists" in said.err and said.url:
+            return Found(ALREADY, "it is open already", said.url)
+        if said.not_github:
+            return Found(LEFT, "no pull request: the remote is not on GitHub", commands=commands)
+        reason = LOG_IN if said.needs_login else f"gh could not open the pull request: {said.why}"
+        return Found(FAILED, reason, commands=commands)
+
+    # -- what they are told
+
+    def _remote(self, wish: Wish) -> Remote | Found | None:
+        root, environ = self._parts.engine.user.root, self._parts.machine.environ
+        try:
+            name = remote.choose(root, self._parts.world.base_branch, wish.remote)
+        except UserError as error:
+            return Found(FAILED, f"{error.message}; {error.hint}")
+        return Remote(root, name, environ) if name else None
+
+    def _base(self, there: Remote | None, wish: Wish) -> str:
+        """What the person worked on, if the other side has it; else the other side's own default, by saying nothing."""
+        base = wish.base or self._parts.world.base_branch
+        present = there.refs(f"refs/heads/{base}") if there and base else {}
+        return base if wish.base or (not isinstance(present, str) and present) else ""
+
+    @property
+    def _title(self) -> str:
+        world = self._parts.world
+        words = " ".join(git.plain(world.original or world.facts.request).split())
+        return words if len(words) <= TITLE else words[: TITLE - 1].rsplit(" ", 1)[0] + "…"
+
+    def _body(self) -> str:
+        world = self._parts.world
+        refined = f"{git.plain(world.facts.request).strip()}\n\n" if world.original else ""
+        text = self._parts.redactor.text(refined + self._parts.report("pull-request-body"))
+        (self._parts.folder / BODY).write_text(text, encoding="utf-8")
+        return text
+
+    def _by_hand(self, there: Remote | None, branch: str, base: str) -> tuple[str, ...]:
+        self._body()
+        body = os.path.relpath(self._parts.folder / BODY, self._parts.engine.user.root)
+        into = f" --base {shlex.quote(base)}" if base else ""
+        title = shlex.quote(self._title)
+        create = f"gh pr create --head {shlex.quote(branch)}{into} --title {title} --body-file {shlex.quote(body)}"
+        return (*_push_commands("" if there is None else there.name, branch), create)
+
+
+def _push_commands(name: str, branch: str) -> tuple[str, ...]:
+    add = () if name else ("git remote add origin URL",)
+    return (*add, f"git push {shlex.quote(name or 'origin')} {shlex.quote(branch)}")
