@@ -151,7 +151,8 @@ def test_with_retry_a_task_is_tried_once_more_and_then_left_out(tmp_path: Path) 
     assert done.code == 0, done
     assert {task.id: task.state for task in team.view.tasks} == {"a": "failed", "b": "skipped", "c": "complete"}
     assert {key.split("/")[1] for key in team.keys if key.startswith("execute/a")} == {"a", "a+2"}
-    assert "needs a, which did not complete" in team.report
+    assert "a() is wrong" in team.prompt("execute/a+2/implement")
+    assert "needs a (Build a), which did not complete" in team.report
     assert len(team.created) == 1
 
 
