@@ -34,7 +34,7 @@ def _push(tmp_path: Path, server: Path, *more: str, **files: str) -> str:
     return sha
 
 
-@pytest.mark.req("S2-20", "S2-42", "S2-43")
+@pytest.mark.req("S2-20")
 def test_a_run_from_anywhere_works_in_a_clone_and_pushes_from_there(tmp_path: Path, server: Path) -> None:
     team = Team(tmp_path / "t", remote=False)
     elsewhere = tmp_path / "elsewhere"

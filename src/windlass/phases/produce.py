@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from windlass.phases.base import CallSpec, Context, Outcome, PhaseSpec, Strict, holds
+from windlass.phases.base import CallSpec, Context, Outcome, PhaseSpec, Reply, Strict, holds
 from windlass.phases.calls import make_call, reached
 
 OUTCOMES = ("ok", "failed", "empty", "invalid")
@@ -75,11 +75,17 @@ async def _call(spec: Spec, call: CallSpec, ctx: Context, id: str) -> Outcome | 
         reached(ctx, spec.harvest, f"{id}.harvest")
         ctx.flush()
         if reply.outcome:
-            return Outcome(reply.outcome if reply.outcome in spec.on else "failed", reply.text)
+            return Outcome(reply.outcome if reply.outcome in spec.on else "failed", _told(reply))
         feedback = _problem(call, ctx)
         if not feedback:
             return None
     return _spoilt(spec, call, ctx, feedback)
+
+
+def _told(reply: Reply) -> str:
+    """The errors that a contract lists, else the agent's words."""
+    errors = reply.data.get("errors") if isinstance(reply.data, dict) else None
+    return "; ".join(str(error) for error in errors) if isinstance(errors, list) and errors else reply.text
 
 
 def _spoilt(spec: Spec, call: CallSpec, ctx: Context, problem: str) -> Outcome:

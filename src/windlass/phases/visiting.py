@@ -64,13 +64,14 @@ async def _steps(spec: Spec, ctx: TaskContext, course: Course, at: int) -> tuple
             position = _following(spec.steps, position)
             continue
         target, outcome = await _enter(step, ctx, course, to_fix=to_fix, why=why)
-        to_fix, why = (outcome.findings if target.to is To.FIX else ()), outcome.detail
+        # A step that mended what another found says nothing itself: what it was for is still the reason.
+        to_fix, why = (outcome.findings if target.to is To.FIX else ()), outcome.detail or why
         if target.to in GO_ON:
             position, why = _following(spec.steps, position), ""
         elif target.to is To.GOTO:
             position = _index(spec.steps, target)
         elif target.to not in (To.AGAIN, To.FIX):
-            return target, outcome.detail
+            return target, why
     return Target(To.NEXT), ""
 
 
