@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatch
 
-from windlass.workspace.trees import Slot
+from windlass.workspace.slot import Slot
 
 # Made by set-up or by an agent's own installation; no test writes its answers there.
 INSTALLED = frozenset({"node_modules", ".venv", "venv", ".tox", ".nox", "vendor", "target"})
