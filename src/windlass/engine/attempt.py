@@ -7,38 +7,25 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import assert_never
 
 from windlass import git
 from windlass.agents import contracts, pricing
-from windlass.agents.base import (
-    AgentEvent,
-    AgentResult,
-    Done,
-    Job,
-    Retrying,
-    Said,
-    SessionSeen,
-    Spent,
-    ToolFinished,
-    ToolStarted,
-)
-from windlass.agents.dispatch import Proc, agent_env, run_agent
-from windlass.agents.liveness import Liveness, sample
-from windlass.agents.redacting import redacted_event, redacted_result
+from windlass.agents.base import AgentResult, Job
+from windlass.agents.dispatch import agent_env, run_agent
+from windlass.agents.redacting import redacted_result
 from windlass.engine.desk import Seen
 from windlass.engine.instructions import with_instructions
 from windlass.engine.jobs import Order, make_intent, make_job
 from windlass.engine.journal import Failure
+from windlass.engine.watching import Watch
 from windlass.errors import UserError
-from windlass.events import Activity, ArtifactStored, DispatchFinished, DispatchStarted, Event, TasksListed, Warned
+from windlass.events import ArtifactStored, DispatchFinished, DispatchStarted, Event, TasksListed, Warned
 from windlass.model import ErrorClass, Finding, Json, Severity, content_id
 from windlass.phases.base import Reply
 from windlass.tdd import TEST_GLOBS, guard
 
 MAX_TEXT = 200_000
 MAX_REASON = 2_000
-TICK_S = 5.0
 PLANS = ("tasks", *contracts.TASK_LISTS)
 
 
@@ -123,65 +110,6 @@ def _begin(order: Order, job: Job, slot: int, reserved: float) -> None:
         reserved_usd=reserved,
     )
     order.parts.journal.begin(make_intent(order, job, slot, reserved), started, told=bool(order.told))
-
-
-class Watch:
-    """Shows what an agent does while it works, and says when it seems not to."""
-
-    def __init__(self, order: Order) -> None:
-        self._order = order
-        self._clock = order.parts.machine.clock
-        self._liveness = Liveness(self._clock())
-        self._supervisor = 0
-
-    def started(self, proc: Proc) -> None:
-        self._supervisor = proc.supervisor
-
-    def event(self, event: AgentEvent) -> None:
-        if isinstance(event, SessionSeen):
-            self._order.parts.journal.note_session(self._order.key, self._order.n, event.id)
-        self._warn(self._liveness.event(event, self._clock()))
-        _show(self._order, redacted_event(event, self._order.parts.redactor))
-
-    async def tick(self) -> None:
-        while True:
-            await asyncio.sleep(TICK_S)
-            seen = await asyncio.to_thread(sample, self._supervisor) if self._supervisor else None
-            self._warn(self._liveness.tick(self._clock(), seen))
-
-    def _warn(self, text: str) -> None:
-        if text:
-            order = self._order
-            warned = Warned("liveness", f"{order.call.role}: {text}", order.key.text, order.task_id)
-            order.parts.journal.emit(f"{order.key}@{order.n}", warned)
-            order.parts.journal.flush()
-
-
-def _show(order: Order, event: AgentEvent) -> None:
-    shown = _activity(event)
-    if shown:
-        kind, text, ok, cost = shown
-        order.parts.journal.show(Activity(order.key.text, order.call.role, kind, text, ok, order.task_id, cost))
-
-
-def _activity(event: AgentEvent) -> tuple[str, str, bool, float | None] | None:
-    match event:
-        case ToolStarted(text=text):
-            return "tool.started", text, True, None
-        case ToolFinished(text=text, ok=ok, tool=tool):
-            return "tool.finished", text or tool, ok, None
-        case Said(text=text):
-            # The contract's block is for the engine; what it says is shown as the review's result.
-            words = text.split("```superteam", 1)[0].strip()
-            return ("text", words, True, None) if words else None
-        case Spent(usage=usage):
-            return "usage", "", True, usage.cost_usd
-        case Retrying(reason=reason):
-            return "text", f"its model's server failed, it asks again: {reason}", False, None
-        case SessionSeen() | Done():
-            return None
-        case _:
-            assert_never(event)
 
 
 # -- judging
