@@ -225,3 +225,18 @@ def test_run_files_without_its_placeholder_is_refused_with_an_example(tmp_path: 
     done = front("run", "x")
     assert done.code == 1
     assert "there is no {files} in it" in done.err
+
+
+def test_a_wave_goes_on_without_the_task_that_stays_unproved(tmp_path: Path) -> None:
+    proving = Proving(tmp_path)
+    text = proving.flow.read_text().replace("failure: stop", "failure: continue\n    order: waves\n    slots: 2")
+    proving.flow.write_text(text.replace(", stopped: stop", ""))
+    plan = plan_of([{"title": "One", "description": "x", "files": ["a"]}, {"title": "Two", "description": "y"}])
+    planned = {"when": {"role": "planner"}, "files": {"{plan_path}": plan}, "say": "done"}
+    alone = {"two.py": "def two():\n    return 2\n"}
+    test = {"tests/test_two.py": "import two\n\n\ndef test_two():\n    assert two.two() == 2\n"}
+    rules = [planned, building(CHEAT, task="t1"), building({**alone, **test}, task="t2")]
+    done = proving.front.start(rules, "--flow", str(proving.flow))
+    assert done.code == 0, done.out + done.err
+    assert {task.id: task.state for task in proving.front.view.tasks} == {"t1": "failed", "t2": "complete"}
+    assert {proof.task: proof.proof for proof in proving.proofs} == {"t1": "unproved", "t2": "proved"}
