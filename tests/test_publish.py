@@ -12,7 +12,7 @@ import pytest
 
 from gitrepo import sh, write
 from runs import Bench, make_bench
-from team import URL, Team, basics, created, make_gh, make_remote, subtask
+from team import URL, Team, basics, created, disapproved, make_gh, make_remote, subtask
 from windlass import git, remote
 from windlass.agents.processes import agent_env
 from windlass.errors import UserError
@@ -41,6 +41,17 @@ def test_without_a_remote_the_branch_stays_and_the_commands_are_shown(tmp_path: 
         assert create in shown
     assert team.created == []
     assert "src/a.py" in team.landed
+
+
+def test_where_nothing_landed_nothing_is_published(tmp_path: Path) -> None:
+    team = Team(tmp_path)
+    done = team.go(
+        [disapproved("a", "no"), *ONE], "--set", "failure_policy=continue", "--set", "max_review_iterations=1"
+    )
+    assert done.code == 0, done
+    assert {event.detail for event in _found(team).values()} == {"nothing has landed, so there is nothing to publish"}
+    assert team.created == []
+    assert list(team.pushed()) == ["refs/heads/main"]
 
 
 def test_without_gh_the_branch_is_pushed_and_the_command_is_shown(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from windlass.remote import Remote
 DONE, ALREADY, LEFT, FAILED = "done", "already", "left", "failed"
 BODY = "pull-request.md"
 LOG_IN = "gh is not logged in; gh auth login, then windlass retry"
+NOTHING = "nothing has landed, so there is nothing to publish"
 TITLE = 72
 
 
@@ -79,7 +80,8 @@ class Publisher:
     async def _step(self, key: Key, what: str, where: dict[str, str], act: Callable[[], Found]) -> dict[str, Json]:
         async def once(previous: Json) -> Json:
             self._parts.wanted.check()
-            found = await asyncio.to_thread(act)
+            nothing = where["commit"] == self._parts.world.facts.base
+            found = Found(LEFT, NOTHING) if nothing else await asyncio.to_thread(act)
             return self._parts.redactor.json(found.to_json())
 
         def told(result: Json) -> list[Event]:
