@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "windlass"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-PHASE_HELPERS = {"__init__", "base", "calls", "routes", "scheduling", "crew", "visiting", "task_base"}
+PHASE_HELPERS = {"__init__", "base", "calls", "items", "routes", "scheduling", "crew", "visiting", "task_base"}
 KIND_MAY_IMPORT = {
     "windlass.errors",
     "windlass.events",
@@ -23,6 +23,7 @@ KIND_MAY_IMPORT = {
     "windlass.model",
     "windlass.phases.base",
     "windlass.phases.calls",
+    "windlass.phases.items",
     "windlass.phases.routes",
 }
 #: what the `tasks` kind is made of

@@ -178,7 +178,7 @@ def test_a_failing_brainstorm_asks_and_an_empty_plan_is_offered_one_retry() -> N
     flow = load("brainstorm")
     for phase in ("scout", "questions", "approaches", "design", "plan-write"):
         assert by_outcome(flow, phase)["failed"] == "ask agent-error"
-    assert by_outcome(flow, "plan-write")["empty"] == "ask empty-plan (at most 1, then abort)"
+    assert by_outcome(flow, "plan-write")["empty"] == "ask empty-plan (at most 1, then stop)"
 
 
 @pytest.mark.req("S1-51")

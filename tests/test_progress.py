@@ -67,8 +67,9 @@ def test_the_brainstorm_section_counts_questions_and_sections() -> None:
         e.PhaseFinished("questions", "questions", "ok"),
         *s.ask("approaches", "approach", "Which way?", "Token bucket", "Token bucket"),
         e.PhaseEntered("design", "design", "elicit"),
-        *s.ask("design", "architecture", "Right?", "yes", "yes", "no"),
-        *s.ask("design", "testing", "Right?", "no", "yes", "no"),
+        e.ItemsProposed("design", "sections", [{"id": "section-1"}, {"id": "section-2"}]),
+        *s.ask("design", "section-1", "Right?", "yes", "yes", "revise"),
+        *s.ask("design", "section-2", "Right?", "revise", "yes", "revise"),
         e.ArtifactStored("design", "design", "bb", "docs/plans/2026-02-07-x-design.md"),
     )
     assert (

@@ -92,6 +92,7 @@ def test_the_profiles_that_ship_have_the_tools_and_bounds_of_their_role() -> Non
         "scout": ((*READ_ONLY, "bash"), "none", "", ""),
         "planner": (("read", "write", "find", "grep", "ls"), "outs", "", ""),
         "implementer": (("read", "bash", "edit", "write", "grep", "find", "ls"), "code", "tdd", ""),
+        "brainstormer": (("read", "find", "grep", "ls"), "none", "", ""),
         "architect": (READ_ONLY, "none", "", ""),
         "spec-reviewer": (READ_ONLY, "none", "", ""),
         "quality-reviewer": (READ_ONLY, "none", "", ""),
@@ -113,7 +114,7 @@ def test_the_profiles_that_ship_have_the_tools_and_bounds_of_their_role() -> Non
 
 @pytest.mark.req("S1-94")
 def test_the_brainstormer_can_only_read() -> None:
-    role = load_role(OTHERS / "brainstormer.md")
+    role = BUILT_INS["brainstormer"]
     assert (set(role.tools), role.writes) == (set(READ_ONLY), "none")
 
 
@@ -122,7 +123,8 @@ def test_there_is_a_prompt_for_every_dispatch_of_the_flows_that_ship() -> None:
     assert {name: prompts(role) for name, role in BUILT_INS.items()} == {
         "scout": {"draft"},
         "planner": {"draft", "revise"},
-        "implementer": {"implement", "fix", "land-fix", "baseline-fix"},
+        "implementer": {"implement", "fix", "fix-run", "land-fix", "baseline-fix"},
+        "brainstormer": {"questions", "approaches", "sections", "revise-section", "draft"},
         "architect": {"review-plan", "rereview-plan", "clarify", "draft", "review", "rereview"},
         "spec-reviewer": {"review-plan", "rereview-plan", "review", "rereview"},
         "quality-reviewer": {"review", "rereview", "review-run"},

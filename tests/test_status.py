@@ -165,6 +165,7 @@ def test_status_as_json_holds_what_the_text_holds() -> None:
             "detail": "",
             "task": "",
             "since": s.START + 250,
+            "title": "",
         }
     ]
 

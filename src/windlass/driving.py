@@ -16,6 +16,7 @@ from windlass.agents.roles import Role
 from windlass.casting import AS_CONFIGURED, Cast
 from windlass.config import Config
 from windlass.engine import adopting
+from windlass.engine.beyond import BeyondTheLimit
 from windlass.engine.broker import Asker, Broker, PausedError, Policy, WaitingError
 from windlass.engine.budget import Budget, Prices
 from windlass.engine.governor import Governor
@@ -34,7 +35,6 @@ from windlass.locks import driver_lock
 from windlass.model import Json, Key, RunState, content_id
 from windlass.place import state_dir
 from windlass.projecting import Projecting, edits, restore, set_aside
-from windlass.projections.report import render_report
 from windlass.starting import check_agents
 from windlass.store.rows import RunRow
 from windlass.store.sqlite import Store
@@ -214,14 +214,14 @@ class _Drive:
         journal = Journal(self._store, row.id, row.epoch, publish=publish, crash=self._crash)
         engine = EngineRepo.open(git.discover(world.cwd), state_dir(world.environ))
         facts = _facts(flow, row, self._store, projecting.view.published, world.place.root.name)
-        policy = Policy.from_json(row.options.get("policy"))
+        broker = Broker(journal, Policy.from_json(row.options.get("policy")), asker, wanted.check)
         parts = Parts(
             store=self._store,
             journal=journal,
             world=facts,
             config=config,
-            broker=Broker(journal, policy, asker, wanted.check),
-            budget=Budget(journal, Prices(config.budget.dispatch_usd, config.budget.unknown_usd)),
+            broker=broker,
+            budget=_budget(journal, broker, flow, config),
             governor=Governor(journal, wanted.check),
             roles=roles,
             adapters=self._kit.adapters(config, str(row.options.get("script") or "")),
@@ -233,7 +233,7 @@ class _Drive:
             machine=Machine(_host(), boot_id(), world.environ, world.clock),
             wanted=wanted,
             slots_wanted=_whole(row.options.get("slots")),
-            report=lambda template: render_report(projecting.view, template, now=world.clock()),
+            report=lambda template: projecting.report(template, world.clock()),
         )
         return parts, projecting
 
@@ -244,6 +244,11 @@ class _Drive:
 
 
 # -- small things
+
+
+def _budget(journal: Journal, broker: Broker, flow: Flow, config: Config) -> Budget:
+    beyond = BeyondTheLimit(journal, broker) if flow.over_budget == "ask" else None
+    return Budget(journal, Prices(config.budget.dispatch_usd, config.budget.unknown_usd), beyond)
 
 
 def _published_tip(store: Store, run: str) -> str:

@@ -185,6 +185,18 @@ class ArtifactStored:
 
 
 @dataclass(frozen=True)
+class ItemsProposed:
+    """An agent proposed questions, approaches or sections; one whose id was seen before takes that one's place."""
+
+    type: ClassVar[str] = "items.proposed"
+    key: str
+    item: str
+    items: list[Json]
+    recommendation: str = ""
+    reasoning: str = ""
+
+
+@dataclass(frozen=True)
 class QuestionAsked:
     type: ClassVar[str] = "question.asked"
     key: str
@@ -194,6 +206,7 @@ class QuestionAsked:
     default: str = ""
     detail: str = ""
     task: str = ""
+    title: str = ""
 
 
 @dataclass(frozen=True)
@@ -370,6 +383,7 @@ Event: TypeAlias = (
     | DispatchFinished
     | ReviewFinished
     | ArtifactStored
+    | ItemsProposed
     | QuestionAsked
     | QuestionAnswered
     | QuestionRefused

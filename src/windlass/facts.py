@@ -147,7 +147,32 @@ def _four_parts(text: str, _view: FactView) -> str:
     return ", ".join(name for name, pattern in REPORT_PARTS.items() if not re.search(pattern, headings))
 
 
+def _covers_design(text: str, view: FactView) -> str:
+    """Every section of the approved design is named; what is named somewhere can be looked for by a reviewer."""
+    known = " ".join(text.casefold().split())
+    missing = [title for title in _headings(view.artifacts.get("design")) if title.casefold() not in known]
+    return f"a word on {', '.join(missing)} of the approved design" if missing else ""
+
+
+def _headings(design: Json) -> list[str]:
+    """Of the second level: a design begins each section with one."""
+    found: list[str] = []
+    fenced = False
+    for line in design.split("\n") if isinstance(design, str) else ():
+        fenced = fenced != line.lstrip().startswith(("```", "~~~"))
+        if line.startswith("## ") and not fenced:
+            found.append(" ".join(line[3:].split()))
+    return found
+
+
+def missing_in(rule: str, text: str, view: FactView) -> str:
+    """What a named rule of form does not find in an artifact."""
+    found = ENSURES[rule](text, view)
+    return f"{found} is missing" if found else ""
+
+
 ENSURES: dict[str, Rule] = {
+    "covers-design": _covers_design,
     "acceptance-criteria": _has_criteria,
     "names-criteria": _names_criteria,
     "risks-heading": _has_risks,

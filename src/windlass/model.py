@@ -320,6 +320,8 @@ class Question:
     check: str = ""
     """For input: '' | int."""
     task: str = ""
+    title: str = ""
+    """The heading of its dialog, as `Question 2 of 5`."""
 
 
 @dataclass(frozen=True)
@@ -344,6 +346,7 @@ def question_json(question: Question) -> dict[str, Json]:
         "back": list(question.back),
         "check": question.check,
         "task": question.task,
+        "title": question.title,
     }
 
 

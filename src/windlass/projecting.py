@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from windlass.engine.adopting import Edit
@@ -17,10 +18,12 @@ from windlass.events import (
     RunEnded,
 )
 from windlass.flow.schema import Flow
-from windlass.model import content_id
+from windlass.model import RunState, content_id
 from windlass.projections import superteam
 from windlass.projections.files import IN_PLACE_MEMORY, Projector
 from windlass.projections.parts import View
+from windlass.projections.progress import render_progress
+from windlass.projections.report import render_report
 from windlass.projections.superteam import SuperteamFacts
 from windlass.projections.view import Folder
 from windlass.store.rows import RunRow
@@ -31,6 +34,7 @@ from windlass.workspace import read_file
 PAUSE_S = 0.1
 AT_ONCE = (RunEnded, QuestionAsked, QuestionAnswered, PhaseEntered, ReportWritten)
 FILES = "files"
+PROGRESS = "progress"
 
 
 class Projecting:
@@ -46,6 +50,8 @@ class Projecting:
         there = [Projector(in_place, folder / IN_PLACE_MEMORY)] if in_place else []
         self._projectors = [Projector(folder), *there]
         self._files = Projector(folder / FILES)
+        names = {"slug": row.facts.slug, "date": row.facts.date, "id8": row.id[:8]}
+        self._progress = flow.progress.format_map({**names, "session": f"{row.facts.date}-{row.facts.slug}"})
         self._report: ReportWritten | None = None
         for recorded in store.events(row.id):
             self._folds.feed(recorded)
@@ -66,8 +72,16 @@ class Projecting:
         if isinstance(recorded.event, AT_ONCE) or self._clock() - self._written_at > PAUSE_S:
             self.flush()
 
+    def report(self, template: str, now: float) -> str:
+        """The run's record by a template; the progress page as it will be when the run has finished."""
+        if template == PROGRESS:
+            return render_progress(replace(self.view, state=RunState.FINISHED), self._settings())
+        return render_report(self.view, template, now=now)
+
     def flush(self, *, final: bool = False) -> None:
         self._written_at = self._clock()
+        if self._progress:
+            self._files.write(self._progress, render_progress(self.view, self._settings()))
         if self._flow.projection != "superteam-workflow":
             return
         for projector in self._projectors:
@@ -78,12 +92,24 @@ class Projecting:
                 projector.write(superteam.FILE, superteam.render(self.view, self._facts()))
 
     def _facts(self) -> SuperteamFacts:
-        plan = self.view.artifacts.get("plan")
-        settings = {name: setting.default for name, setting in self._flow.settings.items()} | dict(self._row.settings)
-        answered = {name: value for name in self._flow.settings if (value := self.view.setting(name))}
+        plan, design = (self.view.artifacts.get(name) for name in ("plan", "design"))
         return SuperteamFacts(
-            {**settings, **answered}, plan.path if plan else "", self._store.blob(plan.sha) if plan else ""
+            self._settings(),
+            plan.path if plan else "",
+            self._content("plan"),
+            design.path if design else "",
+            self._content("design"),
+            self._content("scout"),
         )
+
+    def _content(self, name: str) -> str:
+        held = self.view.artifacts.get(name)
+        return self._store.blob(held.sha) if held else ""
+
+    def _settings(self) -> dict[str, str]:
+        """The values in force: given, answered or default."""
+        settings = {name: setting.default for name, setting in self._flow.settings.items()} | dict(self._row.settings)
+        return settings | {name: value for name in self._flow.settings if (value := self.view.setting(name))}
 
     def _artifact(self, event: ArtifactStored) -> None:
         if event.path:

@@ -27,7 +27,7 @@ from windlass.flow.ways import back_options
 from windlass.git import UserRepo
 from windlass.kit import Kit
 from windlass.model import Json, RunState, content_id, slugify
-from windlass.phases import KINDS
+from windlass.phases import KINDS, elicit, items
 from windlass.phases.dialogue import question_ids
 from windlass.place import state_dir
 from windlass.store.rows import RunRow
@@ -202,7 +202,9 @@ def _fits(flow: Flow, name: str, value: str) -> None:
 def _check_answers(flow: Flow, policy: Policy) -> None:
     talks = [name for phase in flow.all_phases() if phase.kind == "dialogue" for name in question_ids(phase.id)]
     asked = [*flow.questions, *(q.id for q in flow.questions.values() if q.id), *talks]
-    known = {*asked, *flow.settings, "baseline", "adopt"}
+    elicited = {name for p in flow.all_phases() if isinstance(p, elicit.Spec) for name in items.ids(p.item)}
+    known = {*asked, *elicited, *flow.settings, "baseline", "adopt"}
+    known |= {"over-budget"} if flow.over_budget == "ask" else set()
     for key in policy.answers:
         name = key.removesuffix("*")
         if name.rpartition("!")[2] not in known:

@@ -78,55 +78,80 @@ class SubtaskReview(Block):
     feedback: Text = Field("", description="what to change; must be there when not approved")
 
 
+def _one_line(value: Any) -> Any:
+    text = _text(value)
+    return " ".join(text.split()) if isinstance(text, str) else text
+
+
+#: what a person takes in at a glance, in a paragraph, on a page
+Label = Annotated[str, Field(min_length=1, max_length=200), BeforeValidator(_one_line)]
+Paragraph = Annotated[str, Field(max_length=2_000), BeforeValidator(_text)]
+FilledParagraph = Annotated[str, Field(min_length=1, max_length=2_000), BeforeValidator(_text)]
+PageText = Annotated[str, Field(min_length=1, max_length=20_000), BeforeValidator(_text)]
+MOST_OPTIONS, MOST_ITEMS = 12, 20
+
+
 class Question(Block):
     id: Filled
-    text: Filled
+    text: FilledParagraph
     type: Literal["choice", "input"]
-    options: Texts = Field((), description="for choice: at least two")
-    placeholder: Text = ""
+    options: Annotated[tuple[Label, ...], BeforeValidator(_many)] = Field(
+        (), max_length=MOST_OPTIONS, description="for choice: at least two, the one you would take first"
+    )
+    placeholder: Annotated[Paragraph, Field(description="for input: an example of an answer")] = ""
 
     @model_validator(mode="after")
     def _choice_has_options(self) -> Question:
         if self.type == "choice" and len(self.options) < 2:
             raise ValueError("a choice needs at least two options")
+        if len({option.casefold() for option in self.options}) < len(self.options):
+            raise ValueError("two options of a question are the same")
         return self
 
 
 class Questions(Block):
     type: Literal["questions"]
-    questions: tuple[Question, ...] = Field(min_length=1)
+    questions: tuple[Question, ...] = Field(min_length=1, max_length=MOST_ITEMS)
 
 
 class Approach(Block):
     id: Filled
-    title: Filled
-    summary: Text = ""
-    tradeoffs: Text = ""
-    taskEstimate: float = Field(0, ge=0, description="number of tasks")  # noqa: N815 (the document's name)
+    title: Label
+    summary: Paragraph = ""
+    tradeoffs: Paragraph = ""
+    taskEstimate: float = Field(0, ge=0, le=1000, description="number of tasks")  # noqa: N815 (the document's name)
 
 
 class Approaches(Block):
     type: Literal["approaches"]
-    approaches: tuple[Approach, ...] = Field(min_length=1)
+    approaches: tuple[Approach, ...] = Field(min_length=1, max_length=MOST_ITEMS)
     recommendation: Filled = Field(description="the id of one of the approaches")
-    reasoning: Text = ""
+    reasoning: Paragraph = ""
 
     @model_validator(mode="after")
     def _recommends_one_of_them(self) -> Approaches:
         if self.recommendation not in {approach.id for approach in self.approaches}:
             raise ValueError(f"recommendation '{self.recommendation}' is not the id of an approach")
+        if len({approach.title.casefold() for approach in self.approaches}) < len(self.approaches):
+            raise ValueError("two approaches have the same title")
         return self
 
 
 class Section(Block):
     id: Filled
-    title: Filled
-    content: Filled
+    title: Label
+    content: PageText
 
 
 class Sections(Block):
     type: Literal["design"]
-    sections: tuple[Section, ...] = Field(min_length=1)
+    sections: tuple[Section, ...] = Field(min_length=1, max_length=MOST_ITEMS)
+
+    @model_validator(mode="after")
+    def _titles_differ(self) -> Sections:
+        if len({section.title.casefold() for section in self.sections}) < len(self.sections):
+            raise ValueError("two sections have the same title")
+        return self
 
 
 class Clarification(Block):

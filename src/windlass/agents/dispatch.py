@@ -226,7 +226,8 @@ class Stream:
         error, reason = self._error(ended, stderr)
         done = self.done or Done("")
         return AgentResult(
-            text=done.text,
+            # Who failed said no last word: what it said before is what a person can go by.
+            text=done.text or ("\n".join(self.said) if error else ""),
             structured=done.structured,
             usage=self.usage,
             session=self.session,

@@ -20,7 +20,7 @@ DATA = frozenset({
     "history",
 })  # fmt: skip
 #: one line each, or text of our own
-WORDS = frozenset({"cwd", "date", "slug", "plan_path", "task_id", "task_title", "review_type"})
+WORDS = frozenset({"count", "cwd", "date", "slug", "plan_path", "task_id", "task_title", "review_type"})
 OWN = frozenset({"contract", "reminder", "tdd", "flags"})
 VARIABLES = DATA | WORDS | OWN
 

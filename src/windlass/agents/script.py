@@ -12,7 +12,7 @@ from windlass.agents.plain_yaml import Node, Scalar, Sequence, Table, YamlError,
 from windlass.errors import UserError, near
 from windlass.model import Json
 
-WHEN = ("role", "phase", "task", "cycle", "attempt", "purpose")
+WHEN = ("role", "phase", "task", "step", "cycle", "attempt", "purpose")
 Fields: TypeAlias = Mapping[str, Callable[[Node], Json]]
 USAGE = ("input", "output", "cached", "cost_usd")
 

@@ -125,6 +125,7 @@ def _facts(job: Job) -> dict[str, Json]:
         "cycle": job.cycle,
         "attempt": job.attempt,
         "purpose": job.purpose,
+        "step": re.split(r"[#+]", job.key.rpartition("/")[2])[0],
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -126,8 +127,9 @@ async def _judge(order: Order, result: AgentResult, seen: Seen, is_final: Callab
         return Judged(reply, contents)
     final = is_final(failure)
     told = _failed(order, reply, failure, final)
-    _finish(order, result, told if final else None, contents if final else {}, failure)
-    return Judged(told, contents if final else {}, failure, final, reminder)
+    # What was refused is never in force, neither now nor in a replay.
+    _finish(order, result, told if final else None, {}, failure)
+    return Judged(told, {}, failure, final, reminder)
 
 
 async def _contents(order: Order, result: AgentResult) -> dict[str, str]:
@@ -236,6 +238,9 @@ def _failure(
     refused = order.call.accept(contents)
     if refused:
         return Failure(ErrorClass.BAD_OUTPUT, refused), f"Your last answer was refused: {refused}. Mend that."
+    unfit = order.call.fits(parsed.value)
+    if unfit:
+        return Failure(ErrorClass.BAD_OUTPUT, unfit), contracts.reminder(order.contract, unfit)
     if order.guarded and order.call.purpose == "implement" and not order.exempted:
         verdict = guard(reply.files, order.parts.config.tests.globs or TEST_GLOBS)
         if not verdict.ok:
@@ -249,6 +254,7 @@ def _failed(order: Order, reply: Reply, failure: Failure, final: bool) -> Reply:
     return Reply(
         ok=False,
         text=reply.text,
+        data=reply.data,
         error=failure.error,
         reason=reason,
         head=reply.head,
@@ -264,7 +270,10 @@ def _failed(order: Order, reply: Reply, failure: Failure, final: bool) -> Reply:
 def _finish(
     order: Order, result: AgentResult, reply: Reply | None, contents: Mapping[str, str], failure: Failure | None
 ) -> None:
-    stored = [ArtifactStored(n, order.key.text, content_id(t), order.outs.get(n, "")) for n, t in contents.items()]
+    stored = [
+        ArtifactStored(name, order.key.text, content_id(text), order.outs.get(name, ""), _mapped(order, text))
+        for name, text in contents.items()
+    ]
     warned = (
         [Warned("role", f"{order.call.role}: {n.message}", order.key.text, order.task_id) for n in reply.notes]
         if reply
@@ -281,6 +290,15 @@ def _finish(
         events=[_ended(order, result, failure), *stored, *_listed(order, contents), *warned],
         blobs=[(content_id(text), text) for text in contents.values()],
     )
+
+
+PATH = re.compile(r"(?<![\w/.:-])(?:[\w.-]+/)*[\w-][\w.-]*\.[A-Za-z][A-Za-z0-9]{0,7}\b(?![/(])")
+
+
+def _mapped(order: Order, text: str) -> str:
+    """How many files a scout's words tell of."""
+    count = len(set(PATH.findall(text))) if order.call.role == "scout" else 0
+    return f"{count} file{'' if count == 1 else 's'} mapped" if count else ""
 
 
 def _listed(order: Order, contents: Mapping[str, str]) -> list[Event]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from windlass.engine.checking import Verdict
-from windlass.engine.context import Here, Shared
+from windlass.engine.context import Here
 from windlass.engine.desk import Desk
+from windlass.engine.shared import Shared
 from windlass.errors import AbortedError, StoppedError
 from windlass.events import Warned
 from windlass.model import Choice, Json, Key, Question

@@ -85,6 +85,13 @@ class Broker:
         async with self._lock:
             return self._automatic(name, question) or await self._from_person(name, question)
 
+    def answered(self, key: Key, question: Question) -> Answer | None:
+        """The answer that this very question got there; None when it got none."""
+        row = self._store.question(self._run, f"{key}!{question.id}")
+        if row is None or row.state != "answered" or question_of(row.data) != question:
+            return None
+        return Answer(row.answer, row.comment, row.by)
+
     def _pend(self, name: str, question: Question, row: QuestionRow | None) -> None:
         event = _asked(name, question)
         if row is not None:
@@ -190,7 +197,9 @@ class Broker:
 
 def _asked(name: str, question: Question) -> QuestionAsked:
     options: list[Json] = [{"key": o.key, "label": o.label, "about": o.about} for o in question.options]
-    return QuestionAsked(name, question.id, question.text, options, question.default, question.detail, question.task)
+    return QuestionAsked(
+        name, question.id, question.text, options, question.default, question.detail, question.task, question.title
+    )
 
 
 def _done(task: asyncio.Task[Answer] | None) -> Answer:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from windlass.engine.journal import Journal
 from windlass.errors import OverBudgetError
@@ -22,10 +24,25 @@ class Prices:
     """What a dispatch that does not tell its cost counts for against the limit."""
 
 
+@dataclass(frozen=True)
+class Shortage:
+    """A dispatch that does not fit the limit."""
+
+    refusal: OverBudgetError
+    spent: float
+    limit: float
+    expected: float
+
+
+#: asks a person to go beyond the limit. Contract: returns when the limit was raised, else raises the refusal.
+Beyond: TypeAlias = Callable[[Shortage], Awaitable[None]]
+
+
 class Budget:
-    def __init__(self, journal: Journal, prices: Prices) -> None:
+    def __init__(self, journal: Journal, prices: Prices, beyond: Beyond | None = None) -> None:
         self._journal = journal
         self._prices = prices
+        self._beyond = beyond
         self._reserved: dict[str, float] = {}
         self._freed = asyncio.Event()
 
@@ -37,9 +54,16 @@ class Budget:
                 self._reserved[token] = amount
                 return amount
             if not self._reserved:
-                raise self._refusal(role)
+                await self._ask_for_more(role)
+                continue
             self._freed.clear()
             await self._freed.wait()
+
+    async def _ask_for_more(self, role: str) -> None:
+        refusal = self._refusal(role)
+        if self._beyond is None:
+            raise refusal
+        await self._beyond(Shortage(refusal, self._spent(), self._limit(), self._expected(role)))
 
     def release(self, token: str) -> None:
         self._reserved.pop(token, None)
@@ -69,12 +93,17 @@ class Budget:
 
     def _refusal(self, role: str) -> OverBudgetError:
         run = self._journal.store.run(self._journal.run)
-        expected = self._journal.store.spend(run.id).by_role.get(role, self._typical())
         return OverBudgetError(
-            f"the next dispatch ({role}, about ${expected:.2f}) does not fit: ${self._spent():.2f} of"
+            f"the next dispatch ({role}, about ${self._expected(role):.2f}) does not fit: ${self._spent():.2f} of"
             f" ${run.budget_usd or 0:.2f} are spent",
             hint=f"windlass resume {run.id} --budget USD raises the limit",
         )
+
+    def _expected(self, role: str) -> float:
+        return self._journal.store.spend(self._journal.run).by_role.get(role, self._typical())
+
+    def _limit(self) -> float:
+        return self._journal.store.run(self._journal.run).budget_usd or 0.0
 
     def _warn(self) -> None:
         run = self._journal.store.run(self._journal.run)

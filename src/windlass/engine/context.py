@@ -4,78 +4,35 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from windlass.agents import contracts
+from windlass.engine import keeping, mending
 from windlass.engine.adopting import is_landed, is_step_of
 from windlass.engine.broker import PausedError
-from windlass.engine.checking import Checker
 from windlass.engine.desk import Desk
-from windlass.engine.dispatching import Dispatcher
 from windlass.engine.jobs import Place
 from windlass.engine.joining import catch_up
 from windlass.engine.journal import again_count, retried_since
 from windlass.engine.knowledge import Knowledge
-from windlass.engine.lander import Landable, Lander
-from windlass.engine.parts import Parts
-from windlass.engine.proving import Prover, absent_question
-from windlass.engine.publishing import Publisher, Wish
+from windlass.engine.lander import Landable
+from windlass.engine.proving import absent_question
+from windlass.engine.publishing import Wish
+from windlass.engine.shared import FIRST, Again, Shared
 from windlass.errors import StoppedError
-from windlass.events import ArtifactStored, Event, LandingRefused, ReportWritten, TaskChanged, TasksListed
+from windlass.events import Event, LandingRefused, TaskChanged, TasksListed
 from windlass.model import Answer, Finding, Json, Key, Question, Task, content_id
 from windlass.phases import review
 from windlass.phases.base import Call, Outcome, PhaseSpec, Published, Ran, Reply
 from windlass.phases.task_base import Landed
-from windlass.workspace import Attempt, Slot, commit_artifacts
-
-
-@dataclass
-class Shared:
-    """What all places of a run have in common while it is driven."""
-
-    parts: Parts
-    dispatcher: Dispatcher
-    checker: Checker
-    lander: Lander
-    prover: Prover
-    publisher: Publisher
-    outcomes: dict[str, Outcome] = field(default_factory=dict)
-    completed: list[Task] = field(default_factory=list)
-    first_base: tuple[int, str] = (0, "")
-    """Where the first task began, and when: the final review looks at everything since."""
-    spare: list[tuple[Slot, str]] = field(default_factory=list)
-    """Slots that a finished scope left for the next one, each with the commit it stands on."""
-
-    def desk(self, head: str) -> Desk:
-        parts = self.parts
-        place = (parts.engine, parts.slots, parts.world.facts.id, head)
-        return Desk(*place, parts.machine.clock, self.checker.prepare, self.spare)
-
-    async def leave(self) -> None:
-        """Give the slots back to the pool."""
-        parts = self.parts
-        whose = Attempt(parts.world.facts.id, "driver", 0)
-        while self.spare:
-            slot, _ = self.spare.pop()
-            await asyncio.to_thread(parts.slots.release, slot, whose, parts.machine.clock())
-
-
-@dataclass(frozen=True)
-class Again:
-    """How and why a place is entered another time."""
-
-    visit: int = 1
-    """Of a step inside a task; a phase and a task have theirs in the key."""
-    to_fix: tuple[Finding, ...] = ()
-    since: str = ""
-    why: str = ""
-
-
-FIRST = Again()
+from windlass.workspace import commit_artifacts
 
 
 class Here(Knowledge):
     """A place in the run: a phase, a task, a step of a task."""
+
+    _stands_since = 0
+    """The recorded step that the desk's head comes from: a later one wins, whatever the order of a replay."""
 
     def __init__(
         self,
@@ -86,7 +43,7 @@ class Here(Knowledge):
         *,
         task: Task | None = None,
         step: str = "",
-        before: Key | None = None,
+        befores: tuple[Key, ...] = (),
         again: Again = FIRST,
         outcomes: Mapping[str, Outcome] | None = None,
     ) -> None:
@@ -95,8 +52,15 @@ class Here(Knowledge):
         self.desk = desk
         self.step_id = step
         self.again = again
-        self._before = before
+        self._befores = befores
+        """Visits that this one goes on from, newest first: what has a good result there is not done again."""
         self._journal = shared.parts.journal
+
+    def stand(self, head: str, key: Key) -> None:
+        row = self._journal.recorded(key)
+        if row is not None and row.seq > self._stands_since:
+            self._stands_since = row.seq
+            self.desk.move(head)
 
     @property
     def to_fix(self) -> tuple[Finding, ...]:
@@ -139,15 +103,19 @@ class Here(Knowledge):
         return await self.shared.dispatcher.run(place, call)
 
     def earlier(self, id: str, call: Call, *, cycle: int | None = None) -> Reply | None:
-        """The same step's reply in the visit that a person's retry repeats."""
-        if self._before is None:
-            return None
-        place = Place(self._before.child(id, cycle=cycle), self.phase.id, cycle or 0, self.task, self.desk)
-        return self.shared.dispatcher.recall(place, call)
+        """The same step's reply in a visit that a person's retry repeats."""
+        places = [
+            Place(b.child(id, cycle=cycle), self.phase.id, cycle or 0, self.task, self.desk) for b in self._befores
+        ]
+        replies = (self.shared.dispatcher.recall(place, call) for place in places)
+        return next((reply for reply in replies if reply is not None), None)
 
     async def ask(self, question: Question, *, id: str = "", cycle: int | None = None) -> Answer:
-        here = self._at(self.id(id), cycle) if self.step_id or id else self.key
-        answer = await self.parts.broker.ask(here, question)
+        name, broker, visit = self.id(id) if self.step_id or id else "", self.parts.broker, self.again.visit
+        keys = (self.key, *self._befores)
+        here, *befores = (key.child(name, visit=visit, cycle=cycle) if name else key for key in keys)
+        settled = (broker.answered(before, question) for before in befores)
+        answer = next((one for one in settled if one), None) or await broker.ask(here, question)
         self.parts.world.answers[question.id] = answer
         return answer
 
@@ -155,16 +123,7 @@ class Here(Knowledge):
         return await self._journal.step(self._at(id), inputs, fn)
 
     async def make(self, name: str, content: str, *, cycle: int | None = None) -> None:
-        key, sha, store = self._at(name, cycle), content_id(content), self.parts.store
-
-        async def put(previous: Json) -> Json:
-            with store.tx():
-                store.put_blob(sha, content)
-            return sha
-
-        stored = ArtifactStored(name, key.text, sha, self._world.path(name))
-        await self._journal.step(key, {"content": sha}, put, events=lambda _: [stored])
-        self._world.hold(name, content, key.text)
+        await keeping.make(self, self._at(name, cycle), name, content)
 
     async def observe(self, id: str, fn: Callable[[], Awaitable[Json]]) -> Json:
         async def look(previous: Json) -> Json:
@@ -190,36 +149,41 @@ class Here(Knowledge):
         desk = self.shared.desk(self.desk.head)
         desk.base = self.shared.first_base[1] or self.facts.base
         desk.changed = await desk.files_since_base()
-        return Here(self.shared, self.key, self.phase, desk, again=self.again)
+        return WholeRun(self.shared, self.key, self.phase, desk, again=self.again, owner=self)
+
+    async def land_fix(self, id: str) -> str:
+        raise AssertionError("only who looks at the whole run mends it")
 
     async def report(self, template: str, to: Sequence[str]) -> None:
-        self._journal.flush()
-
-        async def render(previous: Json) -> Json:
-            return self.parts.report(template)
-
-        def written(text: Json) -> list[Event]:
-            return [ReportWritten(template, "report.md", str(text))]
-
-        await self._journal.step(self.key.child("text"), {"template": template}, render, events=written)
+        await keeping.report(self, template)
+        if keeping.PROGRESS in to:
+            await keeping.commit_progress(self)
 
     async def leave(self) -> None:
         await self.desk.leave(self.key.text)
 
 
+class WholeRun(Here):
+    """The same place, looking at everything the run has changed."""
+
+    def __init__(self, shared: Shared, key: Key, phase: PhaseSpec, desk: Desk, *, again: Again, owner: Here) -> None:
+        super().__init__(shared, key, phase, desk, again=again)
+        self._owner = owner
+
+    async def land_fix(self, id: str) -> str:
+        tip, refused = await mending.join(self, id)
+        self.desk.move(tip)
+        self.desk.changed = await self.desk.files_since_base()
+        if not refused:
+            self._owner.stand(tip, self.key.child(id))
+        return refused
+
+
 class PhaseHere(Here):
     """A phase; also what the `tasks` kind works with."""
 
-    _stands_since = 0
-    """The recorded step that the desk's head comes from: a later one wins, whatever the order of a replay."""
     places: Mapping[str, int] = {}
     """Where each task stands in the plan."""
-
-    def stand(self, head: str, key: Key) -> None:
-        row = self._journal.recorded(key)
-        if row is not None and row.seq > self._stands_since:
-            self._stands_since = row.seq
-            self.desk.move(head)
 
     async def task_list(self, source: str) -> tuple[Task, ...]:
         content = self.artifact(source) or ""

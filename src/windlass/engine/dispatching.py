@@ -109,7 +109,7 @@ class Dispatcher:
     # -- replies
 
     def _recall(self, place: Place, call: Call, reply: Reply) -> Reply:
-        contents = {n: self._parts.store.blob(self._adopted(place.key, n, sha)) for n, sha in reply.outs.items()}
+        contents = {n: self._parts.store.blob(self.adopted(place.key, n, sha)) for n, sha in reply.outs.items()}
         return self._stand(place, call, reply, contents)
 
     def _take(self, place: Place, call: Call, judged: Judged) -> Reply:
@@ -124,7 +124,7 @@ class Dispatcher:
             place.desk.changed = reply.files
         return reply
 
-    def _adopted(self, key: Key, name: str, sha: str) -> str:
+    def adopted(self, key: Key, name: str, sha: str) -> str:
         """A person may have put other content in this step's place."""
         for adoption in self._journal.adoptions:
             if (adoption.producer, adoption.artifact) == (key.text, name):

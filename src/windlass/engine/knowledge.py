@@ -22,6 +22,9 @@ REVIEWED = {
 class Knowledge:
     """Contract: the same answer on every replay; nothing here touches the world."""
 
+    step_id: str = ""
+    """The step of a task, '' elsewhere."""
+
     def __init__(
         self, parts: Parts, key: Key, phase: PhaseSpec, outcomes: Mapping[str, Outcome], task: Task | None
     ) -> None:
@@ -43,10 +46,15 @@ class Knowledge:
         self._world.settings[name] = value
 
     def artifact(self, name: str) -> str | None:
+        if name == "reason":
+            return self._outcomes[self.phase.id].detail if self.phase.id in self._outcomes else None
         phase, _, what = name.partition(".")
         if what == "findings":
             return _list(self._outcomes[phase].findings) if phase in self._outcomes else None
         return self._world.content(name, self._task_id)
+
+    def unmet(self, name: str, content: str) -> str:
+        return self._world.unensured(name, content)
 
     def problem(self, name: str) -> str:
         return self._world.problem(name, self._task_id)
@@ -86,6 +94,7 @@ class Knowledge:
         )
         return Question(
             id=name,
+            title=spoken(name),
             text=setting.ask or f"{name}?",
             options=choices,
             type="choice" if choices else "input",
@@ -99,10 +108,11 @@ class Knowledge:
         choices = tuple(Choice(key, spec.labels.get(key, _label(key))) for key in spec.options)
         return Question(
             id=spec.id or id,
+            title=self._text(spec.title, ""),
             text=self._text(spec.text, reason),
             options=choices,
             default=spec.default,
-            detail=self._detail(spec, findings),
+            detail=self._detail(spec, reason, findings),
             aliases=spec.aliases,
             comment=spec.comment,
             yes=spec.yes,
@@ -119,16 +129,20 @@ class Knowledge:
             "{task.id}": self.task.id if self.task else "",
             "{reason}": reason,
             "{phase}": self.phase.id,
+            "{step}": self.step_id,
+            "{role}": ", ".join(sorted(self.phase.roles())),
         }
         for name, value in known.items():
             template = template.replace(name, value)
         return template
 
-    def _detail(self, spec: QuestionSpec, findings: Sequence[Finding]) -> str:
-        return "\n".join(filter(None, (self._shown(item, findings) for item in spec.show)))
+    def _detail(self, spec: QuestionSpec, reason: str, findings: Sequence[Finding]) -> str:
+        return "\n".join(filter(None, (self._shown(item, reason, findings) for item in spec.show)))
 
-    def _shown(self, item: str, findings: Sequence[Finding]) -> str:
+    def _shown(self, item: str, reason: str, findings: Sequence[Finding]) -> str:
         name, _, what = item.partition(".")
+        if item == "reason":
+            return reason
         if item == "findings":
             return _list(findings)
         if what == "titles":
@@ -158,6 +172,11 @@ class Knowledge:
 def _titled(task: Task) -> str:
     """What the plan declares of its proof is approved with it, so it is shown with it."""
     return f"{task.title} (tdd: {task.tdd})" if task.tdd else task.title
+
+
+def spoken(name: str) -> str:
+    """`execution_mode` -> `Execution Mode`."""
+    return name.replace("_", " ").replace("-", " ").title()
 
 
 def _label(key: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any, assert_never
 
 from windlass.engine import adopting, baseline, machine, source
 from windlass.engine.checking import Checker
-from windlass.engine.context import Again, Here, PhaseHere, Shared
+from windlass.engine.context import Here, PhaseHere
 from windlass.engine.desk import Desk
 from windlass.engine.dispatching import Dispatcher
 from windlass.engine.journal import again_count, refuse_unknown
@@ -16,10 +16,12 @@ from windlass.engine.machine import AskQuestion, End, RunPhase, SkipPhase, State
 from windlass.engine.parts import Parts
 from windlass.engine.proving import Prover
 from windlass.engine.publishing import Publisher
+from windlass.engine.shared import Again, Shared
 from windlass.events import PhaseEntered, PhaseFinished, PhaseSkipped
 from windlass.model import Json, Key, RunState
 from windlass.phases import KINDS
 from windlass.phases.base import Outcome, PhaseSpec
+from windlass.phases.routes import To
 from windlass.phases.task_base import EndRunError
 
 Kind = Callable[[Any, Any], Awaitable[Outcome]]
@@ -38,8 +40,8 @@ class Driver:
         self._retry = retry
         """A person asked to go on after a stop."""
         self._stops = 0
-        self._retried: set[str] = set()
-        """Phases that a person's retry entered again."""
+        self._continued: set[tuple[str, int]] = set()
+        """Phase and visit that go on from the visit before, because a person said: try again."""
 
     async def run(self) -> End:
         parts = self._parts
@@ -80,10 +82,10 @@ class Driver:
     async def _phase(self, state: State, todo: RunPhase, desk: Desk) -> State:
         phase, world = todo.phase, self._parts.world
         key = Key().child(phase.id, visit=todo.visit)
-        before = Key().child(phase.id, visit=todo.visit - 1) if phase.id in self._retried else None
         found = self._shared.outcomes.get(phase.id)
         to_fix = found.findings if found and todo.fixing else ()
-        ctx = PhaseHere(self._shared, key, phase, desk, before=before, again=Again(to_fix=to_fix))
+        befores = self._befores(phase.id, todo.visit)
+        ctx = PhaseHere(self._shared, key, phase, desk, befores=befores, again=Again(to_fix=to_fix))
         self._enter(ctx, phase)
         await adopting.apply(ctx)
         if phase.kind == "tasks":
@@ -109,7 +111,21 @@ class Driver:
         key = Key().child(todo.phase.id, visit=todo.visit).child("asked", cycle=todo.nth)
         ctx = Here(self._shared, key, todo.phase, desk)
         answer = await ctx.ask(ctx.question(todo.question, todo.reason))
-        return machine.answered(self._flow, state, self._parts.world, answer.value)
+        after = machine.answered(self._flow, state, self._parts.world, answer.value)
+        if self._flow.questions[todo.question].options[answer.value].to is To.AGAIN:
+            self._goes_on(state, after)
+        return after
+
+    def _goes_on(self, before: State, after: State) -> None:
+        if after.visit > before.visits.get(after.at, 0):
+            self._continued.add((after.at, after.visit))
+
+    def _befores(self, phase: str, visit: int) -> tuple[Key, ...]:
+        found: list[Key] = []
+        while (phase, visit) in self._continued:
+            visit -= 1
+            found.append(Key().child(phase, visit=visit))
+        return tuple(found)
 
     def _skip(self, todo: SkipPhase) -> None:
         key = Key().child(todo.phase.id, visit=todo.visit).text
@@ -124,9 +140,9 @@ class Driver:
             return None
         self._retry = self._retry and self._journal.recorded(key) is not None
         await self._journal.step(key, None, _retried)
-        again = machine.retried(self._flow, state if state.ended else machine.blocked(state, end.reason))
-        self._retried.add(again.at)
-        return again
+        after = machine.retried(self._flow, state if state.ended else machine.blocked(state, end.reason))
+        self._goes_on(state, after)
+        return after
 
     def _retry_key(self, state: State) -> Key:
         """Inside a list of tasks a replay passes what was retried, so those are counted by what is recorded there."""

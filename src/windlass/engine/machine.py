@@ -141,10 +141,10 @@ def skipped(flow: Flow, state: State, world: World) -> State:
 def answered(flow: Flow, state: State, world: World, option: str) -> State:
     """A question raised by a route was answered."""
     assert state.asking is not None
-    question = state.asking.question
+    question, why = state.asking.question, state.asking.reason
     asked = _asked(state.at, question)
     state = replace(state, asking=None, taken={**state.taken, asked: state.taken.get(asked, 0) + 1})
-    return _go(flow, state, world, flow.questions[question].options[option], state_reason(option, question))
+    return _go(flow, state, world, flow.questions[question].options[option], state_reason(option, question, why))
 
 
 def routed(flow: Flow, state: State, world: World, target: Target, reason: str) -> State:
@@ -167,8 +167,9 @@ def retried(flow: Flow, state: State) -> State:
     return _enter(state, at) if fresh else state
 
 
-def state_reason(option: str, question: str) -> str:
-    return f"'{option}' was answered to '{question}'"
+def state_reason(option: str, question: str, why: str = "") -> str:
+    said = f"'{option}' was answered to '{question}'"
+    return f"{why} ({said})" if why else said
 
 
 # -- inside

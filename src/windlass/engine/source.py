@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from windlass import git, remote
-from windlass.engine.context import Here, Shared
+from windlass.engine.context import Here
 from windlass.engine.desk import Desk
+from windlass.engine.shared import Shared
 from windlass.events import BranchPublished, StepEntered, Warned
 from windlass.model import Json, Key
 from windlass.phases.base import PhaseSpec

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from windlass.agents import contracts
 from windlass.errors import StoppedError, UserError, near
-from windlass.facts import FactView
+from windlass.facts import FactView, missing_in
 from windlass.facts import fact as named_fact
 from windlass.flow.schema import Artifact, Flow, Setting
 from windlass.model import Answer, Json, RunFacts, Task, content_id
@@ -114,6 +114,9 @@ class World:
         template = self._artifact(name).path
         return template.format_map(self.names()) if template else ""
 
+    def progress_path(self) -> str:
+        return self.flow.progress.format_map(self.names())
+
     def names(self) -> dict[str, str]:
         """What {name} may stand for in paths and branch names."""
         facts = self.facts
@@ -130,6 +133,13 @@ class World:
             return contracts.parse(artifact.contract, content).problem if artifact.kind == "file" else ""
         # An agent that had nothing to say is no failure; the next one works without it.
         return "" if content.strip() or artifact.kind == "text" else f"{name} is empty"
+
+    def unensured(self, name: str, content: str) -> str:
+        """What the artifact's rules of form miss in this content."""
+        rules = self._artifact(name).ensure
+        texts: dict[str, Json] = {other: held.content for other, held in self.artifacts.items()}
+        missing = (missing_in(rule, content, FactView(artifacts=texts)) for rule in rules)
+        return "; ".join(found for found in missing if found)
 
     def plan(self, name: str, content: str) -> PlanView:
         parsed = contracts.plan_of(self._artifact(name).contract, content)

@@ -18,7 +18,7 @@ from windlass.model import is_id
 from windlass.phases import ask, tasks
 from windlass.phases.routes import Route, To
 
-TEXT_NAMES = frozenset({"role", "reason", "phase", "stage", "n", "attempts", "request"})
+TEXT_NAMES = frozenset({"role", "reason", "phase", "stage", "step", "n", "attempts", "request"})
 PARTS = ("count", "titles", "path")
 AUTOMATIC = ("yes", "default", "on_timeout")
 ENDS = frozenset({To.STOP, To.BLOCK, To.ABORT})
@@ -56,13 +56,13 @@ def _wrong_options(path: Path, question: QuestionSpec) -> Iterator[Fault]:
 def _wrong_texts(flow: Flow, path: Path, question: QuestionSpec) -> Iterator[Fault]:
     known = set(TEXT_NAMES) | flow.settings.keys() | {f"{name}.{part}" for name in flow.artifacts for part in PARTS}
     known |= TASK_FIELDS if question.per == "task" else set()
-    texts = [((*path, "text"), question.text, known)]
+    texts = [((*path, "text"), question.text, known), ((*path, "title"), question.title, known)]
     texts += [((*path, "record", key), text, {"comment", "value"}) for key, text in question.record.items()]
     for where, text, names in texts:
         for name in TEMPLATE.findall(text):
             if name not in names:
                 yield Fault(where, f"there is nothing to put in for '{{{name}}}'", near(name, names))
-    shown = flow.artifacts.keys() | findings_names(flow) | {"findings"}
+    shown = flow.artifacts.keys() | findings_names(flow) | {"findings", "reason"}
     shown |= {f"{name}.{part}" for name in flow.artifacts for part in PARTS}
     for index, name in enumerate(question.show):
         if name not in shown:

@@ -174,6 +174,8 @@ def _setting_values(setting: Setting) -> tuple[str, ...]:
 def unknown_templates(flow: Flow) -> Iterator[Fault]:
     yield from _wrong_templates(("branch",), flow.branch, RUN_NAMES)
     yield from _wrong_templates(("agent_branch",), flow.agent_branch, RUN_NAMES | {"n"})
+    yield from _wrong_templates(("progress",), flow.progress, PATH_NAMES)
+    yield from _wrong_path((), "", flow.progress, "progress")
     for name, artifact in flow.artifacts.items():
         yield from _wrong_templates(("artifacts", name, "path"), artifact.path, PATH_NAMES)
         yield from _wrong_path(("artifacts", name), artifact.kind, artifact.path)
@@ -196,12 +198,12 @@ def _wrong_templates(path: Path, text: str, known: Iterable[str]) -> Iterator[Fa
             yield Fault(path, f"there is nothing to put in for '{{{name}}}'", near(name, known))
 
 
-def _wrong_path(path: Path, kind: str, text: str) -> Iterator[Fault]:
+def _wrong_path(path: Path, kind: str, text: str, field: str = "path") -> Iterator[Fault]:
     if kind in ("file", "dir") and not text:
         yield Fault(path, f"an artifact of kind '{kind}' needs a path")
     parts = text.split("/")
     if text.startswith("/") or "\\" in text or ".." in parts or ".git" in parts or ":" in text:
-        yield Fault((*path, "path"), f"'{text}' is not a path inside the repository")
+        yield Fault((*path, field), f"'{text}' is not a path inside the repository")
 
 
 def wrong_instructions(flow: Flow) -> Iterator[Fault]:

@@ -69,6 +69,8 @@ def optional(phase: PhaseSpec) -> tuple[str, ...]:
     """Outcomes that a contract may add, and that a flow may leave unrouted."""
     if isinstance(phase, produce.Spec):
         return produce.EXTRA_OUTCOMES
+    if isinstance(phase, elicit.Spec):
+        return elicit.EXTRA_OUTCOMES
     return ("hard_stop", "needs_decision") if isinstance(phase, review.Spec) else ()
 
 

@@ -80,6 +80,8 @@ class QuestionSpec(Strict):
     options: dict[str, Annotated[Target, BeforeValidator(_target)]]
     """Key -> target."""
     id: str = ""
+    title: str = ""
+    """The heading of its dialog."""
     labels: dict[str, str] = {}
     """Key -> how it is shown; also accepted as an answer."""
     show: Names = ()
@@ -144,6 +146,8 @@ class Flow(Strict):
     """Who commits: the agent, or the engine what it left."""
     over_budget: Literal["stop", "ask"] = "stop"
     """What a limit that is reached leads to."""
+    progress: str = ""
+    """Where the page that says how far the run is lies; {date} and {slug} are filled in."""
     projection: Literal["none", "superteam-workflow", "agents-tmp-state", "agents-work-status"] = "none"
     context: str = ""
     instructions: Names = ()

@@ -29,4 +29,5 @@ async def run(spec: Spec, ctx: Context) -> Outcome:
     if not spec.question:
         return Outcome("ok")
     answer = await ctx.ask(ctx.question(spec.question))
-    return Outcome(answer.value, answer.comment)
+    said = f": {answer.comment}" if answer.comment else ""
+    return Outcome(answer.value, f"'{answer.value}' was answered to '{spec.question}'{said}")

@@ -147,6 +147,8 @@ class Call:
     """Files of the repository that the agent is told to follow, besides the flow's."""
     accept: Callable[[Mapping[str, str]], str] = field(default=lambda outs: "", compare=False)
     """Looks at the declared outputs; a problem in words is told to the agent and it tries again."""
+    fits: Callable[[Json], str] = field(default=lambda data: "", compare=False)
+    """Looks at the contract's block in the same way."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,8 @@ class Reply:
     ok: bool
     text: str = ""
     data: Json = None
-    """The contract's block, parsed and checked; None when the role has no contract."""
+    """The contract's block, parsed and checked; None when the role has no contract. A failed reply may have one too:
+    it met the contract and was refused for another reason."""
     error: str = ""
     reason: str = ""
     head: str = ""
@@ -233,12 +236,13 @@ class Context(Protocol):
         ...
 
     def earlier(self, id: str, call: Call, *, cycle: int | None = None) -> Reply | None:
-        """The same step's reply in the visit that a person's retry repeats; None when this is no such visit."""
+        """The same step's reply in a visit that a person's retry repeats; None when this is no such visit."""
         ...
 
     async def ask(self, question: Question, *, id: str = "", cycle: int | None = None) -> Answer:
         """Store the question, wait for the first valid answer. Raises when the driver shall not wait.
-        `id` and `cycle` tell the rounds of a loop apart."""
+        `id` and `cycle` tell the rounds of a loop apart. What was answered in a visit that a person's retry repeats is
+        not asked again."""
         ...
 
     async def make(self, name: str, content: str, *, cycle: int | None = None) -> None:
@@ -247,6 +251,14 @@ class Context(Protocol):
 
     def refine(self, request: str) -> None:
         """From here on this is what was asked for."""
+        ...
+
+    async def land_fix(self, id: str) -> str:
+        """Join what was mended for the whole run with its tip, checks first; why not, or '' when it is done."""
+        ...
+
+    def unmet(self, name: str, content: str) -> str:
+        """What the artifact's `ensure` rules miss in this content; '' when nothing."""
         ...
 
     async def step(self, id: str, inputs: Json, fn: Callable[[Json], Awaitable[Json]]) -> Json:

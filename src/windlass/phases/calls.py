@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from windlass.events import StepEntered, TaskChanged
-from windlass.model import Finding, Json, content_id
-from windlass.phases.base import Call, CallSpec, Context
+from windlass.model import ErrorClass, Finding, Json, content_id
+from windlass.phases.base import Call, CallSpec, Context, Outcome, Reply
+
+#: characters of an agent's last words that a person is shown
+MAX_OUTPUT = 500
+MAX_UNREADABLE = 300
 
 
 def make_call(
@@ -43,8 +47,40 @@ def make_call(
     )
 
 
+def keeps_form(ctx: Context) -> Callable[[Mapping[str, str]], str]:
+    """For `Call.accept`: the rules of form that the flow lays on its artifacts."""
+
+    def accept(outs: Mapping[str, str]) -> str:
+        return "; ".join(filter(None, (_unmet(ctx, name, text) for name, text in outs.items())))
+
+    return accept
+
+
+def _unmet(ctx: Context, name: str, text: str) -> str:
+    """A plan that cannot be read at all has an outcome of its own."""
+    is_plan = ctx.fact(f"artifact.{name}.contract") == "tasks"
+    return "" if is_plan and ctx.parse_plan(name, text).problem else ctx.unmet(name, text)
+
+
+def unusable(role: str, reply: Reply) -> Outcome:
+    """A call that came to nothing, in words for a person: what failed, and what the agent said last."""
+    if reply.error == ErrorClass.BAD_OUTPUT:
+        return Outcome("invalid", failure_words(role, reply, MAX_UNREADABLE))
+    return Outcome("failed", failure_words(role, reply, MAX_OUTPUT))
+
+
+def failure_words(role: str, reply: Reply, most: int = MAX_OUTPUT) -> str:
+    said = reply.text.strip()
+    cut = said if len(said) <= most else said[:most] + "…"
+    return f"{role}: {reply.reason}" + (f"\nIts output:\n{cut}" if said else "")
+
+
 def _take(ctx: Context, name: str, compared: dict[str, Json], stored: dict[str, Json]) -> None:
     content = ctx.artifact(name)
+    if name == "reason":
+        # Why the visit before did not do: what a person's retry is to make better.
+        compared |= {"feedback": content} if content else {}
+        return
     if name in ("request", "task") or content is None:
         return
     stored[name] = content

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
+from windlass.events import Warned
 from windlass.phases.base import CallSpec, Context, Outcome, PhaseSpec, Reply, Strict, holds
-from windlass.phases.calls import make_call, reached
+from windlass.phases.calls import failure_words, keeps_form, make_call, reached, unusable
 
 OUTCOMES = ("ok", "failed", "empty", "invalid")
 #: a contract may add outcomes of its own, named by its block's status; one that is not routed counts as failed
 EXTRA_OUTCOMES = ("rejected", "too_complex", "needs_decision")
+
+
+#: characters of a spoilt file that a person is shown
+MAX_SHOWN = 2_000
 
 
 class Merge(Strict):
@@ -68,9 +74,9 @@ async def _call(spec: Spec, call: CallSpec, ctx: Context, id: str) -> Outcome | 
         return None
     for cycle in range(1, tries + 1):
         job = make_call(ctx, call, _purpose(ctx), inputs={"feedback": feedback} if feedback else None)
-        reply = await ctx.dispatch(id, job, cycle=cycle if looped else None)
+        reply = await ctx.dispatch(id, replace(job, accept=keeps_form(ctx)), cycle=cycle if looped else None)
         if not reply.ok:
-            return Outcome("failed", f"{call.role}: {reply.reason}")
+            return _failed(spec, call, reply)
         # The engine committed what the agent left before the reply was recorded.
         reached(ctx, spec.harvest, f"{id}.harvest")
         ctx.flush()
@@ -78,8 +84,9 @@ async def _call(spec: Spec, call: CallSpec, ctx: Context, id: str) -> Outcome | 
             return Outcome(reply.outcome if reply.outcome in spec.on else "failed", _told(reply))
         feedback = _problem(call, ctx)
         if not feedback:
+            _warn_of_silence(call, ctx)
             return None
-    return _spoilt(spec, call, ctx, feedback)
+    return _spoilt(spec, call, ctx, feedback, reply)
 
 
 def _told(reply: Reply) -> str:
@@ -88,10 +95,23 @@ def _told(reply: Reply) -> str:
     return "; ".join(str(error) for error in errors) if isinstance(errors, list) and errors else reply.text
 
 
-def _spoilt(spec: Spec, call: CallSpec, ctx: Context, problem: str) -> Outcome:
+def _failed(spec: Spec, call: CallSpec, reply: Reply) -> Outcome:
+    outcome = unusable(call.role, reply)
+    return outcome if outcome.name in spec.on else replace(outcome, name="failed")
+
+
+def _spoilt(spec: Spec, call: CallSpec, ctx: Context, problem: str, reply: Reply) -> Outcome:
     """A plan without tasks is `empty`, anything else that breaks its form `invalid`; what is not routed has failed."""
     name = "empty" if _is_plan(call, ctx) else "invalid"
-    return Outcome(name if name in spec.on else "failed", f"{call.role}: {problem}")
+    words = failure_words(call.role, replace(reply, reason=problem))
+    shown = [f"{path}:\n{ctx.artifact(path)}"[:MAX_SHOWN] for path in call.out if ctx.artifact(path)]
+    return Outcome(name if name in spec.on else "failed", "\n".join([words, *shown]))
+
+
+def _warn_of_silence(call: CallSpec, ctx: Context) -> None:
+    silent = [name for name in call.out if not (ctx.artifact(name) or "").strip()]
+    if silent:
+        ctx.emit(Warned("empty", f"{call.role} had nothing to say; the run goes on without it", ctx.key.text))
 
 
 def _is_plan(call: CallSpec, ctx: Context) -> bool:

@@ -12,12 +12,12 @@ OUTCOMES = ("ok",)
 class Spec(PhaseSpec):
     kind: Literal["report"]
     template: str
-    """Which report: plan | task"""
+    """Which report: plan | task | brainstorm"""
     to: tuple[str, ...] = ("terminal", "store")
-    """terminal | store | the name of an artifact"""
+    """terminal | store | progress (the page in its final form, on the run's branch) | the name of an artifact"""
 
     def artifacts_out(self) -> set[str]:
-        return set(self.to) - {"terminal", "store"}
+        return set(self.to) - {"terminal", "store", "progress"}
 
 
 async def run(spec: Spec, ctx: Context) -> Outcome:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from windlass.events import ReviewFinished
 from windlass.model import Finding, Json, Severity, Verdict, content_id
 from windlass.phases.base import Call, CallSpec, Context, Count, Outcome, PhaseSpec, Reply, holds
-from windlass.phases.calls import make_call, reached
+from windlass.phases.calls import keeps_form, make_call, reached
 
 OUTCOMES = ("pass", "noted", "blocking", "exhausted", "inconclusive", "hard_stop", "needs_decision")
 NEVER = Severity.CRITICAL + 1
@@ -86,6 +86,7 @@ async def _run(spec: Spec, ctx: Context) -> Outcome:
     wished = ctx.to_fix if spec.fixer and ctx.to_fix else _wish(spec, ctx)
     if wished:
         failed = await _fix(spec, ctx, wished, 0, int(ctx.setting(spec.max)))
+        failed = failed or await _land(spec, ctx, wished)
         if failed:
             return failed
     if not reviewers:
@@ -230,7 +231,7 @@ async def _fix(spec: Spec, ctx: Context, findings: tuple[Finding, ...], cycle: i
     """None: mended, judge it again."""
     assert spec.fixer is not None
     reached(ctx, spec.label.fix, f"{ctx.id('fix')}#{cycle}")
-    purpose = "fix" if spec.of == "changes" else "revise"
+    purpose = "revise" if spec.of != "changes" else "fix-run" if spec.scope == "run" else "fix"
     # In the prompt, not compared: the findings and the task are what a fix is for.
     context: dict[str, Json] = {"review_type": spec.id, **_content(spec, ctx)}
     call = make_call(ctx, spec.fixer, purpose, findings=findings, context=context)
@@ -242,6 +243,15 @@ async def _fix(spec: Spec, ctx: Context, findings: tuple[Finding, ...], cycle: i
     return Outcome("inconclusive", f"{spec.fixer.role} could not mend it: {reply.reason}")
 
 
+async def _land(spec: Spec, ctx: Context, wished: tuple[Finding, ...]) -> Outcome | None:
+    """What was mended for the whole run joins its tip; refused by the checks, the findings stand as they were."""
+    refused = await ctx.land_fix(ctx.id("land")) if spec.scope == "run" else ""
+    if not refused:
+        return None
+    why = Finding(f"the fix was not taken: {refused}", Severity.HIGH, role="windlass")
+    return Outcome("noted", why.message, (why, *wished))
+
+
 def _content(spec: Spec, ctx: Context) -> dict[str, Json]:
     content = ctx.artifact(spec.of)
     return {spec.of: content} if content else {}
@@ -251,6 +261,7 @@ def _keeps_tasks(spec: Spec, ctx: Context, findings: Sequence[Finding]) -> Calla
     """A revision may not silently drop a task; one that a finding names may go."""
     before = ctx.plan(spec.of).tasks if spec.fixer and spec.of in spec.fixer.out else ()
     complaints = " ".join(f"{f.message} {f.suggestion}" for f in findings).casefold()
+    form = keeps_form(ctx)
     # What a person sent back is shown to them again, with its list of tasks.
     wished = any(finding.role == USER for finding in findings)
 
@@ -261,7 +272,9 @@ def _keeps_tasks(spec: Spec, ctx: Context, findings: Sequence[Finding]) -> Calla
         titles = {task.title.casefold() for task in after.tasks}
         lost = [task.title for task in before if task.title.casefold() not in titles]
         lost = [title for title in lost if title.casefold() not in complaints]
-        return f"the revision drops tasks that nobody objected to: {', '.join(lost)}" if lost and not wished else ""
+        dropped = f"the revision drops tasks that nobody objected to: {', '.join(lost)}" if lost and not wished else ""
+        # What was approved before the plan was written stays, whoever wants the plan changed.
+        return dropped or form(outs)
 
     return accept
 

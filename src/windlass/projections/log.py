@@ -26,6 +26,8 @@ def describe(event: Event) -> str:
             return _agent(event)
         case e.QuestionAsked() | e.QuestionAnswered() | e.QuestionRefused():
             return _question(event)
+        case e.ItemsProposed():
+            return f"{event.key}: {len(event.items)} {event.item}"
         case e.ArtifactStored() | e.PlanAdopted() | e.ReportWritten() | e.BranchPublished() | e.PublishFinished():
             return _output(event)
         case e.BudgetChanged() | e.WaitStarted() | e.Warned() | e.CommandFinished():

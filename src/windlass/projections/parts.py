@@ -167,6 +167,7 @@ class QuestionView(NamedTuple):
     detail: str
     task: str
     since: float
+    title: str = ""
 
 
 class AnswerView(NamedTuple):
@@ -176,6 +177,21 @@ class AnswerView(NamedTuple):
     by: str
     comment: str
     at: float
+    label: str = ""
+    """The chosen option as it was shown; the answer itself where there was none."""
+
+
+class Proposed(NamedTuple):
+    """What an agent proposed for a person to handle, with what was changed in it since."""
+
+    item: str
+    """questions | approaches | sections"""
+    phase: str
+    items: tuple[dict[str, Json], ...]
+    recommendation: str = ""
+    reasoning: str = ""
+    since: int = 0
+    """Answers given before it were about something else."""
 
 
 class WaitView(NamedTuple):
@@ -251,6 +267,8 @@ class View:
     asked: dict[str, int] = field(default_factory=dict)
     """Questions asked so far, by phase id."""
     answers: list[AnswerView] = field(default_factory=list)
+    proposed: dict[str, Proposed] = field(default_factory=dict)
+    """What was proposed last, by kind of item."""
     spent: Totals = Totals()
     by_role: dict[str, Totals] = field(default_factory=dict)
     by_phase: dict[str, Totals] = field(default_factory=dict)
@@ -292,6 +310,13 @@ class View:
     def final_reviews(self) -> dict[str, ReviewView]:
         return self.reviews.get(self.final_phase, {})
 
+    def settled(self, item: str) -> list[AnswerView]:
+        """What a person said of each item, in the items' order: the last word counts, a section sent back has none."""
+        found = self.proposed.get(item)
+        last = {answer.id: answer for answer in (self.answers[found.since :] if found else ())}
+        said = [last.get(str(one.get("id"))) for one in found.items] if found else []
+        return [answer for answer in said if answer and answer.answer != "revise"]
+
     def setting(self, name: str) -> str:
         """As a person answered it; empty when it was not asked."""
         return next((a.answer for a in reversed(self.answers) if a.id == name), "")
@@ -307,6 +332,7 @@ class View:
             questions=dict(self.questions),
             asked=dict(self.asked),
             answers=list(self.answers),
+            proposed=dict(self.proposed),
             by_role=dict(self.by_role),
             by_phase=dict(self.by_phase),
             warnings=list(self.warnings),
@@ -352,5 +378,6 @@ def _option(raw: Json) -> Option:
 
 def question_from(event: QuestionAsked, since: float) -> QuestionView:
     return QuestionView(
-        event.key, event.id, event.text, options_from(event.options), event.default, event.detail, event.task, since
-    )
+        event.key, event.id, event.text, options_from(event.options), event.default, event.detail, event.task, since,
+        event.title,
+    )  # fmt: skip

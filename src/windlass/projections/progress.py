@@ -67,17 +67,20 @@ def _brainstorm(view: View) -> list[str]:
     if not seen:
         return lines
     chosen = _answers(view, APPROACHES)
-    sections = view.asked.get(DESIGN, 0)
-    validated = len({answer.id for answer in _answers(view, DESIGN) if answer.answer in YES})
+    sections = view.proposed["sections"].items if "sections" in view.proposed else ()
     path = view.artifacts[DESIGN].path if DESIGN in view.artifacts else ""
     answered = plural(len(_answers(view, QUESTIONS)), "question")
     return [
         *lines,
-        _box(QUESTIONS in view.outcomes, f"Requirements ({answered} answered)"),
-        _box(bool(chosen), f"Approach: {clean(chosen[-1].answer)}" if chosen else "Approach"),
-        _box(DESIGN in view.outcomes, f"Design validated ({validated}/{sections} sections)"),
+        _box(_done(view, QUESTIONS), f"Requirements ({answered} answered)"),
+        _box(bool(chosen), f"Approach: {clean(chosen[-1].label or chosen[-1].answer)}" if chosen else "Approach"),
+        _box(_done(view, DESIGN), f"Design validated ({len(view.settled('sections'))}/{len(sections)} sections)"),
         _box(bool(path), f"Design: {clean(path)}" if path else "Design"),
     ]
+
+
+def _done(view: View, phase: str) -> bool:
+    return phase in view.outcomes and view.outcomes[phase].outcome == "ok"
 
 
 def _phases(view: View) -> set[str]:

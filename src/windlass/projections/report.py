@@ -98,6 +98,7 @@ def _pull_request_body(view: View, now: float) -> list[list[str]]:
 TEMPLATES: dict[str, Callable[[View, float], list[list[str]]]] = {
     "plan": _plan,
     "task": _task,
+    "brainstorm": _plan,
     "pull-request": _pull_request,
     "failure": _failure,
     "pull-request-body": _pull_request_body,

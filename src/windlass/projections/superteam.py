@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from windlass.model import Json, RunState
+from windlass.projections.brainstorm import STEPS, brainstorm_state
 from windlass.projections.parts import COMPLETE, SKIPPED, QuestionView, ReviewView, TaskView, View
 
 FILE = ".superteam-workflow.json"
-PHASES = {"plan-approval": "plan-review", "report": "finalize", "plan-write": "plan-draft"}
+PHASES = {"plan-approval": "plan-review", "report": "finalize"}
+BRAINSTORM = "brainstorm"
 DONE = frozenset({COMPLETE, SKIPPED})
 FAILED = frozenset({RunState.STOPPED, RunState.BLOCKED, RunState.ABORTED})
 
@@ -23,11 +25,15 @@ class SuperteamFacts:
     """The values in force: given, answered or default."""
     plan_path: str = ""
     plan_content: str = ""
+    design_path: str = ""
+    design_content: str = ""
+    scout: str = ""
 
 
 def render(view: View, facts: SuperteamFacts) -> str:
     state: dict[str, Json] = {
         "phase": _phase(view),
+        **(_designed(view, facts) if view.flow == BRAINSTORM else {}),
         "config": _config(view, facts.settings),
         "userDescription": view.request,
         "planPath": facts.plan_path or None,
@@ -38,7 +44,7 @@ def render(view: View, facts: SuperteamFacts) -> str:
         "totalCostUsd": round(view.spent.usd, 6),
         "unknownCosts": view.spent.unknown,
         "startedAt": round(view.started_at * 1000),
-        "pendingInteraction": next((_pending(question) for question in view.questions.values()), None),
+        **({} if view.flow == BRAINSTORM else _pending_interaction(view)),
         "error": (view.state_reason or view.state.value) if view.state in FAILED else None,
     }
     return json.dumps(state, indent=2, ensure_ascii=True) + "\n"
@@ -47,7 +53,24 @@ def render(view: View, facts: SuperteamFacts) -> str:
 def _phase(view: View) -> str:
     if view.state.final:
         return "done"
-    return PHASES.get(view.phase.id, view.phase.id) if view.phase else "plan-draft"
+    if view.phase is None:
+        return BRAINSTORM if view.flow == BRAINSTORM else "plan-draft"
+    if view.flow == BRAINSTORM and view.phase.id in STEPS:
+        return BRAINSTORM
+    return PHASES.get(view.phase.id, view.phase.id)
+
+
+def _designed(view: View, facts: SuperteamFacts) -> dict[str, Json]:
+    return {
+        BRAINSTORM: brainstorm_state(view, facts.scout),
+        "designPath": facts.design_path or None,
+        "designContent": facts.design_content or None,
+    }
+
+
+def _pending_interaction(view: View) -> dict[str, Json]:
+    """For a host that asks through a model; a dialog needs no such round trip."""
+    return {"pendingInteraction": next((_pending(question) for question in view.questions.values()), None)}
 
 
 def _config(view: View, settings: Mapping[str, str]) -> dict[str, Json]:

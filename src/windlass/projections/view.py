@@ -10,6 +10,7 @@ from windlass import events as e
 from windlass.events import Event, Recorded
 from windlass.model import Json, RunState
 from windlass.projections import parts as p
+from windlass.projections.brainstorm import propose
 from windlass.projections.parts import View
 from windlass.projections.text import money, plural, spoken
 
@@ -73,6 +74,8 @@ def _apply(view: View, at: float, event: Event) -> None:
             _review(view, at, event)
         case e.QuestionAsked() | e.QuestionAnswered() | e.QuestionRefused():
             _question(view, at, event)
+        case e.ItemsProposed():
+            propose(view, event)
         case e.ArtifactStored() | e.PlanAdopted() | e.ReportWritten() | e.BranchPublished() | e.PublishFinished():
             _output(view, at, event)
         case e.BudgetChanged() | e.WaitStarted() | e.Warned() | e.CommandFinished():
@@ -228,6 +231,8 @@ def _step(view: View, at: float, event: e.StepEntered) -> None:
     task = _known(view, event.task)
     state = event.label if event.label in p.WORKING else task.state
     started = task.started_at if task.started_at is not None else at
+    if state in p.WORKING and not task.active:
+        _note(view, at, f"Task {task.index} started")
     _put(view, replace(task, step=event.label, state=state, started_at=started))
     view.current = task.id
 
@@ -312,15 +317,21 @@ def _question(view: View, at: float, event: e.QuestionAsked | e.QuestionAnswered
             if view.state is RunState.RUNNING:
                 _enter(view, at, RunState.WAITING)
         case e.QuestionAnswered():
-            view.questions.pop(event.key, None)
-            view.answers.append(p.AnswerView(event.key, event.id, event.answer, event.by, event.comment, at))
-            _note(view, at, _answered(event))
+            asked = view.questions.pop(event.key, None)
+            options = {option.key: option.label for option in asked.options} if asked else {}
+            label = options.get(event.answer, event.answer)
+            view.answers.append(p.AnswerView(event.key, event.id, event.answer, event.by, event.comment, at, label))
+            _note(view, at, _answered(event) if not asked or not _elicited(view) else f"{asked.title}: {label}")
             if view.state is RunState.WAITING and not view.questions:
                 _enter(view, at, RunState.RUNNING)
         case e.QuestionRefused():
             pass
         case _:
             assert_never(event)
+
+
+def _elicited(view: View) -> bool:
+    return view.phase is not None and view.phase.kind == "elicit"
 
 
 def _answered(event: e.QuestionAnswered) -> str:
@@ -336,9 +347,9 @@ def _output(view: View, at: float, event: OutputEvent) -> None:
     match event:
         case e.ArtifactStored():
             view.artifacts[event.name] = p.ArtifactView(event.name, event.path, event.sha)
-            if event.name != "plan":
-                done = "completed" if event.name == "scout" else "written"
-                _note(view, at, f"{spoken(event.name)} {done}" + (f" ({event.note})" if event.note else ""))
+            told = _stored(view, event)
+            if told:
+                _note(view, at, told + (f" ({event.note})" if event.note else ""))
         case e.PlanAdopted():
             path = view.artifacts[event.name].path if event.name in view.artifacts else ""
             view.artifacts[event.name] = p.ArtifactView(event.name, path, event.sha)
@@ -352,6 +363,14 @@ def _output(view: View, at: float, event: OutputEvent) -> None:
             _note(view, at, f"{p.published(event.what)} {event.state}" + (f": {event.detail}" if event.detail else ""))
         case _:
             assert_never(event)
+
+
+def _stored(view: View, event: e.ArtifactStored) -> str:
+    """The plan is told by its list of tasks, an answer by the answer; what a person went through is approved."""
+    if event.name == "plan" or (_elicited(view) and not event.path):
+        return ""
+    done = "approved" if _elicited(view) else "completed" if event.name == "scout" else "written"
+    return f"{spoken(event.name)} {done}"
 
 
 def _notice(view: View, at: float, event: e.BudgetChanged | e.WaitStarted | e.Warned | e.CommandFinished) -> None:

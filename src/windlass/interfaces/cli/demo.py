@@ -7,6 +7,8 @@ import shlex
 import shutil
 import sys
 import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -21,26 +23,49 @@ from windlass.errors import UserError
 from windlass.interfaces.cli.drive import go_on
 from windlass.starting import Start
 
-REQUEST = "Add rate limiting with token bucket algorithm"
-ANSWERS = {"approve": "approve", "review_mode": "iterative", "execution_mode": "auto"}
-AUTHOR = ("-c", "user.name=Sample Author", "-c", "user.email=author@windlass.invalid")
+
+@dataclass(frozen=True)
+class Scene:
+    """What is played: a request, the words of the agents, and the answers of a person who is not there."""
+
+    request: str
+    script: Path
+    answers: Mapping[str, str]
+
+
 DATA = Path(windlass.__file__).parent / "demo"
-SCRIPT = DATA / "script.yaml"
+SETTLED = {"approve": "approve", "review_mode": "iterative", "execution_mode": "auto"}
+CHOSEN = {"question-1": "1", "question-2": "1", "question-3": "1", "question-4": "12 hours", "approach": "middleware"}
+SCENES = {
+    "plan": Scene("Add rate limiting with token bucket algorithm", DATA / "script.yaml", SETTLED),
+    "brainstorm": Scene(
+        "Add user authentication",
+        DATA / "brainstorm.yaml",
+        SETTLED | CHOSEN | {f"section-{n}": "yes" for n in range(1, 5)} | {"final": "accept"},
+    ),
+}
+REQUEST, SCRIPT = SCENES["plan"].request, SCENES["plan"].script
+AUTHOR = ("-c", "user.name=Sample Author", "-c", "user.email=author@windlass.invalid")
 REAL = ("claude", "codex", "pi", "gemini", "opencode")
-SCRIPTED = f"""# Agents whose words are written down in that file: no network, no key, no cost.
+
+
+def scripted(scene: Scene) -> str:
+    return f"""# Agents whose words are written down in that file: no network, no key, no cost.
 [agents]
 default = "scripted"
 
 [agents.scripted]
-script = {json.dumps(str(SCRIPT))}"""
+script = {json.dumps(str(scene.script))}"""
 
 
 @click.command(short_help="A whole run on a sample repository.")
 @click.option("--into", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Make the sample there.")
+@click.option("--flow", type=click.Choice(list(SCENES)), default="plan", help="Which flow is shown.")
+@click.option("--no-run", "only_sample", is_flag=True, help="Make the sample, start nothing.")
 @click.option("--ask", is_flag=True, help="Answer the questions yourself.")
 @click.option("--agent", type=click.Choice(["scripted", *REAL]), default="scripted", help="A CLI to play every role.")
 @click.option("--bin", "binary", default="", metavar="PATH", help="Where that CLI is; else the one on the PATH.")
-def demo(into: Path | None, ask: bool, agent: str, binary: str) -> int:
+def demo(into: Path | None, flow: str, only_sample: bool, ask: bool, agent: str, binary: str) -> int:
     """Make a sample repository and drive a run on it, from request to landed code.
 
     The agents are scripted, so it needs no network, no key and no money. Everything else is real: the repository, the
@@ -50,24 +75,38 @@ def demo(into: Path | None, ask: bool, agent: str, binary: str) -> int:
     \b
       windlass demo
       windlass demo --into ~/sample --ask
+      windlass demo --flow brainstorm --ask
       windlass demo --agent claude
     """
+    scene = SCENES[flow]
+    if only_sample:
+        return _only_sample(_empty_folder(into), flow, scene)
     if agent == "scripted":
-        return _demo(_empty_folder(into), ask, SCRIPTED, "the agents' words are scripted, everything else is real")
+        told = "the agents' words are scripted, everything else is real"
+        return _demo(_empty_folder(into), ask, flow, scripted(scene), told)
     found = _found(agent, binary)
     from windlass.testing.scripted_model import ScriptedModel
 
-    with ScriptedModel.from_file(SCRIPT) as model:
+    with ScriptedModel.from_file(scene.script) as model:
         settings = _real(agent, found, model.url_for("{job}"))
-        return _demo(_empty_folder(into), ask, settings, f"'{agent}' is real, the model it talks to is scripted")
+        told = f"'{agent}' is real, the model it talks to is scripted"
+        return _demo(_empty_folder(into), ask, flow, settings, told)
 
 
-def _demo(folder: Path, ask: bool, agents: str, what_is_real: str) -> int:
+def _only_sample(folder: Path, flow: str, scene: Scene) -> int:
+    make_sample(folder, scripted(scene))
+    command = f"windlass run --flow {flow} {shlex.quote(scene.request)}"
+    click.echo(f"A sample repository in {folder}. Its agents are scripted for this request:\n")
+    click.echo(f"  cd {shlex.quote(str(folder))}\n  {command}")
+    return 0
+
+
+def _demo(folder: Path, ask: bool, flow: str, agents: str, what_is_real: str) -> int:
     click.echo(f"A sample repository in {folder}; {what_is_real}.\n")
     make_sample(folder, agents)
     here = build(folder)
-    policy = Policy() if ask else Policy(answers=ANSWERS)
-    run = here.start(Start(REQUEST, "plan", policy=policy))
+    policy = Policy() if ask else Policy(answers=SCENES[flow].answers)
+    run = here.start(Start(SCENES[flow].request, flow, policy=policy))
     code = go_on(here, run)
     click.echo(_what_to_try(folder, here.service.view(run).published, finished=code == 0))
     return code
@@ -93,12 +132,12 @@ base_url = {json.dumps(url)}
 api_key = "none needed\""""
 
 
-def make_sample(folder: Path, agents: str = SCRIPTED) -> None:
+def make_sample(folder: Path, agents: str = "") -> None:
     """A repository with one commit; its checks are its own tests."""
     for path, text in _sample_files().items():
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(_filled(text, agents), encoding="utf-8")
+        file.write_text(_filled(text, agents or scripted(SCENES["plan"])), encoding="utf-8")
     git.require_git()
     git.run(["init", "--quiet", "--initial-branch=main"], folder)
     git.run(["add", "--all"], folder)

@@ -73,6 +73,8 @@ class PlainFace:
                 self._activity(event)
             case e.QuestionAsked() | e.QuestionAnswered() | e.QuestionRefused():
                 self._question(event)
+            case e.ItemsProposed():
+                self._out.line(said.proposed(event), indent=2)
             case e.ArtifactStored() | e.PlanAdopted() | e.ReportWritten() | e.BranchPublished() | e.PublishFinished():
                 self._output(event)
             case e.BudgetChanged() | e.WaitStarted() | e.Warned() | e.CommandFinished():

@@ -13,6 +13,8 @@ def render_question(
 ) -> str:
     asked = question if isinstance(question, QuestionView) else question_from(question, 0.0)
     page = Page(width, unicode=unicode)
+    if asked.title:
+        page.line(f"─── {asked.title} ───")
     if asked.detail:
         page.block(asked.detail, indent=2)
     page.line(f"? {asked.text}")

@@ -20,8 +20,26 @@ BY_PURPOSE = {
     "review": "Reviewing",
     "rereview": "Reviewing again",
     "implement": "Implementing",
+    "review-plan": "Reviewing",
+    "rereview-plan": "Reviewing again",
+    "review-run": "Reviewing the whole",
+    "questions": "Generating questions",
+    "approaches": "Proposing approaches",
+    "sections": "Writing design",
+    "revise-section": "Revising the section",
+    "fix-run": "Mending what the final review found",
 }
-DONE = {"implement": "Implemented", "draft": "Drafted", "revise": "Revised", "fix": "Fixed"}
+DONE = {
+    "implement": "Implemented",
+    "draft": "Drafted",
+    "revise": "Revised",
+    "fix": "Fixed",
+    "fix-run": "Fixed",
+    "questions": "Questions written",
+    "approaches": "Approaches weighed",
+    "sections": "Design written",
+    "revise-section": "Section revised",
+}
 AGAIN = frozenset({ErrorClass.RATE_LIMITED.value, ErrorClass.OVERLOADED.value, ErrorClass.KILLED.value})
 WORDS = {
     Verdict.PASS.value: "passed",
@@ -45,8 +63,14 @@ def beginning(event: e.DispatchStarted) -> str:
         most = f"/{event.cycles}" if event.cycles else ""
         return f"↻ Fix attempt {event.cycle}{most}... ({who}{tries})"
     what = BY_ROLE.get(event.role) or BY_PURPOSE.get(event.purpose) or spoken(event.purpose or "working")
-    plan = " plan" if event.role == "planner" else ""
+    plan = " plan" if event.role == "planner" or event.purpose.endswith("-plan") else ""
     return f"{what}{plan}... ({who}{tries})"
+
+
+def proposed(event: e.ItemsProposed) -> str:
+    word = event.item.removesuffix("es" if event.item == "approaches" else "s")
+    count = len(event.items)
+    return f"{count} {event.item if count != 1 else word} proposed"
 
 
 def ending(event: e.DispatchFinished, purpose: str) -> str:

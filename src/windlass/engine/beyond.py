@@ -1,0 +1,79 @@
+"""A limit that is reached leads to a question, where the flow says so: go beyond it, or stop here."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from itertools import count
+
+from windlass.engine.broker import Broker
+from windlass.engine.budget import Shortage
+from windlass.engine.journal import Journal
+from windlass.events import BudgetChanged, Warned
+from windlass.model import Choice, Json, Key, Question
+
+CONTINUE, ABORT = "continue", "abort"
+BY = "over-budget"
+#: the limit grows by this part of itself, so that not every dispatch asks again
+MORE = 0.25
+
+
+class BeyondTheLimit:
+    def __init__(self, journal: Journal, broker: Broker) -> None:
+        self._journal = journal
+        self._broker = broker
+        self._lock = asyncio.Lock()
+
+    async def __call__(self, shortage: Shortage) -> None:
+        """Several dispatches may find the limit reached: the first asks, the others see what became of it."""
+        async with self._lock:
+            if self._limit() != shortage.limit:
+                return
+            raised, key = _raised(shortage), self._next()
+            self._journal.emit(key.text, Warned("budget", _words(shortage)))
+            answer = await self._broker.ask(key, _question(shortage, raised))
+            if answer.value != CONTINUE:
+                await self._journal.step(key, None, _refused)
+                raise shortage.refusal
+            self._raise(key, raised, answer.by)
+
+    def _raise(self, key: Key, limit: float, by: str) -> None:
+        store, run = self._journal.store, self._journal.run
+        with self._journal.writing(BY, BudgetChanged(limit, f"{key} ({by})")):
+            store.set_budget(run, limit, store.run(run).warn_usd)
+
+    def _next(self) -> Key:
+        """The first question whose answer had no effect yet: the limit was not raised by it, nor the run stopped."""
+        events = (recorded.event for recorded in self._journal.store.events(self._journal.run))
+        raised = {event.by.split(" ")[0] for event in events if isinstance(event, BudgetChanged)}
+        keys = (Key().child(BY, cycle=number) for number in count(1))
+        return next(key for key in keys if key.text not in raised and self._journal.recorded(key) is None)
+
+    def _limit(self) -> float:
+        return self._journal.store.run(self._journal.run).budget_usd or 0.0
+
+
+async def _refused(previous: Json) -> Json:
+    return ABORT
+
+
+def _raised(shortage: Shortage) -> float:
+    enough = shortage.spent + 2 * shortage.expected
+    return math.ceil(max(shortage.limit * (1 + MORE), enough) * 100) / 100
+
+
+def _words(shortage: Shortage) -> str:
+    return f"Cost budget exceeded (${shortage.spent:.2f} of ${shortage.limit:.2f})"
+
+
+def _question(shortage: Shortage, raised: float) -> Question:
+    """No answer of `--yes`: nobody spends beyond a limit by default."""
+    return Question(
+        id=BY,
+        title="Over Budget",
+        text=f"{_words(shortage)}: {shortage.refusal.message}",
+        options=(
+            Choice(CONTINUE, "Continue anyway", f"raises the limit of this run to ${raised:.2f}"),
+            Choice(ABORT, "Abort", "stop here; a resume with --budget goes on"),
+        ),
+    )

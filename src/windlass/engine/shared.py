@@ -1,0 +1,62 @@
+"""What the places of a run have in common, and how one is entered another time."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from windlass.engine.checking import Checker
+from windlass.engine.desk import Desk
+from windlass.engine.dispatching import Dispatcher
+from windlass.engine.lander import Lander
+from windlass.engine.parts import Parts
+from windlass.engine.proving import Prover
+from windlass.engine.publishing import Publisher
+from windlass.model import Finding, Task
+from windlass.phases.base import Outcome
+from windlass.workspace import Attempt, Slot
+
+
+@dataclass
+class Shared:
+    """What all places of a run have in common while it is driven."""
+
+    parts: Parts
+    dispatcher: Dispatcher
+    checker: Checker
+    lander: Lander
+    prover: Prover
+    publisher: Publisher
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    completed: list[Task] = field(default_factory=list)
+    first_base: tuple[int, str] = (0, "")
+    """Where the first task began, and when: the final review looks at everything since."""
+    spare: list[tuple[Slot, str]] = field(default_factory=list)
+    """Slots that a finished scope left for the next one, each with the commit it stands on."""
+
+    def desk(self, head: str) -> Desk:
+        parts = self.parts
+        place = (parts.engine, parts.slots, parts.world.facts.id, head)
+        return Desk(*place, parts.machine.clock, self.checker.prepare, self.spare)
+
+    async def leave(self) -> None:
+        """Give the slots back to the pool."""
+        parts = self.parts
+        whose = Attempt(parts.world.facts.id, "driver", 0)
+        while self.spare:
+            slot, _ = self.spare.pop()
+            await asyncio.to_thread(parts.slots.release, slot, whose, parts.machine.clock())
+
+
+@dataclass(frozen=True)
+class Again:
+    """How and why a place is entered another time."""
+
+    visit: int = 1
+    """Of a step inside a task; a phase and a task have theirs in the key."""
+    to_fix: tuple[Finding, ...] = ()
+    since: str = ""
+    why: str = ""
+
+
+FIRST = Again()
