@@ -15,7 +15,7 @@ from windlass import place
 from windlass.service import Service, World
 
 if TYPE_CHECKING:
-    from windlass.driving import Ended
+    from windlass.driving import Beside, Ended
     from windlass.engine.broker import Asker, Policy
     from windlass.events import Recorded
     from windlass.kit import Kit
@@ -52,6 +52,7 @@ class App:
         *,
         on_event: Callable[[Recorded], None],
         asker: Asker | None = None,
+        beside: Beside | None = None,
         policy: Policy | None = None,
         budget: float | None = None,
         agent: str = "",
@@ -66,6 +67,7 @@ class App:
             crash=_crash(self.world.environ),
             on_event=on_event,
             asker=asker,
+            **({"beside": beside} if beside else {}),
             policy=policy,
             budget=budget,
             cast=Cast(agent, roles or {}),

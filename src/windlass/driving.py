@@ -6,6 +6,7 @@ import asyncio
 import signal
 import socket
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,6 +58,30 @@ class Ended:
     hint: str = ""
 
 
+@dataclass(frozen=True)
+class Reins:
+    """What a face in the driver's own process may ask of it; heard at the next step, without the database."""
+
+    _wanted: Wanted
+
+    def pause(self, why: str) -> None:
+        """Agents at work finish, nothing new starts."""
+        self._wanted.pause = why
+
+    def go_on(self) -> None:
+        """A pause that has not been heard yet is taken back."""
+        self._wanted.pause = ""
+
+    def stop(self) -> None:
+        """Agents at work are ended now; what they were at is not finished."""
+        self._wanted.interrupt = True
+        self._wanted.stop.set()
+
+
+Beside = Callable[[Reins], AbstractAsyncContextManager[None]]
+"""A face that lives in the driver's loop: entered before the run goes on, left after its end is on record."""
+
+
 def drive(
     kit: Kit,
     run: str,
@@ -64,6 +89,7 @@ def drive(
     crash: Callable[[str], None],
     on_event: Callable[[Recorded], None],
     asker: Asker | None = None,
+    beside: Beside = lambda reins: nullcontext(),
     policy: Policy | None = None,
     budget: float | None = None,
     cast: Cast = AS_CONFIGURED,
@@ -73,7 +99,8 @@ def drive(
     with driver_lock(kit.world.place.lock(run), run):
         store = Store.open(kit.world.place.database, kit.world.clock)
         try:
-            return _Drive(kit, store, crash).run(store.run(run), on_event, asker, policy, budget, cast, script)
+            driver = _Drive(kit, store, crash, beside)
+            return driver.run(store.run(run), on_event, asker, policy, budget, cast, script)
         finally:
             store.close()
 
@@ -81,8 +108,9 @@ def drive(
 class _Drive:
     """One driver's hold on a run, from the lock to the recorded end."""
 
-    def __init__(self, kit: Kit, store: Store, crash: Callable[[str], None]) -> None:
+    def __init__(self, kit: Kit, store: Store, crash: Callable[[str], None], beside: Beside) -> None:
         self._kit = kit
+        self._beside = beside
         self._store = store
         self._world = kit.world
         self._crash = crash
@@ -141,6 +169,10 @@ class _Drive:
         self, row: RunRow, on_event: Callable[[Recorded], None], asker: Asker | None, retry: bool
     ) -> Ended:
         parts, projecting = self._build(row, on_event, asker)
+        async with self._beside(Reins(parts.wanted)):
+            return await self._held(row, parts, projecting, retry)
+
+    async def _held(self, row: RunRow, parts: Parts, projecting: Projecting, retry: bool) -> Ended:
         watcher = asyncio.create_task(_watch(parts))
         _on_signals(parts.wanted)
         try:
@@ -327,12 +359,8 @@ def _obey(wanted: Wanted, word: str) -> None:
 
 
 def _on_signals(wanted: Wanted) -> None:
-    def interrupt() -> None:
-        wanted.interrupt = True
-        wanted.stop.set()
-
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, interrupt)
+        asyncio.get_running_loop().add_signal_handler(number, Reins(wanted).stop)
 
 
 def _ignore_signals() -> None:
@@ -355,4 +383,4 @@ async def _settle_edits(parts: Parts, folder: Path) -> None:
             parts.journal.emit(key.text, Warned("adopt", text))
 
 
-__all__ = ["Asker", "Cast", "Ended", "Policy", "drive"]
+__all__ = ["Asker", "Beside", "Cast", "Ended", "Policy", "Reins", "drive"]

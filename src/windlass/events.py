@@ -365,6 +365,8 @@ class Activity:
     ok: bool = True
     task: str = ""
     cost_usd: float | None = None
+    call: str = ""
+    """Which call a result belongs to, where the agent says so."""
 
 
 Event: TypeAlias = (

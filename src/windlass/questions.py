@@ -26,13 +26,24 @@ def _value(question: Question, text: str) -> str | None:
         return _input(question, text)
     if question.type == "confirm" and not question.options:
         return text.casefold() if text.casefold() in ("yes", "no") else None
-    return _choice(question, text)
+    return _several(question, text) if question.type == "multi" else _choice(question, text)
 
 
 def _input(question: Question, text: str) -> str | None:
     if question.check == "int":
         return str(int(text)) if re.fullmatch(r"[0-9]{1,9}", text) and int(text) > 0 else None
     return text
+
+
+def _several(question: Question, text: str) -> str | None:
+    """Keys, numbers or labels with commas between them; the canonical form has the keys in the options' order."""
+    whole = _choice(question, text)
+    if whole is not None:
+        return whole
+    found = [_choice(question, part.strip()) for part in text.split(",")]
+    if None in found:
+        return None
+    return ",".join(dict.fromkeys(option.key for option in question.options if option.key in found))
 
 
 def _choice(question: Question, text: str) -> str | None:
@@ -56,7 +67,7 @@ def _expected(question: Question) -> str:
     if not question.options:
         return "yes or no is expected"
     numbered = ", ".join(f"{i}) {o.key}" for i, o in enumerate(question.options, 1))
-    return f"one of {numbered} is expected"
+    return f"{'some' if question.type == 'multi' else 'one'} of {numbered} is expected"
 
 
 def _comment_missing(question: Question, value: str, comment: str) -> str:

@@ -165,6 +165,12 @@ class Service:
             self.store.add_event(row.id, RunTold(text, by))
         return f"run {row.id} is told with its next dispatch"
 
+    def leave(self, run: str) -> None:
+        """From now on the run is driven in the background, also after an answer."""
+        row = self.run(run)
+        with self.store.tx():
+            self.store.set_options(row.id, {**row.options, "detached": True})
+
     def set_budget(self, run: str, limit: float | None) -> None:
         from windlass.events import BudgetChanged
 

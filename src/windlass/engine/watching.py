@@ -51,7 +51,8 @@ def _show(order: Order, event: AgentEvent) -> None:
     shown = _activity(event)
     if shown:
         kind, text, ok, cost = shown
-        order.parts.journal.show(Activity(order.key.text, order.call.role, kind, text, ok, order.task_id, cost))
+        call = event.id if isinstance(event, ToolStarted | ToolFinished) else ""
+        order.parts.journal.show(Activity(order.key.text, order.call.role, kind, text, ok, order.task_id, cost, call))
 
 
 def _activity(event: AgentEvent) -> tuple[str, str, bool, float | None] | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,21 +10,17 @@ from typing import Any
 import click
 
 from windlass.app import App, build, environment
-from windlass.driving import Asker, Ended, Policy
+from windlass.driving import Ended, Policy
 from windlass.errors import UserError
-from windlass.events import Recorded, RunStarted, StepEntered, encode
 from windlass.interfaces.cli.common import (
     app,
-    colour_fits,
     echo_json,
     is_interactive,
     json_option,
     pairs,
     run_argument,
-    unicode_fits,
-    width,
 )
-from windlass.interfaces.terminal.plain import PlainFace
+from windlass.interfaces.cli.watching import watching
 from windlass.model import RunState
 from windlass.starting import Start
 
@@ -158,7 +153,7 @@ def retry(run: str, as_json: bool) -> int:
 @click.argument("run")
 def drive(run: str) -> int:
     """What a detached run starts."""
-    return _drive(app(), run, as_json=False, asker=None)
+    return _drive(app(), run, as_json=False, alone=True)
 
 
 def resume_active() -> int:
@@ -178,7 +173,7 @@ def go_on(
     row = here.service.run(run)
     if (detach or row.options.get("detached")) and not policy and not any(more.values()):
         return _detached(here, row.id, as_json)
-    return _drive(here, row.id, as_json=as_json, asker=_asker(as_json), policy=policy, **more)
+    return _drive(here, row.id, as_json=as_json, policy=policy, **more)
 
 
 # -- inside
@@ -212,7 +207,7 @@ def _begin(start: Start, options: dict[str, Any]) -> int:
     run = here.start(start)
     if start.detached:
         return _detached(here, run, options["as_json"])
-    return _drive(here, run, as_json=options["as_json"], asker=_asker(options["as_json"]))
+    return _drive(here, run, as_json=options["as_json"])
 
 
 def _in_clone(url: str, as_json: bool) -> App:
@@ -248,9 +243,12 @@ def _detached(here: App, run: str, as_json: bool) -> int:
     return 0
 
 
-def _drive(here: App, run: str, *, as_json: bool, asker: Asker | None, **more: Any) -> int:
-    face = _json_face if as_json else _plain_face(here, run)
-    ended = here.drive(run, on_event=face, asker=asker, **more)
+def _drive(here: App, run: str, *, as_json: bool, alone: bool = False, **more: Any) -> int:
+    face = watching(here, run, as_json=as_json, alone=alone)
+    ended = here.drive(run, on_event=face.on_event, asker=face.asker, beside=face.beside, **more)
+    if face.left(ended):
+        here.service.leave(run)
+        return _detached(here, run, as_json)
     if as_json:
         click.echo(
             json.dumps(
@@ -268,31 +266,6 @@ def _last_words(ended: Ended) -> None:
         click.echo(f"{ended.state}: {ended.reason}", err=True)
         if ended.hint:
             click.echo(f"hint: {ended.hint}", err=True)
-
-
-def _plain_face(here: App, run: str) -> Callable[[Recorded], None]:
-    face = PlainFace(sys.stdout, width=width(), color=colour_fits(), unicode=unicode_fits(), clock=here.world.clock)
-    if here.service.has_runs:
-        records = here.service.events(run)
-        # What was recorded at the start nobody has seen yet.
-        new = all(isinstance(recorded.event, RunStarted | StepEntered) for recorded in records)
-        face.catch_up([] if new else records)
-        for recorded in records if new else ():
-            face.on_event(recorded)
-    return face.on_event
-
-
-def _json_face(recorded: Recorded) -> None:
-    event = {"seq": recorded.seq, "at": recorded.at, "type": recorded.event.type, **json.loads(encode(recorded.event))}
-    click.echo(json.dumps(event))
-
-
-def _asker(as_json: bool) -> Asker | None:
-    if as_json or not is_interactive():
-        return None
-    from windlass.interfaces.terminal.prompt import TerminalAsker
-
-    return TerminalAsker()
 
 
 def _policy(options: dict[str, Any]) -> Policy:

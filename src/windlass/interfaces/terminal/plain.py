@@ -83,6 +83,11 @@ class PlainFace:
                 assert_never(event)
 
     @property
+    def view(self) -> View:
+        """As it is now; only this face's events change it."""
+        return self._folder.live
+
+    @property
     def _view(self) -> View:
         return self._folder.live
 

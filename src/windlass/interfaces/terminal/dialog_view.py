@@ -1,0 +1,114 @@
+"""A question as lines: the long text as far as it is in sight, what is asked, the options around the chosen one."""
+
+from __future__ import annotations
+
+from windlass.interfaces.terminal.dialog import Dialog
+from windlass.interfaces.terminal.ink import BLANK, Line, Look, Span, Tone, cut
+from windlass.model import Choice
+from windlass.projections.text import wrapped
+
+#: how much of a label is worth reading before it is a text of its own
+LABEL = 300
+MOST_LABEL_ROWS = 3
+LEAST_TEXT = 4
+
+
+def dialog_lines(dialog: Dialog, text: list[Line], look: Look, room: int) -> list[Line]:
+    """At most `room` lines; `text` is the question's long text, already rendered for this width."""
+    asked = _asked(dialog, look)
+    tail = _tail(dialog, look)
+    room -= len(asked) + len(tail)
+    all_options = _options(dialog, look)
+    share = max(room - LEAST_TEXT - 2, room // 2) if text else room
+    options = _window(all_options, dialog.cursor, share, look)
+    shown = _text(dialog, text, look, room - len(options) - 1)
+    return [*shown, *([BLANK] if shown else []), *asked, *options, *tail]
+
+
+def _asked(dialog: Dialog, look: Look) -> list[Line]:
+    lines = wrapped(look.text(dialog.asks, 1000), look.width - 2)[:6] or [""]
+    chosen = [(Span("  "), look.span(dialog.chosen, Tone.DIM, 60))] if dialog.chosen else []
+    head = (look.span("?", Tone.NOW), Span(" "), Span(lines[0], Tone.STRONG))
+    return [head, *((Span("  "), Span(line, Tone.STRONG)) for line in lines[1:]), *chosen]
+
+
+def _tail(dialog: Dialog, look: Look) -> list[Line]:
+    found = [(dialog.note, Tone.WARN), (f"✗ {dialog.problem}" if dialog.problem else "", Tone.BAD)]
+    lines = [(line, tone) for text, tone in found if text for line in wrapped(look.text(text, 500), look.width)[:3]]
+    return [BLANK, *((Span(line, tone),) for line, tone in lines)] if lines else []
+
+
+# -- options
+
+
+def _options(dialog: Dialog, look: Look) -> list[list[Line]]:
+    """The rows of each option."""
+    return [_option(n, option, dialog, look) for n, option in enumerate(dialog.options)] if dialog.lists else []
+
+
+def _option(n: int, option: Choice, dialog: Dialog, look: Look) -> list[Line]:
+    here, number = n == dialog.cursor, f"{n + 1}".rjust(len(str(len(dialog.options))))
+    lead = f"{'▸' if here else ' '} {number} {_box(n, dialog)}"
+    pad = " " * (len(lead) + 2)
+    room = max(look.width - len(pad), 10)
+    rows = wrapped(look.text(_words(option, dialog), LABEL), room)[:MOST_LABEL_ROWS] or [""]
+    tone = Tone.NOW if here else Tone.PLAIN
+    first: Line = (Span("  "), Span(look.text(lead[0], 2) or " ", Tone.NOW), Span(lead[1:], tone), Span(rows[0], tone))
+    rest = [cut((Span(pad), Span(row, tone)), look.width, look.ellipsis) for row in rows[1:]]
+    return [cut(first, look.width, look.ellipsis), *rest]
+
+
+def _box(n: int, dialog: Dialog) -> str:
+    if not dialog.several:
+        return ""
+    return "[x] " if n in dialog.marked else "[ ] "
+
+
+def _words(option: Choice, dialog: Dialog) -> str:
+    """The key is what can be typed; a label that says the same is not said twice."""
+    key, label = option.key, option.label or option.key
+    same = key.casefold() == label.casefold()
+    usual = " (default)" if dialog.question.default == key and key and not dialog.several else ""
+    return (label if same else f"{key} — {label}") + (f": {option.about}" if option.about else "") + usual
+
+
+def _window(options: list[list[Line]], cursor: int, room: int, look: Look) -> list[Line]:
+    """As many options as fit, with the chosen one among them; what is out of sight is counted."""
+    if sum(map(len, options)) <= room:
+        return [line for rows in options for line in rows]
+    begin = end = max(cursor, 0)
+    left = max(room - 2, 1)
+    while end < len(options) and left >= len(options[end]):
+        left, end = left - len(options[end]), end + 1
+    while begin > 0 and left >= len(options[begin - 1]):
+        begin, left = begin - 1, left - len(options[begin - 1])
+    end = max(end, begin + 1)
+    above = [_more(look, "↑", begin)] if begin else []
+    below = [_more(look, "↓", len(options) - end)] if end < len(options) else []
+    shown = [line for rows in options[begin:end] for line in rows]
+    return [*above, *shown[: max(room - len(above) - len(below), 1)], *below]
+
+
+def _more(look: Look, sign: str, count: int) -> Line:
+    return Span("    "), look.span(f"{sign} {count} more", Tone.DIM)
+
+
+# -- the long text
+
+
+def text_room(dialog: Dialog, text: list[Line], look: Look, room: int) -> int:
+    """How many of its lines are in sight: what a page key moves by."""
+    lines = dialog_lines(dialog, text, look, room)
+    rest = dialog_lines(dialog, [], look, room)
+    return max(len(lines) - len(rest) - 2, 1)
+
+
+def _text(dialog: Dialog, text: list[Line], look: Look, room: int) -> list[Line]:
+    if not text or room < 2:
+        return []
+    if len(text) <= room:
+        return text
+    page = room - 1
+    first = min(dialog.scroll, len(text) - page)
+    where = f"lines {first + 1}-{first + page} of {len(text)}, PgUp PgDn"
+    return [*text[first : first + page], (Span(where, Tone.DIM),)]

@@ -1,0 +1,24 @@
+"""An application below the shell's own lines, in a terminal that wraps them anew when it gets narrower."""
+
+from __future__ import annotations
+
+from prompt_toolkit.application import Application
+from prompt_toolkit.layout.screen import Screen
+
+
+class Inline(Application[None]):
+    def _on_resize(self) -> None:
+        """What was drawn above the cursor takes more rows now: begin above them, or they stay as rubbish.
+
+        Terminals that cut instead of wrapping lose some lines of history on the screen; few do.
+        """
+        drawn, cursor = self.renderer.last_rendered_screen, self.renderer._cursor_pos
+        if drawn is not None:
+            columns = max(self.output.get_size().columns, 1)
+            self.output.cursor_up(sum((_width(drawn, y) - 1) // columns for y in range(cursor.y) if _width(drawn, y)))
+        super()._on_resize()
+
+
+def _width(screen: Screen, y: int) -> int:
+    row = screen.data_buffer[y]
+    return max((x + char.width for x, char in row.items() if char.char.strip()), default=0)

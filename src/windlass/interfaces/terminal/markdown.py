@@ -1,0 +1,62 @@
+"""Long texts as a person reads them: markdown, rendered by rich into lines of our own."""
+
+from __future__ import annotations
+
+import io
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from windlass.interfaces.terminal.ink import Line, Look, Span, Tone
+from windlass.projections.text import clean_block, to_ascii
+
+if TYPE_CHECKING:
+    from rich.segment import Segment
+    from rich.style import Style
+
+MOST = 60_000
+#: longer lines are hard to read
+WIDEST = 100
+
+
+def markdown(text: str, look: Look) -> list[Line]:
+    """Contract: never raises for what the text holds. Nothing in it moves a cursor, hides or reorders."""
+    return list(_rendered(text, min(look.width, WIDEST), look.unicode))
+
+
+@lru_cache(maxsize=16)
+def _rendered(text: str, width: int, unicode: bool) -> tuple[Line, ...]:
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    # A file in memory: rich must not ask the terminal for anything.
+    console = Console(file=io.StringIO(), width=width, color_system=None, legacy_windows=False)
+    made = Markdown(clean_block(text, MOST), hyperlinks=False, code_theme="ansi_light")
+    return _trimmed([_line(segments, unicode) for segments in console.render_lines(made, pad=False)])
+
+
+def _line(segments: list[Segment], unicode: bool) -> Line:
+    spans = [Span(_text(segment.text, unicode), _tone(segment.style)) for segment in segments if not segment.control]
+    while spans and not spans[-1].text.strip():
+        spans.pop()
+    return tuple(spans)
+
+
+def _text(text: str, unicode: bool) -> str:
+    flat = text.replace("\n", "")
+    return flat if unicode else to_ascii(flat)
+
+
+def _tone(style: Style | None) -> Tone:
+    if style is None:
+        return Tone.PLAIN
+    if style.bold or style.underline:
+        return Tone.STRONG
+    return Tone.CODE if style.color is not None else Tone.PLAIN
+
+
+def _trimmed(lines: list[Line]) -> tuple[Line, ...]:
+    """Without empty lines at both ends, and never two in a row."""
+    kept = [line for n, line in enumerate(lines) if line or (n and lines[n - 1])]
+    while kept and not kept[-1]:
+        kept.pop()
+    return tuple(kept)

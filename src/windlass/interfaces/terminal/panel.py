@@ -1,0 +1,226 @@
+"""The live view as a pure function: what is known, the screen's shape and the time in, lines out."""
+
+from __future__ import annotations
+
+from windlass.interfaces.terminal import panel_agents as agents
+from windlass.interfaces.terminal.ink import BLANK, Line, Look, Span, Tone, cut, row
+from windlass.interfaces.terminal.live_state import Live, Mood
+from windlass.projections.outlook import headline
+from windlass.projections.parts import COMPLETE, ENDED, SKIPPED, TaskView, View
+from windlass.projections.text import elapsed, hhmm, money, plural, spoken
+
+CELLS = 20
+#: rows that the task list keeps when the screen is too small for everything
+LEAST_TASKS = 4
+QUIET_S = 90.0
+KEYS = (("p", "pause"), ("t", "tell"), ("d", "details"), ("b", "background"))
+
+
+def panel(live: Live, look: Look, now: float) -> list[Line]:
+    """Everything, in at most `look.height` lines."""
+    top = _top(live, look, now)
+    bottom = [*warnings(live, look, now), *footer(live, look, now)]
+    room = look.height - 1 - len(top) - len(bottom) - bool(bottom)
+    parts = [top, *_middle(live, look, now, room), bottom]
+    lines = [line for part in parts if part for line in (BLANK, *part)]
+    return lines[: look.height]
+
+
+def beside_dialog(live: Live, look: Look, now: float, room: int) -> list[Line]:
+    """What stays in sight while a question is open: where the run is, and who works on meanwhile."""
+    rows = agents.compact(live, look, now, max(room - 3, 1)) if live.view.running else []
+    return [BLANK, *_top(live, look, now), *rows, BLANK]
+
+
+def _top(live: Live, look: Look, now: float) -> list[Line]:
+    view = live.view
+    name = look.joined((look.text(view.flow, 30), look.text(view.run, 20)))
+    head = row((look.span(view.request, Tone.STRONG),), (Span(name, Tone.DIM),), look)
+    if view.phase is None:
+        return [head]
+    since = "" if live.ended else elapsed(now - view.phase.since)
+    sign = "✓" if live.ended and view.state.final else "▸"
+    tone = Tone.DIM if live.ended else Tone.NOW
+    left = (look.span(sign, tone), Span(" "), look.span(headline(view), tone))
+    return [head, row(left, (Span(since, Tone.DIM),) if since else (), look)]
+
+
+def _middle(live: Live, look: Look, now: float, room: int) -> list[list[Line]]:
+    """Each part costs a blank line; agents come before tasks, tasks before details."""
+    wanted = 0 if live.ended else agents.rows_wanted(live) + bool(live.view.running)
+    listed = min(len(live.view.tasks), LEAST_TASKS) + 2
+    tasks = progress(live, look, now, max(room - wanted, min(listed, room)) - 1)
+    room -= len(tasks) + bool(tasks)
+    more = details(live, look)[: max(room - wanted - 1, 0)] if live.details else []
+    room -= len(more) + bool(more)
+    working = [] if live.ended else agents.block(live, look, now, room - 1)
+    return [tasks, more, working]
+
+
+# -- tasks
+
+
+def progress(live: Live, look: Look, now: float, room: int) -> list[Line]:
+    tasks = live.view.tasks
+    if not tasks or room < 1:
+        return []
+    return [bar(live.view, look), *_task_rows(live, look, now, room - 1)]
+
+
+def bar(view: View, look: Look) -> Line:
+    ended = sum(task.ended for task in view.tasks)
+    share = ended / len(view.tasks)
+    full = int(share * CELLS)
+    return (
+        look.span("█" * full, Tone.GOOD),
+        look.span("░" * (CELLS - full), Tone.DIM),
+        Span(f"  {int(share * 100)}%", Tone.STRONG),
+        Span(f"  {ended}/{len(view.tasks)} tasks", Tone.DIM),
+    )
+
+
+def _task_rows(live: Live, look: Look, now: float, room: int) -> list[Line]:
+    """All of them, or those around the first that has not ended; what is left out is counted."""
+    tasks = live.view.tasks
+    if len(tasks) <= room or live.ended:
+        return [_task(task, live, look, now) for task in tasks]
+    if room < 3:
+        return [_task(task, live, look, now) for task in tasks if task.active][: max(room, 0)]
+    first = next((n for n, task in enumerate(tasks) if not task.ended), len(tasks))
+    begin = max(0, min(first - 1, len(tasks) - (room - 2)))
+    end = min(len(tasks), begin + room - 2)
+    rows = [_task(task, live, look, now) for task in tasks[begin:end]]
+    before = [_left_out("✓", tasks[:begin], look)] if begin else []
+    after = [_left_out("○", tasks[end:], look)] if end < len(tasks) else []
+    return [*before, *rows, *after]
+
+
+def _left_out(sign: str, tasks: list[TaskView], look: Look) -> Line:
+    bad = sum(task.ended and task.state not in (COMPLETE, SKIPPED) for task in tasks)
+    trouble = f", {bad} not complete" if bad else ""
+    return Span("  "), look.span(f"{sign} {plural(len(tasks), 'more task')}{trouble}", Tone.DIM)
+
+
+def _task(task: TaskView, live: Live, look: Look, now: float) -> Line:
+    sign, tone = _sign(task)
+    number = f"{task.index}".rjust(len(str(len(live.view.tasks))))
+    title = Tone.PLAIN if task.active else (Tone.DIM if task.state != COMPLETE else Tone.PLAIN)
+    left = (Span("  "), look.span(sign, tone), Span(f" {number} "), look.span(task.title, title))
+    right = look.joined(_task_facts(task, live, look, now))
+    return row(left, (Span(right, Tone.DIM if task.state not in ENDED - {COMPLETE} else tone),) if right else (), look)
+
+
+def _sign(task: TaskView) -> tuple[str, Tone]:
+    if task.state == COMPLETE:
+        return "✓", Tone.GOOD
+    if task.ended:
+        return ("–", Tone.DIM) if task.state == SKIPPED else ("✗", Tone.BAD)
+    return ("▸", Tone.NOW) if task.active else ("○", Tone.DIM)
+
+
+def _task_facts(task: TaskView, live: Live, look: Look, now: float) -> list[str]:
+    if task.state == "pending":
+        return []
+    began = task.started_at
+    took = elapsed((task.ended_at if task.ended_at is not None else now) - began) if began is not None else ""
+    cost = money(task.cost.usd, task.cost.unknown) if task.cost.dispatches else ""
+    word = "" if task.state == COMPLETE else look.text(task.step if task.active and task.step else task.state, 30)
+    unchecked = "unchecked" if task.state == COMPLETE and task.checks == "unchecked" else ""
+    return [word, unchecked, cost, took]
+
+
+# -- warnings, details, footer
+
+
+def warnings(live: Live, look: Look, now: float) -> list[Line]:
+    """What is the matter right now; what was once said stays in the lines above the view."""
+    if live.ended:
+        return []
+    view, found = live.view, list[str]()
+    for running in view.running.values():
+        if now - max(running.seen_at, running.since) >= QUIET_S:
+            quiet = elapsed(now - max(running.seen_at, running.since))
+            found.append(f"{running.role}: no event for {quiet}; it may be stuck")
+    found += [
+        f"waiting for {wait.credential}, {elapsed(wait.until - now)} to go, until {hhmm(wait.until)} UTC: {wait.reason}"
+        for wait in view.waits.values()
+        if wait.until > now
+    ]
+    found += _budget(view)
+    shown = found[:2] + ([f"and {plural(len(found) - 2, 'more warning')}"] if len(found) > 2 else [])
+    return [cut((look.span(f"! {text}", Tone.WARN),), look.width, look.ellipsis) for text in shown]
+
+
+def _budget(view: View) -> list[str]:
+    spent = spent_so_far(view)
+    if view.limit_usd is not None and spent >= 0.9 * view.limit_usd:
+        return [f"{money(spent)} of {money(view.limit_usd)} spent: the run stops at its limit"]
+    if view.warn_usd is not None and spent >= view.warn_usd:
+        return [f"{money(spent)} spent, more than the {money(view.warn_usd)} you want to be warned at"]
+    return []
+
+
+def spent_so_far(view: View) -> float:
+    return view.spent.usd + sum(running.cost_usd or 0.0 for running in view.running.values())
+
+
+def details(live: Live, look: Look) -> list[Line]:
+    view = live.view
+    roles = [f"{look.text(role, 40)} {money(total.usd, total.unknown)}" for role, total in view.by_role.items()]
+    files = [look.text(made.path, 100) for made in view.artifacts.values() if made.path]
+    calls = f"{view.spent.dispatches} dispatch" + ("" if view.spent.dispatches == 1 else "es")
+    facts = (
+        ("branch", look.text(view.published or view.branch, 100)),
+        ("spent", look.joined(roles)),
+        ("tokens", f"{view.spent.input:,} in, {view.spent.output:,} out, {calls}"),
+        ("files", look.joined(files)),
+        ("working", look.joined(look.text(f"{one.key}@{one.attempt}", 100) for one in view.running.values())),
+    )
+    return [
+        cut((Span(f"  {look.text(name, 20):<9}", Tone.DIM), Span(text)), look.width, look.ellipsis)
+        for name, text in facts
+        if text
+    ]
+
+
+def footer(live: Live, look: Look, now: float) -> list[Line]:
+    if live.ended:
+        return []
+    facts = (look.span(look.joined(_facts(live.view, now)), Tone.DIM),)
+    keys = _keys(live, look)
+    both = row(facts, keys, look, least=1000)
+    if len(both) > len(facts):
+        return [both]
+    return [cut(facts, look.width, look.ellipsis), cut(keys, look.width, look.ellipsis)]
+
+
+def _facts(view: View, now: float) -> list[str]:
+    spent = money(spent_so_far(view), view.spent.unknown)
+    left = "" if view.limit_usd is None else f"{money(max(view.limit_usd - spent_so_far(view), 0.0))} left"
+    return [_where(view), spent, left, elapsed(now - view.started_at)]
+
+
+def _where(view: View) -> str:
+    if view.phase is None:
+        return "starting"
+    task = view.current_task
+    if view.phase.kind == "tasks" and view.tasks:
+        at = task.index if task else min(sum(one.ended for one in view.tasks) + 1, len(view.tasks))
+        return f"{spoken(view.phase.name)} task {at}/{len(view.tasks)}"
+    asked = view.asked.get(view.phase.id, 0)
+    return spoken(view.phase.name) + (f", question {asked}" if asked and view.questions else "")
+
+
+def _keys(live: Live, look: Look) -> Line:
+    match live.mood:
+        case Mood.PAUSING:
+            text = "pausing when the agents are done, p goes on, Ctrl-C stops now"
+        case Mood.LEAVING:
+            text = "to the background when the agents are done, b again: now"
+        case Mood.STOPPING:
+            text = "stopping"
+        case Mood.RUNNING:
+            spans = [(Span(key, Tone.STRONG), Span(f" {word}  ", Tone.DIM)) for key, word in KEYS]
+            flat = [span for pair in spans for span in pair]
+            return (*flat[:-1], Span(flat[-1].text.rstrip(), Tone.DIM))
+    return (look.span(text, Tone.WARN),)
