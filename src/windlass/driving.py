@@ -177,16 +177,21 @@ class _Drive:
         _on_signals(parts.wanted)
         try:
             ended = await self._guarded(row, parts, retry)
+            watcher.cancel()
+            self._end(parts, projecting, ended)
         finally:
             watcher.cancel()
+            # Only now: a terminal that closes hangs up more than once, and the end is to be on record.
             _ignore_signals()
+        return ended
+
+    def _end(self, parts: Parts, projecting: Projecting, ended: Ended) -> None:
         parts.journal.flush()
         if ended.state.final:
             # Cleared before the end is on record: killed in between, nobody would come by again.
             projecting.flush(final=True)
         self._record(parts, ended)
         projecting.flush(final=ended.state.final)
-        return ended
 
     async def _guarded(self, row: RunRow, parts: Parts, retry: bool) -> Ended:
         try:

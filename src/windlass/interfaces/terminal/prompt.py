@@ -7,6 +7,8 @@ from dataclasses import replace
 import click
 from prompt_toolkit import PromptSession
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.output import create_output
+from prompt_toolkit.output.vt100 import Vt100_Output
 
 from windlass.errors import InterruptedDriverError
 from windlass.model import Answer, Question
@@ -23,7 +25,11 @@ class TerminalAsker:
         def _close(event: KeyPressEvent) -> None:
             event.app.exit(exception=EOFError)
 
-        self._session: PromptSession[str] = PromptSession(key_bindings=keys)
+        output = create_output()
+        if isinstance(output, Vt100_Output):
+            # A prompt of one line needs no cursor position, and a simple terminal does not know its own.
+            output.enable_cpr = False
+        self._session: PromptSession[str] = PromptSession(key_bindings=keys, output=output)
 
     async def __call__(self, key: str, question: Question, problem: str) -> Answer | None:
         if problem:
