@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 
-from benchmarks import driving, journal, parsing, startup, workspace
+from benchmarks import driving, journal, parsing, startup, terminal, workspace
 from benchmarks.figures import Figure, as_json, table
 
 GROUPS: dict[str, Callable[[int], Iterator[Figure]]] = {
@@ -16,6 +16,7 @@ GROUPS: dict[str, Callable[[int], Iterator[Figure]]] = {
     "driving": driving.figures,
     "workspace": workspace.figures,
     "parsing": parsing.figures,
+    "terminal": terminal.figures,
 }
 
 

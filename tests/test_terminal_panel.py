@@ -55,7 +55,7 @@ def executing(*more: Event) -> list[Event]:
     return [*s.planning(), *s.approval(), *s.first_task(), *begun, *more]
 
 
-@pytest.mark.req("S1-10", "S1-13", "S1-88", "S1-89", "S1-90", "C-36")
+@pytest.mark.req("S1-10", "S1-13", "S1-88", "S1-89", "S1-90")
 def test_a_run_at_work() -> None:
     did = [
         tool("reading src/x.py"),
@@ -145,7 +145,7 @@ def test_the_budget_is_a_warning_before_it_is_an_end(usd: float, warning: str) -
     assert [line[: len(warning)] for line in lines] == ([warning] if warning else [])
 
 
-@pytest.mark.req("C-36")
+@pytest.mark.req("S1-89")
 @pytest.mark.parametrize(("done", "line"), [(0, "0%"), (3, "42%"), (6, "85%"), (7, "100%")])
 def test_percent_is_tasks_ended_rounded_down_and_the_bar_has_twenty_cells(done: int, line: str) -> None:
     tasks = e.TasksListed("p", [{"id": f"t{n}", "title": "x"} for n in range(7)])

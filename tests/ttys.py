@@ -169,5 +169,8 @@ def windlass_in(
         tty.kill()
 
 
-def without_shas(text: str) -> str:
-    return re.sub(r"\b(?!" + RUN + r")[0-9a-f]{12}\b", "0123456789ab", text)
+def steady(text: str) -> str:
+    """Without what differs from run to run: commits, how long a program took, and a line that may come a bit later."""
+    text = re.sub(r"\b(?!" + RUN + r")[0-9a-f]{12}\b", "0123456789ab", text)
+    text = re.sub(r"\(\d+s, \$", "(0s, $", text)
+    return re.sub(r"  branch \S+ is at\s+0123456789ab\n", "", text)

@@ -27,4 +27,4 @@ def _ways(dialog: Dialog, look: Look) -> str:
         return look.joined((f"{arrows}, key, number or label", "Enter", leave))
     default = dialog.question.default
     usual = f"Enter: {look.text(default, 30)}" if default and not dialog.chosen else "Enter sends"
-    return look.joined((usual, "Ctrl-J new line", "Ctrl-O editor", leave))
+    return look.joined((usual, leave, "Ctrl-J new line", "Ctrl-O editor"))

@@ -51,7 +51,7 @@ def _middle(live: Live, look: Look, now: float, room: int) -> list[list[Line]]:
     listed = min(len(live.view.tasks), LEAST_TASKS) + 2
     tasks = progress(live, look, now, max(room - wanted, min(listed, room)) - 1)
     room -= len(tasks) + bool(tasks)
-    more = details(live, look)[: max(room - wanted - 1, 0)] if live.details else []
+    more = details(live, look)[: max(room - wanted - 1, 0)] if live.details and not live.ended else []
     room -= len(more) + bool(more)
     working = [] if live.ended else agents.block(live, look, now, room - 1)
     return [tasks, more, working]

@@ -18,9 +18,7 @@ from windlass.projections.view import Folder, OutputEvent, RunEvent
 
 __all__ = ["PlainFace", "render_question"]
 
-#: their end is told by the verdict that follows
 TaskEvent = e.StepEntered | e.TasksListed | e.TaskChanged | e.TaskLanded | e.TaskProved | e.LandingRefused
-REVIEWING = frozenset({"review", "rereview"})
 #: phases of these kinds speak through their questions and their report
 SILENT = frozenset({"ask", "report"})
 
@@ -259,7 +257,7 @@ class PlainFace:
         purpose = before.purpose if before else ""
         if event.error:
             self._bad(said.failure(event), event.task)
-        elif purpose not in REVIEWING:
+        elif not said.is_review(purpose):
             self._good(said.ending(event, purpose), event.task)
 
     def _review(self, event: e.ReviewFinished) -> None:

@@ -17,11 +17,7 @@ ROLE_DONE = {"scout": "Scouted", "swe-tester": "Tests run"}
 BY_PURPOSE = {
     "draft": "Drafting",
     "revise": "Revising",
-    "review": "Reviewing",
-    "rereview": "Reviewing again",
     "implement": "Implementing",
-    "review-plan": "Reviewing",
-    "rereview-plan": "Reviewing again",
     "review-run": "Reviewing the whole",
     "questions": "Generating questions",
     "approaches": "Proposing approaches",
@@ -56,14 +52,28 @@ def review_name(role: str) -> str:
     return f"{spoken(role.removesuffix('-reviewer'))} review"
 
 
+def is_review(purpose: str) -> bool:
+    """Its end is told by the verdict that follows."""
+    return purpose.startswith(("review", "rereview"))
+
+
+def _doing(purpose: str) -> str:
+    """`rereview-plan` -> `Reviewing plan again`."""
+    if purpose in BY_PURPOSE or not is_review(purpose):
+        return BY_PURPOSE.get(purpose) or spoken(purpose or "working")
+    what = purpose.partition("review-")[2]
+    again = " again" if purpose.startswith("rereview") else ""
+    return f"Reviewing{f' {what}' if what else ''}{again}"
+
+
 def beginning(event: e.DispatchStarted) -> str:
     who = f"{event.role} on {event.agent}" + (f" {event.model}" if event.model else "")
     tries = f", try {event.attempt}" if event.attempt > 1 else ""
     if event.purpose == "fix" and event.cycle:
         most = f"/{event.cycles}" if event.cycles else ""
         return f"↻ Fix attempt {event.cycle}{most}... ({who}{tries})"
-    what = BY_ROLE.get(event.role) or BY_PURPOSE.get(event.purpose) or spoken(event.purpose or "working")
-    plan = " plan" if event.role == "planner" or event.purpose.endswith("-plan") else ""
+    what = BY_ROLE.get(event.role) or _doing(event.purpose)
+    plan = " plan" if event.role == "planner" else ""
     return f"{what}{plan}... ({who}{tries})"
 
 
