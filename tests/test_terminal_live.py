@@ -12,7 +12,7 @@ import pytest
 
 from front import LEAN, Front, Rule, basics, builder, passing, planner, scout
 from processes_for_tests import until
-from ttys import CTRL_C, CTRL_D, CTRL_O, DOWN, ENTER, ESCAPE, Tty, windlass_in
+from ttys import BACKSPACE, CTRL_C, CTRL_D, CTRL_O, DOWN, ENTER, ESCAPE, Tty, windlass_in
 from windlass.errors import Exit
 from windlass.events import QuestionAnswered, RunTold
 
@@ -106,7 +106,7 @@ def test_a_reply_that_is_no_answer_is_said_and_the_dialog_stays(person: Person) 
         tty.send("7", ENTER)
         tty.wait("one of 1) approve, 2) revise is expected")
         assert not approved(person)
-        tty.send("\x7f", DOWN, ENTER)
+        tty.send(BACKSPACE, DOWN, ENTER)
         assert tty.end() == Exit.OK
         assert approved(person)
 

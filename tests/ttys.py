@@ -21,6 +21,7 @@ import pyte
 
 ESCAPE, ENTER, CTRL_C, CTRL_D, CTRL_J, CTRL_O = "\x1b", "\r", "\x03", "\x04", "\n", "\x0f"
 UP, DOWN, PAGE_UP, PAGE_DOWN = "\x1b[A", "\x1b[B", "\x1b[5~", "\x1b[6~"
+BACKSPACE = "\x7f"
 RUN = "3f2a9c51d07e"
 #: the clock stands still and the run's name is known, so that a screen can be compared letter by letter
 STILL = f"""
@@ -80,7 +81,7 @@ class Tty:
         master, self._master = self._master, -1
         os.close(master)
 
-    def end(self, seconds: float = 40.0) -> int:
+    def end(self, seconds: float = 150.0) -> int:
         code = self.process.wait(seconds)
         self._reader.join(5)
         return code
@@ -113,13 +114,13 @@ class Tty:
             ]
         return "\n".join([*above, *self.lines]).rstrip() + "\n"
 
-    def wait(self, words: str, seconds: float = 40.0) -> str:
+    def wait(self, words: str, seconds: float = 90.0) -> str:
         return self.wait_for(lambda text: words in text, words, seconds)
 
-    def wait_gone(self, words: str, seconds: float = 40.0) -> str:
+    def wait_gone(self, words: str, seconds: float = 90.0) -> str:
         return self.wait_for(lambda text: words not in text, f"no {words}", seconds)
 
-    def wait_for(self, holds, what: str, seconds: float = 40.0) -> str:  # type: ignore[no-untyped-def]
+    def wait_for(self, holds, what: str, seconds: float = 90.0) -> str:  # type: ignore[no-untyped-def]
         end = time.monotonic() + seconds
         while not holds(self.text):
             assert time.monotonic() < end, f"'{what}' did not come:\n{self.scrollback}"
@@ -127,13 +128,13 @@ class Tty:
         return self.text
 
     def settled(self, words: str) -> str:
-        """The screen with these words on it, once nothing more is drawn."""
+        """The screen with these words on it, once it stands still: for a picture to look at, not for a test."""
         self.wait(words)
-        before = -1
-        while before != len(self.raw):
-            before = len(self.raw)
-            time.sleep(0.3)
-        return self.text
+        before = ""
+        while before != self.text:
+            before = self.text
+            time.sleep(1.5)
+        return before
 
     # -- inside
 
