@@ -245,7 +245,10 @@ def _detached(here: App, run: str, as_json: bool) -> int:
 
 def _drive(here: App, run: str, *, as_json: bool, alone: bool = False, **more: Any) -> int:
     face = watching(here, run, as_json=as_json, alone=alone)
-    ended = here.drive(run, on_event=face.on_event, asker=face.asker, beside=face.beside, **more)
+    try:
+        ended = here.drive(run, on_event=face.on_event, asker=face.asker, beside=face.beside, **more)
+    finally:
+        face.gone()
     if face.left(ended):
         here.service.leave(run)
         return _detached(here, run, as_json)

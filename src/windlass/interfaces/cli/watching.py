@@ -36,6 +36,8 @@ class Watching:
     beside: Beside | None = None
     left: Callable[[Ended], bool] = lambda ended: False
     """Whether the person left the run to a driver in the background."""
+    gone: Callable[[], None] = lambda: None
+    """The driver is done, or never began."""
 
 
 def watching(here: App, run: str, *, as_json: bool, alone: bool) -> Watching:
@@ -48,7 +50,7 @@ def watching(here: App, run: str, *, as_json: bool, alone: bool) -> Watching:
     face = _live(here, run)
     _begin(here, run, face)
     face.greet()
-    return Watching(face.on_event, face, face.beside, lambda ended: _has_left(face, ended))
+    return Watching(face.on_event, face, face.beside, lambda ended: _has_left(face, ended), face.gone)
 
 
 def _live_fits() -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from windlass import events as e
 from windlass.driving import Reins
+from windlass.errors import WindlassError
 from windlass.events import Recorded
 from windlass.interfaces.terminal.history import History
 from windlass.interfaces.terminal.live_state import Live, Mood
@@ -49,6 +50,10 @@ class LiveFace:
 
     def catch_up(self, records: Iterable[Recorded]) -> None:
         self._history.catch_up(records)
+
+    def gone(self) -> None:
+        """Whatever became of the run: what was said is shown."""
+        self._screen.close()
 
     def greet(self) -> None:
         """The first words, before the driver is ready."""
@@ -155,5 +160,5 @@ class LiveFace:
         async with self._turn:
             said = await self._screen.ask(TELL, "")
         if said is not None:
-            with suppress(OSError):
+            with suppress(WindlassError, OSError):
                 self._hands.tell(said.value)

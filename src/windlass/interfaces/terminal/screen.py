@@ -78,16 +78,23 @@ class Screen:
 
     async def _run(self, app: Inline) -> None:
         """A terminal that goes away ends the application; the run is told by the signal, the dialog right here."""
-        with suppress(EOFError, OSError):
-            await app.run_async(handle_sigint=False, set_exception_handler=False)
-        self._app = self._board.app = None
-        self._left()
+        try:
+            with suppress(EOFError, OSError):
+                await app.run_async(handle_sigint=False, set_exception_handler=False)
+        except Exception as error:
+            # A bug of the view is no reason to stop the run: lines go on, questions stay open.
+            assert self._history is not None
+            self._history.say(f"! the live view failed ({error!r}); windlass log --follow shows the run")
+        finally:
+            self._app = self._board.app = None
+            self._left()
 
     async def finish(self) -> None:
         """The last picture stays where it is."""
         if self._editing:
             await asyncio.gather(self._editing, return_exceptions=True)
         await self._flush()
+        self._board.hide()
         app = self._app
         if app is not None and app.is_running and not app.is_done:
             app.exit()

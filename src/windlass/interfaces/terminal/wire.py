@@ -50,8 +50,9 @@ class Wire:
     def close(self) -> None:
         """What was written is shown, unless the terminal does not want it."""
         self.flush()
-        self._queue.put(None)
-        self._thread.join(DRAIN_S)
+        if self._thread.is_alive():
+            self._queue.put(None)
+            self._thread.join(DRAIN_S)
 
     def drain(self) -> None:
         """Blocks, for a moment: before somebody else writes to the same terminal."""
