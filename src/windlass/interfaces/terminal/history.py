@@ -12,6 +12,7 @@ from windlass.interfaces.terminal.markdown import markdown
 from windlass.interfaces.terminal.plain import PlainFace
 from windlass.interfaces.terminal.question import render_question
 from windlass.projections.parts import QuestionView
+from windlass.projections.view import OutputEvent
 
 
 class History(PlainFace):
@@ -66,7 +67,7 @@ class History(PlainFace):
         else:
             super()._question(event)
 
-    def _output(self, event: e.ArtifactStored | e.PlanAdopted | e.ReportWritten | e.BranchPublished) -> None:
+    def _output(self, event: OutputEvent) -> None:
         if isinstance(event, e.ReportWritten) and event.text:
             look = Look(self._out.width, unicode=self._out.unicode)
             self._out.line()

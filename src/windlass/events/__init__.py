@@ -6,10 +6,16 @@ A closed union: `decode` refuses unknown names and unknown fields, every `match`
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import ClassVar, TypeAlias
 
 from windlass.errors import StoreError, near
+from windlass.events.code import BranchPublished as BranchPublished
+from windlass.events.code import CommandFinished as CommandFinished
+from windlass.events.code import LandingRefused as LandingRefused
+from windlass.events.code import PublishFinished as PublishFinished
+from windlass.events.code import TaskLanded as TaskLanded
+from windlass.events.code import TaskProved as TaskProved
 from windlass.model import Json, compact
 
 
@@ -227,79 +233,6 @@ class QuestionRefused:
     key: str
     answer: str
     reason: str
-
-
-@dataclass(frozen=True)
-class CommandFinished:
-    """A check, set-up or command phase ended."""
-
-    type: ClassVar[str] = "command.finished"
-    key: str
-    command: str
-    ok: bool
-    code: int | None
-    seconds: float
-    cached: bool = False
-    tail: str = ""
-
-
-@dataclass(frozen=True)
-class TaskLanded:
-    """The run's tip contains the task's commits; `checks` says what was proved on that tree."""
-
-    type: ClassVar[str] = "task.landed"
-    task: str
-    commit: str
-    tip: str
-    checks: str
-    files: list[str]
-
-
-@dataclass(frozen=True)
-class TaskProved:
-    """What the proof of test and code came to, with its evidence: the command, the trees, the tests it rests on."""
-
-    type: ClassVar[str] = "task.proved"
-    task: str
-    proof: str
-    ok: bool
-    reason: str
-    command: str
-    trees: dict[str, Json]
-    tests: dict[str, Json]
-
-
-@dataclass(frozen=True)
-class LandingRefused:
-    """Conflict, red or unproved: the task goes back with the facts."""
-
-    type: ClassVar[str] = "landing.refused"
-    task: str
-    why: str
-    detail: str
-    files: list[str]
-
-
-@dataclass(frozen=True)
-class BranchPublished:
-    type: ClassVar[str] = "branch.published"
-    branch: str
-    commit: str
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class PublishFinished:
-    """A push, a pull request or a tag: done | already | left (no means for it here) | failed."""
-
-    type: ClassVar[str] = "publish.finished"
-    key: str
-    what: str
-    state: str
-    detail: str = ""
-    url: str = ""
-    commands: list[str] = field(default_factory=list)
-    """What a person can type to do it by hand."""
 
 
 @dataclass(frozen=True)

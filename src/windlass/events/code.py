@@ -1,0 +1,81 @@
+"""What becomes of the code: checks, proofs, landings, branches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from windlass.model import Json
+
+
+@dataclass(frozen=True)
+class CommandFinished:
+    """A check, set-up or command phase ended."""
+
+    type: ClassVar[str] = "command.finished"
+    key: str
+    command: str
+    ok: bool
+    code: int | None
+    seconds: float
+    cached: bool = False
+    tail: str = ""
+
+
+@dataclass(frozen=True)
+class TaskLanded:
+    """The run's tip contains the task's commits; `checks` says what was proved on that tree."""
+
+    type: ClassVar[str] = "task.landed"
+    task: str
+    commit: str
+    tip: str
+    checks: str
+    files: list[str]
+
+
+@dataclass(frozen=True)
+class TaskProved:
+    """What the proof of test and code came to, with its evidence: the command, the trees, the tests it rests on."""
+
+    type: ClassVar[str] = "task.proved"
+    task: str
+    proof: str
+    ok: bool
+    reason: str
+    command: str
+    trees: dict[str, Json]
+    tests: dict[str, Json]
+
+
+@dataclass(frozen=True)
+class LandingRefused:
+    """Conflict, red or unproved: the task goes back with the facts."""
+
+    type: ClassVar[str] = "landing.refused"
+    task: str
+    why: str
+    detail: str
+    files: list[str]
+
+
+@dataclass(frozen=True)
+class BranchPublished:
+    type: ClassVar[str] = "branch.published"
+    branch: str
+    commit: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class PublishFinished:
+    """A push, a pull request or a tag: done | already | left (no means for it here) | failed."""
+
+    type: ClassVar[str] = "publish.finished"
+    key: str
+    what: str
+    state: str
+    detail: str = ""
+    url: str = ""
+    commands: list[str] = field(default_factory=list)
+    """What a person can type to do it by hand."""
