@@ -166,6 +166,24 @@ def test_a_retry_enters_the_phase_that_stopped_as_a_new_visit() -> None:
     assert (again.phase.id, again.visit) == ("plan-draft", 2)
 
 
+@pytest.mark.parametrize(
+    ("phase", "outcome", "visit"), [("plan", "failed", 2), ("execute", "stopped", 1), ("pr", "failed", 2)]
+)
+def test_a_retry_after_a_reported_failure_takes_up_the_phase_that_failed(phase: str, outcome: str, visit: int) -> None:
+    """A list of tasks keeps its visit: only the task that failed gets another."""
+    flow = FLOWS["team"]
+    world = FakeWorld(flow=flow)
+    failed = machine.finished(flow, State(at=phase, visits={phase: 1}), world, outcome, "it broke")
+    reported = machine.decide(flow, failed, world)
+    assert isinstance(reported, RunPhase)
+    assert reported.phase.id == "failed"
+    stopped = machine.finished(flow, failed, world, "ok")
+    assert machine.decide(flow, stopped, world) == End(RunState.STOPPED, "it broke")
+    again = machine.decide(flow, machine.retried(flow, stopped), world)
+    assert isinstance(again, RunPhase)
+    assert (again.phase.id, again.visit) == (phase, visit)
+
+
 def test_a_retry_of_what_a_gate_blocked_is_no_new_visit() -> None:
     state = State(at="execute", visits={"execute": 1})
     again = machine.retried(FLOWS["plan"], machine.blocked(state, "shut"))
