@@ -35,9 +35,10 @@ def _refs(place: Path, below: str) -> list[str]:
 
 @pytest.mark.req("S2-18", "S2-19", "S2-54")
 def test_the_run_passes_the_checkpoints_of_the_document_in_their_order(team: Team) -> None:
-    first = dict.fromkeys(team.steps)
-    assert list(first) == [name for name in CHECKPOINTS if name != "FAILED" and name in first]
-    assert set(first) == set(CHECKPOINTS) - {"FAILED"}
+    # One task may have its tests red before another is reviewed.
+    first = dict.fromkeys(step for step in team.steps if step != "SUBTASK_FEEDBACK")
+    assert list(first) == [name for name in CHECKPOINTS if name not in ("FAILED", "SUBTASK_FEEDBACK")]
+    assert set(team.steps) == set(CHECKPOINTS) - {"FAILED"}
     assert [recorded.event.type for recorded in team.records[:2]] == ["run.started", "step.entered"]
     assert team.steps[0] == "QUEUED"
     assert team.status["step"] == "COMPLETED"
