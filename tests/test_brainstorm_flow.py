@@ -216,6 +216,14 @@ def test_execution_mode_is_asked_first_and_iterative_is_the_first_review_mode(st
     assert "1) iterative" in out
 
 
+@pytest.mark.req("S1-74")
+def test_a_task_is_built_then_judged_for_spec_then_for_quality_then_landed(story: Story) -> None:
+    mine = [key for key in story.front.keys if key.startswith("execute/t1/")]
+    assert mine == ["execute/t1/implement", "execute/t1/spec#1", "execute/t1/quality#1"]
+    first = story.front.view.tasks[0]
+    assert (bool(first.base), first.state, bool(first.landed)) == (True, "complete", True)
+
+
 @pytest.mark.req("S1-84", "S1-85")
 def test_what_the_final_review_found_is_mended_checked_and_on_the_branch(story: Story) -> None:
     assert "two modules do the same" in story.said[story.at("finalize/asked#1!final")].out
