@@ -22,7 +22,9 @@ def dialog_lines(dialog: Dialog, text: list[Line], look: Look, room: int) -> lis
     share = max(room - LEAST_TEXT - 2, room // 2) if text else room
     options = _window(all_options, dialog.cursor, share, look)
     shown = _text(dialog, text, look, room - len(options) - 1)
-    return [*shown, *([BLANK] if shown else []), *asked, *options, *tail]
+    lines = [*shown, *([BLANK] if shown else []), *asked, *options, *tail]
+    # Wrapping counts letters, a screen counts cells: wide letters are cut here.
+    return [cut(line, look.width, look.ellipsis) for line in lines]
 
 
 def _asked(dialog: Dialog, look: Look) -> list[Line]:

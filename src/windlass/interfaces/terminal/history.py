@@ -9,7 +9,7 @@ from windlass import events as e
 from windlass.events import Recorded
 from windlass.interfaces.terminal.ink import Look, plain
 from windlass.interfaces.terminal.markdown import markdown
-from windlass.interfaces.terminal.plain import OutputEvent, PlainFace
+from windlass.interfaces.terminal.plain import PlainFace
 from windlass.interfaces.terminal.question import render_question
 from windlass.projections.parts import QuestionView
 from windlass.projections.view import OutputEvent
