@@ -44,6 +44,7 @@ def recover(
     lost = store.open_attempts(run)
     for row in lost:
         _end_processes(row, run, slots, folder, host, boot)
+    _clear_ref_locks(slots, run)
     going_on = [row for row in lost if row.session and row.intent.slot and resumes(row.intent.agent)]
     left = {row.intent.key: _left(row, slots, folder) for row in going_on if _is_intact(row, slots)}
     _leave_slots(store, run, slots, lost, {one.slot.n for one in left.values()})
@@ -51,6 +52,12 @@ def recover(
         for row in lost:
             store.interrupt(run, row.intent.key, row.intent.n)
     return Recovered(len(lost), left)
+
+
+def _clear_ref_locks(slots: Slots, run: str) -> None:
+    """A git that was killed leaves its lock. This driver is the run's only one, and nothing of it is at work."""
+    for lock in (slots.engine.path / "refs" / "windlass" / run).rglob("*.lock"):
+        lock.unlink(missing_ok=True)
 
 
 def _left(row: AttemptRow, slots: Slots, folder: Path) -> Left:
