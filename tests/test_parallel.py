@@ -11,6 +11,7 @@ from crews import FIXER, IMPLEMENT, REVIEW, Crewed, flow, meeting, plan_rule, ru
 from front import Rule, failing, passing
 from windlass.events import (
     CommandFinished,
+    DispatchFinished,
     DispatchStarted,
     LandingRefused,
     QuestionAsked,
@@ -77,7 +78,11 @@ def test_the_number_of_slots_comes_from_the_command_line_the_config_or_the_flow(
 
 
 def test_tasks_that_declare_the_same_files_are_not_at_work_together(crew: Crewed) -> None:
-    tasks = [{"title": "A", "files": ["src/app.py"]}, {"title": "B", "files": ["src/"]}, {"title": "C"}]
+    tasks: list[dict[str, Any]] = [
+        {"title": "A", "files": ["src/app.py"]},
+        {"title": "B", "files": ["src/"]},
+        {"title": "C"},
+    ]
     done = crew.go(flow(), [plan_rule(tasks), own("t1"), own("t2"), own("t3")])
     assert done.code == 0, done.out
     order = kinds(crew, DispatchStarted, TaskLanded)
@@ -87,21 +92,25 @@ def test_tasks_that_declare_the_same_files_are_not_at_work_together(crew: Crewed
 
 @pytest.mark.req("S4-49")
 def test_a_task_starts_on_what_it_depends_on(crew: Crewed) -> None:
-    tasks = [{"title": "B", "depends_on": ["A"]}, {"title": "A"}, {"title": "C", "depends_on": ["B"]}]
+    tasks: list[dict[str, Any]] = [
+        {"title": "B", "depends_on": ["A"]},
+        {"title": "A"},
+        {"title": "C", "depends_on": ["B"]},
+    ]
     needs = [own("t1", run=["test -e src/t2.py"]), own("t3", run=["test -e src/t1.py"])]
     assert crew.go(flow(), [plan_rule(tasks), *needs, own("t2")]).code == 0
     assert began(crew) == ["t2", "t1", "t3"]
 
 
 def test_with_order_deps_who_has_the_most_waiting_for_it_goes_first(crew: Crewed) -> None:
-    tasks = [{"title": "A"}, {"title": "B"}, {"title": "C", "depends_on": ["B"]}]
+    tasks: list[dict[str, Any]] = [{"title": "A"}, {"title": "B"}, {"title": "C", "depends_on": ["B"]}]
     rules = [plan_rule(tasks), own("t1"), own("t2"), own("t3")]
     assert crew.go(flow(slots=1), rules).code == 0
     assert began(crew) == ["t2", "t1", "t3"]
 
 
 def test_with_order_list_the_plan_s_order_counts(crew: Crewed) -> None:
-    tasks = [{"title": "A"}, {"title": "B"}, {"title": "C", "depends_on": ["B"]}]
+    tasks: list[dict[str, Any]] = [{"title": "A"}, {"title": "B"}, {"title": "C", "depends_on": ["B"]}]
     rules = [plan_rule(tasks), own("t1"), own("t2"), own("t3")]
     assert crew.go(flow(slots=1, order="list"), rules).code == 0
     assert began(crew) == ["t1", "t2", "t3"]
@@ -109,7 +118,7 @@ def test_with_order_list_the_plan_s_order_counts(crew: Crewed) -> None:
 
 @pytest.mark.req("S2-33", "S2-34", "S2-38", "S3-24")
 def test_waves_have_a_barrier_between_them_and_land_in_the_plan_s_order(crew: Crewed) -> None:
-    tasks = [{"title": "A"}, {"title": "B"}, {"title": "C", "depends_on": ["B"]}]
+    tasks: list[dict[str, Any]] = [{"title": "A"}, {"title": "B"}, {"title": "C", "depends_on": ["B"]}]
     meet = crew.tmp / "meet"
     slow = own("t1", run=[meeting(meet, "t1", "t2")])
     rules = [plan_rule(tasks), slow, own("t2", run=[f"touch {meet}/t2"]), own("t3", run=["test -e src/t1.py"])]
@@ -232,7 +241,12 @@ def crash(task: str, **more: Any) -> Rule:
 
 @pytest.mark.req("S2-52", "S3-60")
 def test_without_a_failed_task_its_dependents_are_named_and_the_others_go_on(crew: Crewed) -> None:
-    tasks = [{"title": "A"}, {"title": "B", "depends_on": ["A"]}, {"title": "C", "depends_on": ["B"]}, {"title": "D"}]
+    tasks: list[dict[str, Any]] = [
+        {"title": "A"},
+        {"title": "B", "depends_on": ["A"]},
+        {"title": "C", "depends_on": ["B"]},
+        {"title": "D"},
+    ]
     done = crew.go(flow(failure="continue"), [plan_rule(tasks), crash("t1"), own("t4")])
     assert done.code == 0, done.out
     states = {task.id: (task.state, task.reason) for task in crew.view.tasks}
@@ -259,7 +273,7 @@ def test_retry_tries_once_more_with_the_error_and_then_goes_on_without_it(crew: 
 def test_in_a_wave_the_retry_comes_after_all_have_settled(crew: Crewed) -> None:
     rules = [plan_rule(titles("A", "B")), crash("t1", times=1), own("t1"), own("t2", sleep=0.3)]
     assert crew.go(flow(failure="retry", order="waves"), rules).code == 0
-    ended = [e.key for r in crew.records for e in [r.event] if type(e).__name__ == "DispatchFinished"]
+    ended = [event.key for event in crew.events(DispatchFinished)]
     started = [event.key for event in crew.events(DispatchStarted)]
     assert started[-1] == "execute/t1+2/implement"
     assert ended.index("execute/t2/implement") < ended.index("execute/t1+2/implement")
@@ -387,3 +401,36 @@ def test_what_a_person_accepts_lands_without_checks_and_says_so(tmp_path: Path) 
     assert crew.view.tasks[0].state == "complete"
     changed = [event for event in crew.events(TaskChanged) if event.state == "complete"]
     assert "accepted with known issues" in changed[0].reason
+
+
+# -- one review for all
+
+
+META = """
+  - id: meta
+    kind: review
+    of: changes
+    scope: run
+    reviewers: [{role: quality-reviewer}]
+    mode: single-pass
+    completes: execute
+    on: {pass: next, noted: next, inconclusive: stop}
+"""
+
+
+@pytest.mark.req("S4-54", "S4-56", "S4-60", "S4-62")
+@pytest.mark.parametrize(("strategy", "states"), [("each", ["complete"]), ("once", ["implemented", "complete"])])
+def test_tasks_that_nobody_judged_one_by_one_are_completed_by_the_review_of_the_whole(
+    crew: Crewed, strategy: str, states: list[str]
+) -> None:
+    each = {**REVIEW, "when": {"strategy": "each"}}
+    text = flow(steps=[IMPLEMENT, each]).replace("  - {id: end,", META.lstrip("\n") + "  - {id: end,")
+    options = "settings:\n  strategy: {options: {each: one by one, once: at the end}, default: each}\nartifacts:"
+    rules = [plan_rule(titles("A", "B")), own("t1"), own("t2"), passing()]
+    done = crew.go(text.replace("artifacts:", options, 1), rules, "--set", f"strategy={strategy}")
+    assert done.code == 0, done.out + done.err
+    for id in ("t1", "t2"):
+        assert [state for state in crew.states(id) if state in ("implemented", "complete")] == states
+    phases = [r.event for r in crew.records if type(r.event).__name__ in ("TaskChanged", "ReviewFinished")]
+    last = [type(event).__name__ for event in phases][-2:]
+    assert last == (["TaskChanged", "TaskChanged"] if strategy == "once" else last)

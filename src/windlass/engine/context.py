@@ -257,6 +257,9 @@ class PhaseHere(Here):
     def go_on(self) -> None:
         self.parts.wanted.go_on()
 
+    def implemented(self, task: Task) -> None:
+        self.shared.implemented.setdefault(self.phase.id, []).append(task)
+
     @property
     def completed_later(self) -> bool:
         phases = self.parts.world.flow.sequence(self.parts.world.mode)

@@ -17,12 +17,12 @@ from windlass.engine.parts import Parts
 from windlass.engine.proving import Prover
 from windlass.engine.publishing import Publisher
 from windlass.engine.shared import Again, Shared
-from windlass.events import PhaseEntered, PhaseFinished, PhaseSkipped
+from windlass.events import PhaseEntered, PhaseFinished, PhaseSkipped, TaskChanged
 from windlass.model import Json, Key, RunState
-from windlass.phases import KINDS
+from windlass.phases import KINDS, review
 from windlass.phases.base import Outcome, PhaseSpec
 from windlass.phases.routes import To
-from windlass.phases.task_base import EndRunError
+from windlass.phases.task_base import COMPLETE, EndRunError
 
 Kind = Callable[[Any, Any], Awaitable[Outcome]]
 
@@ -99,6 +99,7 @@ class Driver:
         await self._commit(ctx, phase)
         refuse_unknown(self._journal, key)
         self._shared.outcomes[phase.id] = outcome
+        self._complete(ctx, phase, outcome)
         self._leave(ctx, phase, outcome)
         return machine.finished(self._flow, state, world, outcome.name, outcome.detail)
 
@@ -106,6 +107,13 @@ class Driver:
         """Designs and plans become part of the run's branch when their phase ends."""
         names = sorted(name for name in phase.artifacts_out() if self._flow.artifacts[name].commit)
         await ctx.commit_files("commit", [name for name in names if ctx.artifact(name) is not None], phase.id)
+
+    def _complete(self, ctx: PhaseHere, phase: PhaseSpec, outcome: Outcome) -> None:
+        """One review for all of them: what was only implemented is complete now."""
+        if not isinstance(phase, review.Spec) or outcome.name not in ("pass", "noted"):
+            return
+        for task in self._shared.implemented.pop(phase.completes, ()):
+            ctx.emit(TaskChanged(task.id, COMPLETE, visit=task.visit), at=f"completes.{task.id}")
 
     async def _ask(self, state: State, todo: AskQuestion, desk: Desk) -> State:
         key = Key().child(todo.phase.id, visit=todo.visit).child("asked", cycle=todo.nth)

@@ -29,6 +29,8 @@ class Shared:
     publisher: Publisher
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     completed: list[Task] = field(default_factory=list)
+    implemented: dict[str, list[Task]] = field(default_factory=dict)
+    """Tasks that have landed and that a later review completes, by their phase."""
     first_base: tuple[int, str] = (0, "")
     """Where the first task began, and when: the final review looks at everything since."""
     spare: list[tuple[Slot, str]] = field(default_factory=list)

@@ -221,6 +221,8 @@ class Crew:
             self._begin(task, ending.visit + 1, ending.reason)
             return
         self._ended[id] = ending
+        if ending.state == IMPLEMENTED:
+            ctx.implemented(task)
         if ending.state == ESCAPED or (ending.state == FAILED and self._policy == "stop"):
             self._closed = True
         elif ending.state == FAILED:

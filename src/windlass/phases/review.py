@@ -47,6 +47,7 @@ class Spec(PhaseSpec):
     feedback: str = ""
     """The question whose comment is a finding of the next visit."""
     completes: str = ""
+    """The tasks phase whose tasks nobody judged one by one: a pass of this review completes them."""
 
     def artifacts_in(self) -> set[str]:
         calls = [*self.reviewers, *([self.fixer] if self.fixer else [])]

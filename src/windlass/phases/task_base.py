@@ -104,6 +104,10 @@ class TasksContext(Context, Protocol):
         """A review of the flow completes this phase's tasks; until then they are implemented."""
         ...
 
+    def implemented(self, task: Task) -> None:
+        """It has landed; the review that completes this phase completes it."""
+        ...
+
 
 class TaskContext(Context, Protocol):
     """One visit to one task."""

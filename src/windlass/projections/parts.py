@@ -13,7 +13,7 @@ from windlass.events import DispatchFinished, PublishFinished, QuestionAsked, Ta
 from windlass.model import Finding, Json, RunState, Verdict
 
 COMPLETE, SKIPPED, ESCALATED, PENDING = "complete", "skipped", "escalated", "pending"
-ENDED = frozenset({COMPLETE, SKIPPED, ESCALATED, "failed"})
+ENDED = frozenset({COMPLETE, SKIPPED, ESCALATED, "failed", "implemented"})
 WORKING = frozenset({"implementing", "reviewing", "fixing"})
 PASSED = frozenset({Verdict.PASS.value, Verdict.PASS_WITH_NOTES.value})
 
