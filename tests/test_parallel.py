@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from crews import FIXER, IMPLEMENT, REVIEW, Crewed, flow, meeting, plan_rule, rule
 from front import Rule, failing, passing
+from gitrepo import write
 from windlass.events import (
     CommandFinished,
     DispatchFinished,
@@ -434,3 +436,29 @@ def test_tasks_that_nobody_judged_one_by_one_are_completed_by_the_review_of_the_
     phases = [r.event for r in crew.records if type(r.event).__name__ in ("TaskChanged", "ReviewFinished")]
     last = [type(event).__name__ for event in phases][-2:]
     assert last == (["TaskChanged", "TaskChanged"] if strategy == "once" else last)
+
+
+# -- a plan that is edited while several are under way
+
+
+def test_a_plan_edited_while_two_tasks_are_half_way_costs_only_what_the_edit_touches(crew: Crewed) -> None:
+    meet = crew.tmp / "meet"
+    pausing = f"cd {crew.root} && {sys.executable} -m windlass pause && sleep 0.5"
+    one = own("t1", run=[meeting(meet, "t1", "t2"), pausing])
+    # The second ends when the pause is on record: with the first one's last words.
+    two = own("t2", run=[meeting(meet, "t2", "t1"), "sleep 1.5"], times=1)
+    later = [rule(id, {f"src/{id}.py": "z = 2\n"}) for id in ("t2", "t4")]
+    plan = titles("A", "B", "C")
+    rules = [plan_rule(plan), one, two, *later, passing()]
+    assert crew.go(flow(steps=[IMPLEMENT, REVIEW], slots=2), rules).code == 11
+    assert sorted(began(crew)) == ["t1", "t2"]
+    edited = plan_rule([{"title": "D"}, {"title": "A"}, {"title": "B", "description": "Do B otherwise."}])
+    write(crew.folder / "files", {"docs/plan.md": edited["files"]["{plan_path}"]})
+    assert crew("resume").code == 10
+    asked = crew.events(QuestionAsked)[-1]
+    assert "execute/t2/implement" in asked.detail
+    assert "execute/t1" not in asked.detail
+    assert crew("answer", "adopt").code == 0
+    assert sorted(began(crew)) == ["t1", "t2", "t2", "t4"]
+    assert sorted(landed(crew)) == ["t1", "t2", "t4"]
+    assert [task.title for task in crew.view.tasks] == ["D", "A", "B"]
