@@ -7,13 +7,14 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 
-from benchmarks import driving, journal, parsing, startup, terminal, workspace
+from benchmarks import driving, journal, parsing, scheduling, startup, terminal, workspace
 from benchmarks.figures import Figure, as_json, table
 
 GROUPS: dict[str, Callable[[int], Iterator[Figure]]] = {
     "journal": journal.figures,
     "startup": startup.figures,
     "driving": driving.figures,
+    "scheduling": scheduling.figures,
     "workspace": workspace.figures,
     "parsing": parsing.figures,
     "terminal": terminal.figures,

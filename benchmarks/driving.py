@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.clock import best_in_turns, run_quietly, seconds, slowness
 from benchmarks.figures import Figure
-from benchmarks.sample import QUESTIONS, Sample, make_sample, wait_until
+from benchmarks.sample import QUESTIONS, Sample, make_sample, memory_mb, wait_until
 
 TASKS, AGENT_S = 20, 0.05
 #: long enough that the driver has gone over to looking less often
@@ -133,7 +133,7 @@ def _waiting(folder: Path) -> Iterator[Figure]:
             wait_until(partial(_is_asked, sample, n))
             time.sleep(IDLE_S)
             if n == 0:
-                yield Figure("driver waiting at a question", _memory_mb(driver.pid), "MB", 60.0)
+                yield Figure("driver waiting at a question", memory_mb(driver.pid), "MB", 60.0)
             run_quietly(sample.windlass("answer", f"q{n}", "on", "--no-resume"), sample.root, sample.env)
             delays.append(_delay(sample, n))
     finally:
@@ -152,13 +152,3 @@ def _delay(sample: Sample, n: int) -> float:
     """From the recorded answer to the driver's next word."""
     wait_until(lambda: len(sample.event_times("phase.finished")) > n)
     return sample.event_times("phase.finished")[n] - sample.event_times("question.answered")[n]
-
-
-def _memory_mb(pid: int) -> float:
-    """What the process alone would give back: shared pages count by their share. Elsewhere than on Linux: resident."""
-    rollup = Path(f"/proc/{pid}/smaps_rollup")
-    if rollup.exists():
-        return next(int(line.split()[1]) for line in rollup.read_text().splitlines() if line.startswith("Pss:")) / 1024
-    import psutil
-
-    return float(psutil.Process(pid).memory_info().rss) / 2**20

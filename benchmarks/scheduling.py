@@ -1,0 +1,165 @@
+"""Tasks side by side: how close a run comes to what its tasks need at least, and what many agents at once weigh."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import random
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.figures import Figure
+from benchmarks.sample import Sample, make_sample, memory_mb, wait_until
+from windlass.model import Task
+from windlass.phases.scheduling import layers
+
+FLOW = """\
+flow: side-by-side
+about: A plan, then its tasks, one dispatch each, several at once.
+artifacts:
+  plan: {kind: file, path: docs/plan.md, contract: tasks, commit: true}
+phases:
+  - id: plan
+    kind: produce
+    calls: [{role: planner, in: [request], out: plan}]
+    on: {empty: stop, failed: stop}
+  - id: build
+    kind: tasks
+    from: plan
+    order: ORDER
+    slots: 8
+    steps:
+      - id: implement
+        kind: produce
+        calls: [{role: implementer, in: [task]}]
+        on: {failed: fail}
+    land: {checks: none, on: {conflict: fail}}
+    on: {done: next, stopped: stop}
+  - {id: report, kind: report, template: plan}
+"""
+GRAPH, SEED, AGENTS = 40, 4, 64
+
+
+@dataclass(frozen=True)
+class Work:
+    """A task for the benchmark: what it waits for and how long its agent takes."""
+
+    id: str
+    needs: tuple[str, ...]
+    seconds: float
+
+
+def figures(rounds: int) -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory(prefix="windlass-bench-") as folder:
+        for slots in (4, 8):
+            yield _graph(Path(folder), slots, rounds)
+        yield _independent(Path(folder), rounds)
+        yield from _many(Path(folder))
+
+
+def graph() -> list[Work]:
+    """Always the same one: some wide, some long, durations of 0.2 to 1.0 s."""
+    chance = random.Random(SEED)
+    made: list[Work] = []
+    for n in range(GRAPH):
+        earlier = [one.id for one in made[max(0, n - 12) :]]
+        needs = chance.sample(earlier, min(len(earlier), chance.choice([0, 0, 1, 1, 2])))
+        made.append(Work(f"t{n + 1}", tuple(needs), round(chance.uniform(0.2, 1.0), 2)))
+    return made
+
+
+def _graph(folder: Path, slots: int, rounds: int) -> Figure:
+    works = graph()
+    deps = min(_ratio(folder / f"deps{slots}-{n}", works, slots, "deps") for n in range(rounds))
+    waves = _ratio(folder / f"waves{slots}", works, slots, "waves")
+    detail = f"40 tasks in a graph, {slots} slots; layer by layer {waves:.2f} x"
+    return Figure(f"makespan with {slots} slots", deps, "x", 1.10, detail=detail)
+
+
+def _independent(folder: Path, rounds: int) -> Figure:
+    works = [Work(f"t{n + 1}", (), 0.5) for n in range(24)]
+    took = min(_makespan(_sample(folder / f"free{n}", works, "deps"), 8) for n in range(rounds))
+    return Figure("24 tasks of 0.5 s on 8 slots", took / 1.5, "x", 1.25, detail="of 1.5 s")
+
+
+def _ratio(home: Path, works: Sequence[Work], slots: int, order: str) -> float:
+    return _makespan(_sample(home, works, order), slots) / list_schedule(works, slots)
+
+
+def list_schedule(works: Sequence[Work], slots: int) -> float:
+    """What list scheduling needs for these durations, longest remaining chain first, when nothing else costs time."""
+    rank, now, done = _remaining(works), 0.0, set[str]()
+    running: list[tuple[float, str]] = []
+    waiting = sorted(works, key=lambda work: -rank[work.id])
+    while waiting or running:
+        for work in [work for work in waiting if set(work.needs) <= done][: slots - len(running)]:
+            waiting.remove(work)
+            heapq.heappush(running, (now + work.seconds, work.id))
+        now, id = heapq.heappop(running)
+        done.add(id)
+    return now
+
+
+def _remaining(works: Sequence[Work]) -> dict[str, float]:
+    tasks = [Task(work.id, work.id, depends_on=work.needs) for work in works]
+    layer, rank = layers(tasks), dict[str, float]()
+    for work in sorted(works, key=lambda work: -layer[work.id]):
+        after = [rank[other.id] for other in works if work.id in other.needs]
+        rank[work.id] = work.seconds + max(after, default=0.0)
+    return rank
+
+
+def _sample(home: Path, works: Sequence[Work], order: str) -> Sample:
+    sample = make_sample(home, tasks=1, pause=0.0)
+    listed = [
+        {"title": w.id, "description": "Work.", "depends_on": [*w.needs], "files": [f"{w.id}.txt"]} for w in works
+    ]
+    plan = f"# Plan\n\n```superteam-tasks\n{json.dumps(listed)}\n```\n"
+    rules: list[dict[str, object]] = [{"when": {"role": "planner"}, "files": {"{plan_path}": plan}, "say": "done"}]
+    rules += [_rule(work) for work in works]
+    (home / "script.yaml").write_text(json.dumps(rules))
+    (home / "flow.yaml").write_text(FLOW.replace("ORDER", order))
+    return sample
+
+
+def _rule(work: Work) -> dict[str, object]:
+    files = {f"{work.id}.txt": "work\n"}
+    when = {"role": "implementer", "task": work.id}
+    return {"when": when, "files": files, "commit": work.id, "sleep": work.seconds, "say": "done"}
+
+
+def _argv(sample: Sample, slots: int) -> list[str]:
+    home = sample.home
+    return [
+        *("run", "Side by side", "--flow", str(home / "flow.yaml"), "--agent", "scripted"),
+        *("--script", str(home / "script.yaml"), "--slots", str(slots)),
+    ]
+
+
+def _makespan(sample: Sample, slots: int) -> float:
+    sample.run(*_argv(sample, slots))
+    return sample.event_times("phase.finished")[1] - sample.event_times("phase.entered")[1]
+
+
+# -- many at once
+
+
+def _many(folder: Path) -> Iterator[Figure]:
+    works = [Work(f"t{n + 1}", (), 600.0) for n in range(AGENTS)]
+    sample = _sample(folder / "many", works, "deps")
+    driver = sample.start(*_argv(sample, AGENTS))
+    try:
+        wait_until(lambda: len(sample.starts()) == AGENTS + 1, 300.0)
+        yield Figure("driver of 64 agents", memory_mb(driver.pid), "MB", 60.0)
+        heaviest = max(memory_mb(pid) for pid in _supervisors(sample))
+        yield Figure("heaviest supervisor", heaviest, "MB", 12.0, detail=f"of {AGENTS}")
+    finally:
+        driver.terminate()
+        driver.wait()
+
+
+def _supervisors(sample: Sample) -> list[int]:
+    files = (sample.root / ".git" / "windlass" / "runs").glob("*/attempts/build/**/proc.json")
+    return [int(json.loads(file.read_text())["supervisor"]["pid"]) for file in files]
