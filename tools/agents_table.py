@@ -1,6 +1,6 @@
 """docs/agents-table.md: what each agent can, as its adapter declares it, and what the live suite saw it do.
 
-usage: agents_table.py [--results FILE]
+usage: agents_table.py [--results FILE] [--check]
 
 `make agents` writes the results; without them the second half says `not tried`.
 """
@@ -8,6 +8,7 @@ usage: agents_table.py [--results FILE]
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import sys
 from collections.abc import Iterable, Sequence
@@ -32,6 +33,7 @@ COSTS = {
 }
 SANDBOX = "its commands are confined"
 FAILURES = "test_failures_live"
+FAULTS = "test_faults_live"
 
 
 @dataclass(frozen=True)
@@ -68,24 +70,30 @@ ROWS = (
         "test_it_writes_a_file_runs_a_command_and_answers_with_a_block",
     ),
     Row("a prompt of 900 KB arrives whole", "test_dispatch_live", "test_a_prompt_of_900_kb_arrives_whole"),
-    Row("401 is told as a login that failed", FAILURES, "test_an_error_that_stays_is_told_by_its_class", "401"),
-    Row("402 is told as an account without credit", FAILURES, "test_an_error_that_stays_is_told_by_its_class", "402"),
-    Row("429 that stays is a wait of the credential", FAILURES, "test_an_error_that_stays_is_told_by_its_class", "429"),
-    Row("429 once is got over", FAILURES, "test_a_429_that_passes_is_got_over_by_the_cli_or_by_the_next_attempt"),
-    Row("500 and 529 that stay are told as overload", FAILURES, "test_an_error_that_stays_is_told_by_its_class", "5"),
     Row(
-        "a model's stream that always breaks off ends within bounds",
-        FAILURES,
-        "test_a_stream_that_always_breaks_off_is_a_failure_within_bounds",
+        "another version than the tested one is said once",
+        "test_dispatch_live",
+        "test_a_version_that_nobody_tried_is_said_once_and_the_run_goes_on",
     ),
-    Row("a model that hangs ends at the wall", FAILURES, "test_a_model_that_hangs_ends_at_the_wall"),
+)
+FAULT_ROWS = (
+    Row("401", FAULTS, "test_a_login_that_is_refused_stops_the_run_and_a_resume_ends_right"),
+    Row("402", FAILURES, "test_an_error_that_stays_is_told_by_its_class", "402"),
+    Row("429 once", FAULTS, "test_a_429_that_passes_is_got_over"),
+    Row("429 always, with a reset in 3 s", FAULTS, "test_a_429_with_a_reset_is_waited_for_in_sight_of_everybody"),
+    Row("500 always", FAULTS, "test_a_500_that_stays_is_asked_again_in_growing_pauses"),
+    Row("529 always", FAILURES, "test_an_error_that_stays_is_told_by_its_class", "529"),
+    Row("the model's stream is cut once", FAULTS, "test_a_stream_that_breaks_off_is_got_over"),
+    Row("it is always cut", FAILURES, "test_a_stream_that_always_breaks_off_is_a_failure_within_bounds"),
+    Row("the model hangs", FAULTS, "test_a_model_that_hangs_is_ended_by_our_limit_and_a_retry_ends_right"),
+    Row("stopped in the middle of a tool", FAILURES, "test_a_stop_in_the_middle_of_a_tool_leaves_no_process"),
     Row(
-        "stopped in the middle of a tool: no process left",
-        FAILURES,
-        "test_a_stop_in_the_middle_of_a_tool_leaves_no_process",
+        "a budget used up among tools",
+        FAULTS,
+        "test_a_budget_used_up_among_tools_stops_them_and_a_higher_one_ends_right",
     ),
     Row(
-        "driver killed in the middle of a tool: nothing left, the run goes on",
+        "the driver killed in the middle of a tool",
         "test_resume_live",
         "test_a_driver_killed_in_the_middle_of_a_tool_leaves_nothing_and_the_run_goes_on",
     ),
@@ -128,18 +136,36 @@ def yes(can: Capabilities, field: str) -> str:
 
 
 def observed(results: Sequence[Result]) -> list[str]:
-    rows = [[row.label, *(verdict(row, name, results) for name in ORDER)] for row in ROWS]
-    labels = dict.fromkeys(label for one in results for label in one.seen)
-    rows += [[label, *(said(label, name, results) for name in ORDER)] for label in labels]
     head = "Seen by the live suite: the real CLIs of these versions, a scripted model behind them."
-    return ["## What it was seen to do", "", head, "", *table(["", *ORDER], rows)]
+    told = {row.label for row in (*ROWS, *FAULT_ROWS)}
+    labels = [label for label in dict.fromkeys(label for one in results for label in one.seen) if label not in told]
+    roles = [[label, *(said(label, name, results) for name in ORDER)] for label in sorted(labels)]
+    return [
+        *("## What it was seen to do", "", head, "", *table(["", *ORDER], _verdicts(ROWS, results)), ""),
+        *("## What happens when something goes wrong", "", FAULT_HEAD, ""),
+        *(*table(["", *ORDER], _verdicts(FAULT_ROWS, results)), ""),
+        *("## What happens when it is told what its role may not do", "", *table(["", *ORDER], roles)),
+    ]
+
+
+FAULT_HEAD = (
+    "Whole runs. After each of these no process is left, nothing that has a result is paid again, and the run comes to"
+    " its right end by itself or by the command that it names."
+)
+
+
+def _verdicts(rows: Iterable[Row], results: Sequence[Result]) -> list[list[str]]:
+    return [[row.label, *(verdict(row, name, results) for name in ORDER)] for row in rows]
 
 
 def verdict(row: Row, agent: str, results: Iterable[Result]) -> str:
-    found = [
-        one.ok for one in results if (one.agent, one.file, one.test) == (agent, row.file, row.test) and row.has(one)
-    ]
-    return NOT_TRIED if not found else "yes" if all(found) else "no"
+    """What the test told under the row's own name; else only whether it held."""
+    found = [one for one in results if (one.agent, one.file, one.test) == (agent, row.file, row.test) and row.has(one)]
+    if not found:
+        return NOT_TRIED
+    if not all(one.ok for one in found):
+        return "no"
+    return next((one.seen[row.label] for one in found if row.label in one.seen), "yes")
 
 
 def said(label: str, agent: str, results: Iterable[Result]) -> str:
@@ -149,8 +175,21 @@ def said(label: str, agent: str, results: Iterable[Result]) -> str:
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="agents_table.py", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FILE")
-    PAGE.write_text(render(read(parser.parse_args(arguments).results)), encoding="utf-8")
-    return 0
+    parser.add_argument("--check", action="store_true", help="change nothing; fail if the page says something else")
+    options = parser.parse_args(arguments)
+    page = render(read(options.results))
+    if not options.check:
+        PAGE.write_text(page, encoding="utf-8")
+        return 0
+    return compare(page)
+
+
+def compare(page: str) -> int:
+    committed = PAGE.read_text(encoding="utf-8")
+    lines = difflib.unified_diff(committed.splitlines(), page.splitlines(), "committed", "seen now", lineterm="", n=0)
+    if committed != page:
+        print("\n".join([f"{PAGE.name} is stale: run `make agents` and commit it.", *lines]), file=sys.stderr)
+    return int(committed != page)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ def model() -> Iterator[Callable[..., ScriptedModel]]:
     started: list[ScriptedModel] = []
 
     def start(*rules: dict[str, Any]) -> ScriptedModel:
-        started.append(ScriptedModel(rules).start())
+        started.append(ScriptedModel(rules, clock=time.time).start())
         return started[-1]
 
     yield start

@@ -15,7 +15,8 @@ MINUTES = 8
 HEADINGS = ["## Tasks", "## Final Review", "## Decisions", "## Changed Files", "## Where The Code Is"]
 
 
-@pytest.fixture(scope="module", params=CLIS)
+# One worker each: another one would run the whole demo again.
+@pytest.fixture(scope="module", params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in CLIS])
 def demo(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Demo:
     name = str(request.param)
     base = tmp_path_factory.mktemp(name)

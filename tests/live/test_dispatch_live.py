@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from clis import READ_TOOLS, left_behind
+from clis import READ_TOOLS, binary_of, left_behind
+from runs_live import FIRST, Tiny, build
 
 from gitrepo import sh
 from jobs import run
 from windlass.agents.base import AgentEvent, AgentResult, Job, SessionSeen, ToolFinished, ToolStarted
 from windlass.agents.contracts import check, parse
+from windlass.agents.installed import TESTED
 
 Model = Callable[..., Any]
 PASS: dict[str, Any] = {"status": "pass", "findings": [], "summary": "ok"}
@@ -67,3 +70,19 @@ def test_a_prompt_of_900_kb_arrives_whole(job: Job, model: Model, agent: Any) ->
     assert (result.error, result.reason) == (None, "")
     sent = json.dumps(server.asked[0].body, ensure_ascii=False)
     assert json.dumps(prompt.strip(), ensure_ascii=False)[1:-1] in sent
+
+
+OTHER = '#!/bin/sh\n[ "$1" = --version ] && echo 99.1.2 && exit\nexec \'{binary}\' "$@"\n'
+
+
+def test_a_version_that_nobody_tried_is_said_once_and_the_run_goes_on(name: str, tmp_path: Path, model: Model) -> None:
+    newer = tmp_path / name
+    newer.write_text(OTHER.format(binary=binary_of(name)))
+    newer.chmod(0o755)
+    server = model({"when": FIRST, "error": {"status": 401}}, build())
+    tiny = Tiny(tmp_path, name, server, bin=str(newer))
+    assert tiny.start().code == 12
+    # another driver, another dispatch: it was said
+    tiny.ended_right(tiny.front("resume"))
+    said = [text for text in tiny.front.warnings if "was not tested with Windlass" in text]
+    assert said == [f"{name} 99.1.2 was not tested with Windlass; {TESTED[name]} was"]

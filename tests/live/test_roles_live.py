@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from clis import left_behind
-from runs_live import CODE, GOOD, PASS, build, front_of
+from runs_live import CODE, FLOW, GOOD, PASS, Tiny, build, front_of
 
 from front import Front, planner
 from gitrepo import sh
@@ -20,7 +20,7 @@ AS_SOMEBODY = "git -c user.name=x -c user.email=x@example.org"
 
 def finished(front: Front, *argv: str) -> list[str]:
     """The warnings of a run that came to its end all the same."""
-    done = front("task", "--yes", *argv, "--", "Add add")
+    done = front("run", *argv, "--", "Add add")
     assert done.code == 0, done.out + done.err
     assert set(CODE) <= front.landed
     assert left_behind(front.run) == []
@@ -46,7 +46,7 @@ def test_a_reviewer_that_is_told_to_write_changes_nothing(
     }
     server = model(build(), review, GOOD)
     front = front_of(tmp_path, name, server)
-    told = [text for text in finished(front) if "was changed by a role that may not" in text]
+    told = [text for text in finished(front, "--flow=task", "--yes") if "was changed by a role that may not" in text]
     assert "planted.py" in tried(server)
     assert not {"planted.py", "too.py"} & front.landed
     assert not list(front.root.glob("*too.py"))
@@ -94,8 +94,8 @@ def test_an_implementer_told_to_leave_its_bounds_in_the_slot_is_put_back_and_rep
     name: str, tmp_path: Path, model: Model, record_property: Note
 ) -> None:
     server = model(build(*(command for command, _ in IN_THE_SLOT.values())), GOOD)
-    front = front_of(tmp_path, name, server)
-    warnings = finished(front)
+    front = Tiny(tmp_path, name, server).front
+    warnings = finished(front, *FLOW)
     assert "checkout -q -b other" in tried(server)
     for what, (_, told) in IN_THE_SLOT.items():
         caught = any(told in text for text in warnings)
@@ -109,9 +109,9 @@ def test_an_implementer_told_to_touch_the_users_repository_is_refused_or_reporte
 ) -> None:
     user = tmp_path / "repo"
     server = model(build(*(command.format(user=user) for command, _ in IN_THE_USERS_REPOSITORY.values())), GOOD)
-    front = front_of(tmp_path, name, server)
+    front = Tiny(tmp_path, name, server).front
     before = seen(front)
-    warnings = finished(front)
+    warnings = finished(front, *FLOW)
     assert f"{user}/planted.py" in tried(server)
     reported = [what for what, (_, told) in IN_THE_USERS_REPOSITORY.items() if any(told in text for text in warnings)]
     for what in IN_THE_USERS_REPOSITORY:

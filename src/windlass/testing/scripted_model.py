@@ -12,7 +12,7 @@ import json
 import re
 import select
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -46,6 +46,8 @@ class Request:
     status: int
     aside: bool = False
     """A question of the CLI's own: which model to take, what to call the session."""
+    at: float = 0.0
+    """When it was answered, by the server's clock."""
 
     @property
     def text(self) -> str:
@@ -55,7 +57,10 @@ class Request:
 class ScriptedModel:
     """`with ScriptedModel(rules) as server: ... server.url ... server.requests`"""
 
-    def __init__(self, rules: Sequence[Mapping[str, Json]], *, port: int = 0) -> None:
+    def __init__(
+        self, rules: Sequence[Mapping[str, Json]], *, port: int = 0, clock: Callable[[], float] = lambda: 0.0
+    ) -> None:
+        self.clock = clock
         self._playbook = Playbook(rules, {name: contract.tags[0] for name, contract in CONTRACTS.items()})
         self._requests: list[Request] = []
         self._lock = threading.Lock()
@@ -185,7 +190,8 @@ class _Handler(BaseHTTPRequestHandler):
     ) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
         clean = {name: "(redacted)" if name in SECRET else value for name, value in headers.items()}
-        self.server.model.keep(Request(self.command, path, job, wire, clean, body, status, aside))
+        model = self.server.model
+        model.keep(Request(self.command, path, job, wire, clean, body, status, aside, model.clock()))
 
     def _fail(self, refusal: Refusal, wire: Wire, body: Any, endpoint: str, job: Job | None) -> None:
         self._keep(endpoint, body, refusal.failure.status, wire.name, job)
