@@ -22,7 +22,7 @@ test: $(READY)
 noloss: $(READY)  ## 200 runs with random graphs, conflicts and kills; RUNS=N for another number
 	@WINDLASS_NOLOSS_RUNS=$(or $(RUNS),200) $(BIN)/python -m pytest -q -n $(JOBS) tests/test_no_loss.py $(ARGS)
 
-agents: $(READY)  ## installs five agent CLIs (pinned, 1.6 GB, into .venv-agents) and runs the live suite through them
+agents: $(READY)  ## installs the agent CLIs (pinned, 1.8 GB, into .venv-agents), drives them all, tells it in docs/agents-table.md
 	@$(BIN)/python tools/agents.py $(ARGS)
 
 lint: $(READY)

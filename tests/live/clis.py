@@ -18,6 +18,8 @@ IN_CI = os.environ.get("CI", "").lower() in ("1", "true")
 CLIS = ("claude", "codex", "pi", "gemini", "opencode")
 ALL_TOOLS = ("read", "grep", "find", "ls", "bash", "write", "edit")
 READ_TOOLS = ("read", "grep", "find", "ls")
+PATIENT = 240.0
+"""Seconds for what takes a few on a quiet machine: being slow is no failure."""
 
 
 def binary_of(name: str) -> Path:

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clis import ALL_TOOLS, CLIS, binary_of, options
+from clis import ALL_TOOLS, CLIS, PATIENT, binary_of, options
 from results import note
 
 from gitrepo import commit, sh
 from jobs import make_job
 from windlass.agents import registry
-from windlass.agents.base import Adapter, Job
+from windlass.agents.base import Adapter, Job, Limits
 from windlass.testing.scripted_model import ScriptedModel
 
 
@@ -64,7 +64,15 @@ def agent(name: str) -> Callable[..., Adapter]:
 @pytest.fixture
 def job(tmp_path: Path, name: str) -> Job:
     """An implementer's, in a repository with one commit."""
-    made = make_job(tmp_path, agent=name, tools=ALL_TOOLS, writes="code", contract="review", options={})
+    made = make_job(
+        tmp_path,
+        agent=name,
+        tools=ALL_TOOLS,
+        writes="code",
+        contract="review",
+        options={},
+        limits=Limits(wall_s=PATIENT),
+    )
     sh(made.cwd, "init", "--quiet", "--initial-branch=main")
     commit(made.cwd, {"README.md": "# sample\n"})
     return made

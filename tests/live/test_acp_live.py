@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 from acp_agents import AGENTS, as_config, settings
-from clis import READ_TOOLS, left_behind
+from clis import PATIENT, READ_TOOLS, left_behind
 
 from gitrepo import sh
 from jobs import dispatch, run
 from processes_for_tests import until
 from test_demo import TITLES, Demo
 from windlass.agents import registry
-from windlass.agents.base import Adapter, AgentEvent, Job, Limits, SessionSeen, ToolFinished, ToolStarted
+from windlass.agents.base import Adapter, AgentEvent, Job, SessionSeen, ToolFinished, ToolStarted
 from windlass.agents.contracts import parse
 from windlass.interfaces.cli.demo import REQUEST, SCRIPT, make_sample
 from windlass.model import ErrorClass
@@ -85,7 +85,7 @@ def test_a_reviewer_that_is_told_to_write_cannot(job: Job, model: Model, agent: 
 
 
 def test_a_login_that_is_refused_is_told_as_one(job: Job, model: Model, agent: Any) -> None:
-    result = run(agent(model({"json": PASS, "error": {"status": 401}})), replace(job, limits=Limits(wall_s=60.0)))
+    result = run(agent(model({"json": PASS, "error": {"status": 401}})), job)
     assert (result.error, left_behind(job.run)) == (ErrorClass.AUTH, []), result.reason
 
 
@@ -95,7 +95,7 @@ def test_a_turn_that_is_stopped_in_a_tool_leaves_nothing_behind(job: Job, model:
     async def stopped() -> Any:
         stop = asyncio.Event()
         going = asyncio.create_task(dispatch(agent(server), job, stop=stop))
-        await asyncio.to_thread(until, (job.cwd / "begun").exists)
+        await asyncio.to_thread(until, (job.cwd / "begun").exists, PATIENT)
         stop.set()
         return await going
 
@@ -113,7 +113,9 @@ def test_the_whole_demo_lands_the_same_three_tasks(name: str, tmp_path: Path) ->
     env = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8"}
     with ScriptedModel.from_file(SCRIPT) as server:
         make_sample(folder, as_config(name, server))
-        done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=480)
+        done = subprocess.run(
+            command, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=5 * PATIENT
+        )
     demo = Demo(folder, home, done.returncode, done.stdout, done.stderr)
     assert (demo.code, "3/3 tasks" in demo.out) == (0, True), demo.out + demo.err
     line = "--format=%s|%(trailers:key=Windlass-Task,valueonly,separator=)"

@@ -7,11 +7,10 @@ import subprocess
 import sys
 
 import pytest
-from clis import CLIS, binary_of
+from clis import CLIS, PATIENT, binary_of
 
 from test_demo import TITLES, Demo
 
-MINUTES = 8
 HEADINGS = ["## Tasks", "## Final Review", "## Decisions", "## Changed Files", "## Where The Code Is"]
 
 
@@ -31,7 +30,7 @@ def demo(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         capture_output=True,
         text=True,
         check=False,
-        timeout=60 * MINUTES,
+        timeout=5 * PATIENT,
     )
     return Demo(folder, home, done.returncode, done.stdout, done.stderr)
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from clis import left_behind
+from clis import PATIENT, left_behind
 
 from jobs import dispatch, run
 from processes_for_tests import until
@@ -21,7 +21,6 @@ from windlass.model import ErrorClass
 Model = Callable[..., Any]
 PASS: dict[str, Any] = {"status": "pass", "findings": [], "summary": "ok"}
 Note = Callable[[str, object], None]
-PATIENT = Limits(wall_s=240.0)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +36,7 @@ def test_an_error_that_stays_is_told_by_its_class(
 ) -> None:
     # with a time to come back the CLIs that insist are quick about it
     server = model({"json": PASS, "error": {"status": status, "retry_after": 1}})
-    result = run(agent(server), replace(job, limits=PATIENT))
+    result = run(agent(server), job)
     assert (result.error, left_behind(job.run)) == (error, []), result.reason
     record_property(row, told)
 
@@ -64,8 +63,8 @@ def test_a_stop_in_the_middle_of_a_tool_leaves_no_process(
 
     async def stopped() -> Any:
         stop = asyncio.Event()
-        running = asyncio.create_task(dispatch(agent(server), replace(job, limits=PATIENT), stop=stop))
-        await asyncio.to_thread(until, mark.exists, 240)
+        running = asyncio.create_task(dispatch(agent(server), job, stop=stop))
+        await asyncio.to_thread(until, mark.exists, PATIENT)
         stop.set()
         return await running
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from clis import PATIENT
 from runs_live import FIRST, Tiny, build
 
 from processes_for_tests import until
@@ -20,7 +21,6 @@ Note = Callable[[str, object], None]
 MOST_REQUESTS = 8
 RESET_S = 3.0
 PAUSES = '[retries]\npauses = ["1s", "2s"]\n'
-PATIENT = 240.0
 
 
 def at_first(**fault: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clis import binary_of, options
+from clis import PATIENT, binary_of, options
 
 from jobs import run
 from windlass.agents import registry
@@ -130,7 +130,7 @@ def test_the_plants_would_be_found_if_they_came_through(tmp_path: Path, clean_ro
         [str(binary_of("claude")), "-p", "hello"],
         cwd=tmp_path,
         env=environ,
-        timeout=60,
+        timeout=PATIENT,
         check=False,
         capture_output=True,
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clis import binary_of, left_behind, options
+from clis import PATIENT, binary_of, left_behind, options
 
 from jobs import run_id
 from windlass.testing.scripted_model import ScriptedModel
@@ -68,7 +68,7 @@ def test_sixteen_dispatches_at_once_fit_and_nothing_is_lost(name: str, tmp_path:
         env=dict(os.environ),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=5 * PATIENT,
         check=False,
     )
     assert done.returncode == 0, done.stderr

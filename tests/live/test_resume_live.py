@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from clis import left_behind
+from clis import PATIENT, left_behind
 from runs_live import FIRST, REQUEST, Tiny, build
 
 from processes_for_tests import until
@@ -13,7 +13,6 @@ from windlass.testing.scripted_model import ScriptedModel
 
 #: gemini forgets a call that had no answer yet; opencode tells of its session late, so it may begin afresh
 FORGETFUL = ("gemini", "opencode")
-PATIENT = 240.0
 
 
 def test_a_driver_killed_in_the_middle_of_a_tool_leaves_nothing_and_the_run_goes_on(
