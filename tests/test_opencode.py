@@ -129,3 +129,10 @@ def test_another_model_server_is_configured_without_the_key() -> None:
 def test_plugins_and_downloads_are_off() -> None:
     env = OpencodeAdapter().invocation(a_job()).env
     assert env["OPENCODE_PURE"] == env["OPENCODE_DISABLE_CLAUDE_CODE"] == env["OPENCODE_DISABLE_MODELS_FETCH"] == "1"
+
+
+def test_its_plug_in_folder_counts_as_installed_so_that_nothing_is_fetched() -> None:
+    files = registry.make("opencode", {}).invocation(a_job()).files
+    assert "home/config/opencode/node_modules/.keep" in files
+    lock = json.loads(files["home/config/opencode/package-lock.json"])
+    assert list(lock["packages"][""]["dependencies"]) == ["@opencode-ai/plugin"]

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from clis import binary_of
 
+from windlass.agents.opencode import INSTALLED
 from windlass.testing.scripted_model import ScriptedModel
 
 AGENTS = ("claude-agent-acp", "opencode", "gemini")
-FOLDERS = ("config", "data", "state", "cache")
+FOLDERS = ("data", "state", "cache")
 
 
-def settings(name: str, server: ScriptedModel) -> dict[str, Any]:
-    return {"claude-agent-acp": _claude, "opencode": _opencode, "gemini": _gemini}[name](server.url_for("{job}"))
+def settings(name: str, server: ScriptedModel, folder: Path) -> dict[str, Any]:
+    agents = {"claude-agent-acp": _claude, "opencode": _opencode, "gemini": _gemini}
+    return agents[name](server.url_for("{job}"), folder)
 
 
-def as_config(name: str, server: ScriptedModel) -> str:
+def as_config(name: str, server: ScriptedModel, folder: Path) -> str:
     """TOML writes texts and lists as JSON does."""
-    lines = [f"{key} = {json.dumps(value)}" for key, value in settings(name, server).items()]
+    lines = [f"{key} = {json.dumps(value)}" for key, value in settings(name, server, folder).items()]
     return "\n".join(["[agents]", 'default = "acp"', "", "[agents.acp]", *lines])
 
 
-def _claude(url: str) -> dict[str, Any]:
+def _claude(url: str, folder: Path) -> dict[str, Any]:
     env = [
         f"ANTHROPIC_BASE_URL={url}",
         "ANTHROPIC_API_KEY=scripted",
@@ -34,7 +37,7 @@ def _claude(url: str) -> dict[str, Any]:
     return {"argv": [str(binary_of("claude-agent-acp"))], "env": env}
 
 
-def _opencode(url: str) -> dict[str, Any]:
+def _opencode(url: str, folder: Path) -> dict[str, Any]:
     server = {
         "npm": "@ai-sdk/openai-compatible",
         "options": {"baseURL": f"{url}/v1", "apiKey": "scripted"},
@@ -43,12 +46,21 @@ def _opencode(url: str) -> dict[str, Any]:
     config = {"provider": {"p": server}, "permission": {"edit": "ask", "bash": "ask"}, "share": "disabled"}
     off = ("AUTOUPDATE", "MODELS_FETCH", "DEFAULT_PLUGINS", "LSP_DOWNLOAD", "CLAUDE_CODE", "EXTERNAL_SKILLS")
     env = [f"XDG_{name.upper()}_HOME={{folder}}/room/{name}" for name in FOLDERS]
+    env.append(f"XDG_CONFIG_HOME={_installed(folder / 'config')}")
     env += [f"OPENCODE_DISABLE_{name}=1" for name in off]
     env.append(f"OPENCODE_CONFIG_CONTENT={json.dumps({**config, 'model': 'p/m', 'small_model': 'p/m'})}")
     return {"argv": [str(binary_of("opencode")), "acp"], "env": env, "model": "p/m"}
 
 
-def _gemini(url: str) -> dict[str, Any]:
+def _installed(config: Path) -> Path:
+    """Or it fetches a package from the registry of npm."""
+    for path, text in INSTALLED.items():
+        (config / path).parent.mkdir(parents=True, exist_ok=True)
+        (config / path).write_text(text)
+    return config
+
+
+def _gemini(url: str, folder: Path) -> dict[str, Any]:
     env = [
         "HOME={folder}",
         f"GOOGLE_GEMINI_BASE_URL={url}",

@@ -41,8 +41,8 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def agent(name: str) -> Callable[[ScriptedModel], Adapter]:
-    return lambda server: registry.make("acp", settings(name, server))
+def agent(name: str, tmp_path: Path) -> Callable[[ScriptedModel], Adapter]:
+    return lambda server: registry.make("acp", settings(name, server, tmp_path))
 
 
 def test_it_writes_a_file_runs_a_command_and_answers_with_a_block(
@@ -112,7 +112,7 @@ def test_the_whole_demo_lands_the_same_three_tasks(name: str, tmp_path: Path) ->
     command = [sys.executable, "-m", "windlass", "run", REQUEST, *(f"--answer={one}" for one in answers)]
     env = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8"}
     with ScriptedModel.from_file(SCRIPT) as server:
-        make_sample(folder, as_config(name, server))
+        make_sample(folder, as_config(name, server, tmp_path))
         done = subprocess.run(
             command, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=5 * PATIENT
         )

@@ -69,7 +69,7 @@ class OpencodeAdapter(CliAdapter):
             (*settings.command("opencode"), *_flags(job, settings)),
             stdin=job.prompt,
             env={**room, "OPENCODE_CONFIG_CONTENT": json.dumps(_config(job, settings)), **self.login(settings)},
-            files={f"home/{name}/.keep": "" for name in _FOLDERS} | _INSTALLED,
+            files={f"home/{name}": text for name, text in _FILES.items()},
             carried=self.carried(job, settings),
         )
 
@@ -82,12 +82,11 @@ class OpencodeAdapter(CliAdapter):
 
 _FOLDERS = ("config", "data", "state", "cache")
 #: or it fetches a package for plug-ins from the npm registry, anew for every dispatch
-_INSTALLED = {
-    "home/config/opencode/node_modules/.keep": "",
-    "home/config/opencode/package-lock.json": json.dumps(
-        {"packages": {"": {"dependencies": {"@opencode-ai/plugin": "*"}}}}
-    ),
+INSTALLED = {
+    "opencode/node_modules/.keep": "",
+    "opencode/package-lock.json": json.dumps({"packages": {"": {"dependencies": {"@opencode-ai/plugin": "*"}}}}),
 }
+_FILES = {f"{name}/.keep": "" for name in _FOLDERS} | {f"config/{name}": text for name, text in INSTALLED.items()}
 
 
 def _flags(job: Job, settings: Settings) -> tuple[str, ...]:
