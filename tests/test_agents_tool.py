@@ -77,3 +77,37 @@ def test_what_is_installed_is_left_alone(tmp_path: Path) -> None:
     codex = next(cli for cli in agents.CLIS if cli.name == "codex")
     assert agents.install_all(tmp_path, [codex]) == []
     assert (tmp_path / "bin" / "codex").read_text() == "here"
+
+
+@pytest.mark.parametrize(("ci", "flags"), [("", []), ("true", ["--check"])])
+def test_what_a_whole_suite_saw_goes_into_the_docs_and_ci_only_compares(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ci: str, flags: list[str]
+) -> None:
+    monkeypatch.setenv("CI", ci)
+    started = commands(monkeypatch, code=0)
+    (tmp_path / agents.RESULTS).write_text("of another time")
+    assert agents.run_tests(tmp_path, [], everything=True) == 0
+    assert not (tmp_path / agents.RESULTS).exists()
+    assert started[0][1:3] == ["-m", "pytest"]
+    assert started[1][2:] == ["--results", str(tmp_path / agents.RESULTS), *flags]
+
+
+@pytest.mark.parametrize(("everything", "code"), [(True, 1), (False, 0), (False, 1)])
+def test_a_suite_that_failed_or_was_not_whole_leaves_the_docs_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, everything: bool, code: int
+) -> None:
+    started = commands(monkeypatch, code=code)
+    assert agents.run_tests(tmp_path, ["-k", "pi"], everything=everything) == code
+    assert len(started) == 1
+
+
+def commands(monkeypatch: pytest.MonkeyPatch, *, code: int) -> list[list[str]]:
+    """What would be started, and ends with this code."""
+    started: list[list[str]] = []
+
+    def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        started.append(command)
+        return subprocess.CompletedProcess(command, code)
+
+    monkeypatch.setattr(agents.subprocess, "run", run)
+    return started
