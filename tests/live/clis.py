@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,13 @@ def binary_of(name: str) -> Path:
     if IN_CI:
         pytest.fail(missing)
     pytest.skip(missing)
+
+
+def pace(name: str) -> float:
+    """Seconds that it takes to say its version: the CLI's own speed, and how busy the machine is."""
+    began = time.monotonic()
+    subprocess.run([str(binary_of(name)), "--version"], capture_output=True, check=True, timeout=PATIENT)
+    return time.monotonic() - began
 
 
 def options(server: ScriptedModel, binary: Path) -> dict[str, Any]:
