@@ -103,7 +103,7 @@ def test_a_stream_that_breaks_off_is_got_over(name: str, tmp_path: Path, model: 
 
 def short_of_time(name: str, *, retries: int) -> str:
     """Time enough to start and to ask, however busy the machine is."""
-    wall = max(10.0, (10 if name == "opencode" else 4) * pace(name))
+    wall = min(max(10.0, (10 if name == "opencode" else 4) * pace(name)), PATIENT / 2)
     return f'[roles.implementer]\nwall = "{wall:.0f}s"\n[retries]\ntimed_out = {retries}\n'
 
 
