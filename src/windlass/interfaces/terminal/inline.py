@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from prompt_toolkit.application import Application
 from prompt_toolkit.layout.screen import Screen
 
 
 class Inline(Application[None]):
+    def above(self, write: Callable[[], None]) -> None:
+        """Lines that stay, above the view. The terminal's mode is not touched: in between it would lose keys."""
+        self.renderer.erase()
+        write()
+        self.renderer.reset()
+        self._redraw()
+
     def _on_resize(self) -> None:
         """What was drawn above the cursor takes more rows now: begin above them, or they stay as rubbish.
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TextIO, cast
 
-from prompt_toolkit.application import in_terminal, run_in_terminal
+from prompt_toolkit.application import in_terminal
 from prompt_toolkit.input.base import Input
 from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.output.vt100 import Vt100_Output
@@ -93,7 +93,7 @@ class Screen:
         """The last picture stays where it is."""
         if self._editing:
             await asyncio.gather(self._editing, return_exceptions=True)
-        await self._flush()
+        self._flush()
         self._board.hide()
         app = self._app
         if app is not None and app.is_running and not app.is_done:
@@ -125,17 +125,19 @@ class Screen:
                 await asyncio.wait_for(self._dirty.wait(), TICK_S)
             if not self._wire.busy:
                 self._dirty.clear()
-                await self._flush()
+                self._flush()
                 if self._app:
                     self._app.invalidate()
             await asyncio.sleep(max(SHORTEST_S, self._cost / SHARE))
 
-    async def _flush(self) -> None:
+    def _flush(self) -> None:
         assert self._history is not None
         self._history.fit(self.look.width)
+        if self._editing:
+            return
         text = self._history.drain()
         if text and self._app and self._app.is_running:
-            await run_in_terminal(lambda: self.say(text))
+            self._app.above(lambda: self.say(text))
         else:
             self.say(text)
 
