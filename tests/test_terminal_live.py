@@ -200,7 +200,8 @@ def test_a_terminal_that_is_closed_leaves_the_question_open(person: Person) -> N
     with person.run() as tty:
         tty.wait(ASKED)
         tty.hang_up()
-        assert tty.end() in (Exit.PAUSED, Exit.INTERRUPTED)
+        # 120: Python could not flush its last words, because there is nobody left to read them.
+        assert tty.end() in (Exit.PAUSED, Exit.INTERRUPTED, 120)
     assert person.front.view.state == "paused"
     assert [question.id for question in person.front.service.pending(person.front.run)] == ["approve"]
     assert person.front("answer", "approve").code == Exit.OK
