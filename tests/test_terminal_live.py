@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from front import LEAN, Front, Rule, basics, builder, passing, planner, scout
+from front import LEAN, Front, Rule, basics, builder, passing, planner, scout, scripted
 from processes_for_tests import until
 from ttys import BACKSPACE, CTRL_C, CTRL_D, CTRL_O, DOWN, ENTER, ESCAPE, Tty, windlass_in
 from windlass.errors import Exit
@@ -49,7 +49,7 @@ def approved(person: Person) -> bool:
     return "approve" in person.front.answers.values()
 
 
-@pytest.mark.req("S1-04", "S1-10", "S1-11", "S1-66", "S1-87", "S1-89", "S1-91")
+@pytest.mark.req("S1-04", "S1-10", "S1-11", "S1-12", "S1-66", "S1-87", "S1-89", "S1-91")
 def test_a_run_from_first_question_to_report_at_one_terminal(person: Person) -> None:
     with person.run(scout(), planner("One", "Two"), person.held(), passing()) as tty:
         tty.wait(ASKED)
@@ -332,3 +332,42 @@ def test_an_interrupt_from_outside_stops_at_once(person: Person) -> None:
         tty.wait("▸ running while")
         tty.process.send_signal(signal.SIGINT)
         assert tty.end() == Exit.INTERRUPTED
+
+
+@pytest.mark.req("S1-100")
+def test_a_bare_windlass_asks_what_to_build_and_starts_it(person: Person) -> None:
+    person.front.say(basics("One"))
+    person.front.configure(scripted(person.front))
+    with person() as tty:
+        tty.wait("What is to be built?")
+        tty.send("Add sub", ENTER)
+        tty.wait(ASKED)
+        tty.send(ESCAPE)
+        assert tty.end() == Exit.PAUSED
+    assert person.front.service.run().request == "Add sub"
+
+
+@pytest.mark.req("S1-100")
+@pytest.mark.parametrize("key", [ENTER, CTRL_C, CTRL_D])
+def test_nothing_to_build_leaves_nothing_behind(person: Person, key: str) -> None:
+    with person() as tty:
+        tty.wait("What is to be built?")
+        tty.send(key)
+        assert tty.end() == Exit.OK
+    assert not (person.front.root / ".git" / "windlass" / "windlass.db").exists()
+
+
+@pytest.mark.req("S1-99")
+@pytest.mark.parametrize(("answer", "states"), [("y", {"aborted", "paused"}), ("n", {"paused"})])
+def test_a_request_beside_an_active_run_is_confirmed_first(person: Person, answer: str, states: set[str]) -> None:
+    with person.run() as tty:
+        tty.wait(ASKED)
+        tty.send(ESCAPE)
+        tty.end()
+    with person.run() as tty:
+        tty.wait("Start the new one?")
+        tty.send(answer, ENTER)
+        tty.wait(ASKED)
+        tty.send(ESCAPE)
+        assert tty.end() == Exit.PAUSED
+    assert {str(run.state) for run in person.front.service.runs()} == states

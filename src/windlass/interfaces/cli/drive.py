@@ -22,6 +22,7 @@ from windlass.interfaces.cli.common import (
 )
 from windlass.interfaces.cli.watching import watching
 from windlass.model import RunState
+from windlass.projections.text import clean
 from windlass.starting import Start
 
 CASTING = "NAME=AGENT"
@@ -160,10 +161,21 @@ def resume_active() -> int:
     """A bare `windlass`."""
     here = app()
     row = here.service.active()
-    if row is None:
+    if row is not None:
+        return go_on(here, row.id)
+    request = _wished() if is_interactive() else ""
+    if not request:
         click.echo('No run is active here. Start one: windlass run "what to build"')
         return 0
-    return go_on(here, row.id)
+    return int(click.get_current_context().invoke(run, request=(request,)))
+
+
+def _wished() -> str:
+    try:
+        return str(click.prompt("Start a run. What is to be built?", default="", show_default=False)).strip()
+    except click.Abort:
+        click.echo()
+        return ""
 
 
 def go_on(
@@ -202,8 +214,9 @@ def _begin(start: Start, options: dict[str, Any]) -> int:
     if not start.request.strip():
         raise UserError("the request is empty", hint='windlass run "what to build"')
     here = _in_clone(options["repo"], options["as_json"]) if options["repo"] else app()
-    if not options["beside"]:
-        _refuse_second(here)
+    old = None if options["beside"] else here.service.active()
+    if old is not None and not _replaced(here, old.id, as_json=options["as_json"]):
+        return go_on(here, old.id)
     run = here.start(start)
     if start.detached:
         return _detached(here, run, options["as_json"])
@@ -219,19 +232,20 @@ def _in_clone(url: str, as_json: bool) -> App:
     return build(root)
 
 
-def _refuse_second(here: App) -> None:
-    """One active run per repository is what a bare `windlass` means; a second one is a choice."""
-    row = here.service.active()
-    if row is None:
-        return
-    if is_interactive() and click.confirm(
-        f"Run {row.id} ({row.request[:60]}) is {row.state}. Start a new one beside it?"
-    ):
-        return
-    raise UserError(
-        f"run {row.id} is {row.state}: {row.request[:60]}",
-        hint="windlass resume goes on with it, windlass abort ends it, run --new starts another beside it",
-    )
+def _replaced(here: App, id: str, *, as_json: bool) -> bool:
+    """One active run per repository is what a bare `windlass` means: a new one takes the old one's place, or waits."""
+    old = here.service.run(id)
+    if as_json or not is_interactive():
+        raise UserError(
+            f"run {old.id} is {old.state}: {old.request[:60]}",
+            hint="windlass resume goes on with it, windlass abort ends it, run --new starts another beside it",
+        )
+    click.echo(f"Run {old.id} is {old.state}: {clean(old.request, 60)}")
+    click.echo("Yes aborts it (its branch and its record stay) and starts the new one; no goes on with it.")
+    if not click.confirm("Start the new one?"):
+        return False
+    click.echo(here.service.abort(id))
+    return True
 
 
 def _detached(here: App, run: str, as_json: bool) -> int:
