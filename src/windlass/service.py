@@ -40,6 +40,11 @@ class Service:
     def store(self) -> Store:
         return Store.open(self.world.place.database, self.world.clock)
 
+    def close(self) -> None:
+        """What was opened for reading; a face that lives long opens anew for each thing it is asked."""
+        if "store" in vars(self):
+            self.store.close()
+
     @property
     def has_runs(self) -> bool:
         return bool(self.runs())

@@ -31,6 +31,7 @@ COMMANDS = {
     "init": "setup",
     "agents": "setup",
     "flow": "flows",
+    "mcp": "hosts",
 }
 HIDDEN = {"drive"}
 """`drive` is what a detached run starts."""

@@ -20,13 +20,20 @@ run_argument = click.argument("run", default="", metavar="[RUN]")
 
 def app() -> App:
     """Of the folder one is in, or of the one named before the command: windlass --repo PLACE status."""
+    return app_at(named_place())
+
+
+def named_place() -> str:
     context = click.get_current_context(silent=True)
-    place = context.find_root().obj if context else None
+    return str((context.find_root().obj if context else None) or "")
+
+
+def app_at(place: str) -> App:
     if not place:
         return build()
     from windlass.cloning import known_clone
 
-    return build(known_clone(str(place), Path.cwd(), environment()))
+    return build(known_clone(place, Path.cwd(), environment()))
 
 
 def width() -> int:
