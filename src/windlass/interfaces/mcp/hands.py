@@ -38,14 +38,9 @@ class Patience:
 
 @dataclass(frozen=True)
 class Driver:
-    """A driver that was started by this call; without one, `pid` is 0."""
-
-    pid: int = 0
-    before: int = 0
+    pid: int
+    before: int
     """The run's epoch before it: a driver that took the run up has counted it on."""
-
-
-NONE = Driver()
 
 
 @dataclass(frozen=True)
@@ -55,6 +50,8 @@ class Hands:
     app: App
     by: str
     patience: Patience
+    drivers: dict[str, Driver] = field(default_factory=dict)
+    """The last driver that this server started for a run: it may not have taken the run up yet."""
 
     @property
     def service(self) -> Service:
@@ -113,11 +110,13 @@ class Hands:
 
     def pause(self, run: str) -> str:
         row = self.service.run(run)
+        self._wait(lambda: not self._starting(row.id))
         said = self.service.pause(row.id)
         return f"{said}\n\n{self._followed(row.id)}"
 
     def abort(self, run: str) -> str:
         row = self.service.run(run)
+        self._wait(lambda: not self._starting(row.id))
         said = self.service.abort(row.id)
         self._wait(lambda: not self.service.driven(row.id))
         if not self.service.driven(row.id) and not self.service.run(row.id).state.final:
@@ -145,12 +144,13 @@ class Hands:
 
     def _driven_on(self, run: str) -> str:
         before = self.service.run(run).epoch
-        return self._followed(run, Driver(self.app.detach(run), before))
+        self.drivers[run] = Driver(self.app.detach(run), before)
+        return self._followed(run)
 
-    def _followed(self, run: str, driver: Driver = NONE) -> str:
-        self._wait(lambda: self._rests(run, driver))
-        if driver.pid and not self._began(run, driver):
-            return self._not_begun(run, driver)
+    def _followed(self, run: str) -> str:
+        self._wait(lambda: self._rests(run))
+        if not self._began(run):
+            return self._not_begun(run)
         if self._left_too_early(run):
             return self._driven_on(run)
         return self._told(run)
@@ -159,23 +159,25 @@ class Hands:
         while not holds() and self.patience.pause():
             pass
 
-    def _rests(self, run: str, driver: Driver) -> bool:
+    def _rests(self, run: str) -> bool:
         if self.service.pending(run) or self.service.run(run).state.final:
             return True
-        starting = driver.pid and not self._began(run, driver) and _alive(driver.pid)
-        return not starting and not self.service.driven(run)
+        return not self._starting(run) and not self.service.driven(run)
 
-    def _began(self, run: str, driver: Driver) -> bool:
-        return self.service.run(run).epoch > driver.before
+    def _starting(self, run: str) -> bool:
+        return not self._began(run) and _alive(self.drivers[run].pid)
+
+    def _began(self, run: str) -> bool:
+        return run not in self.drivers or self.service.run(run).epoch > self.drivers[run].before
 
     def _left_too_early(self, run: str) -> bool:
         """The answer came while the driver was on its way out, so nobody has seen it."""
         waits = self.service.run(run).state is RunState.WAITING
         return waits and not self.service.pending(run) and not self.service.driven(run)
 
-    def _not_begun(self, run: str, driver: Driver) -> str:
-        if _alive(driver.pid):
-            return words.background(run, driver.pid)
+    def _not_begun(self, run: str) -> str:
+        if self._starting(run):
+            return words.background(run, self.drivers[run].pid)
         log = self.app.world.place.run_folder(run) / "driver.log"
         return self._told(run) + words.not_begun(run, log.read_text(encoding="utf-8", errors="replace"))
 

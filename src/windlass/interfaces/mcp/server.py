@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Annotated
 
 from mcp.server.mcpserver import Context, MCPServer
@@ -14,7 +15,7 @@ from pydantic import Field
 from windlass import __version__
 from windlass.app import App
 from windlass.errors import WindlassError
-from windlass.interfaces.mcp.hands import Hands, Patience
+from windlass.interfaces.mcp.hands import Driver, Hands, Patience
 from windlass.interfaces.mcp.words import WIDTH
 from windlass.projections.status import RunRow, render_runs, status_json
 from windlass.projections.text import clean
@@ -37,16 +38,20 @@ Wait = Annotated[
 ]
 
 
+Holding = Callable[[Context, float], AbstractContextManager[Hands]]
+
+
 def make_server(build: Callable[[], App]) -> MCPServer:
     """`build`: the repository as it is now; each call looks anew."""
+    hands = partial(_hands, build, dict[str, Driver]())
     server = MCPServer("windlass", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
-    _one_for_all(server, build)
-    _acting(server, build)
-    _reading(server, build)
+    _one_for_all(server, hands)
+    _acting(server, hands)
+    _reading(server, hands)
     return server
 
 
-def _one_for_all(server: MCPServer, build: Callable[[], App]) -> None:
+def _one_for_all(server: MCPServer, holding: Holding) -> None:
     @server.tool(structured_output=False)
     def workflow(
         ctx: Context,
@@ -64,11 +69,11 @@ def _one_for_all(server: MCPServer, build: Callable[[], App]) -> None:
         Without an active run the text is the request that a new run is started with. While a question is open, it is
         the answer to that question.
         """
-        with _hands(build, ctx, wait_s) as hands:
+        with holding(ctx, wait_s) as hands:
             return hands.workflow(input)
 
 
-def _acting(server: MCPServer, build: Callable[[], App]) -> None:
+def _acting(server: MCPServer, holding: Holding) -> None:
     @server.tool(structured_output=False)
     def start(
         ctx: Context,
@@ -82,7 +87,7 @@ def _acting(server: MCPServer, build: Callable[[], App]) -> None:
     ) -> str:
         """Start a run in the background."""
         told = Start(request, flow, settings or {}, agent, budget=budget_usd, detached=True)
-        with _hands(build, ctx, wait_s) as hands:
+        with holding(ctx, wait_s) as hands:
             return hands.start(told, beside=beside)
 
     @server.tool(structured_output=False)
@@ -95,29 +100,29 @@ def _acting(server: MCPServer, build: Callable[[], App]) -> None:
         wait_s: Wait = USUAL_WAIT_S,
     ) -> str:
         """Answer a run's open question; the run goes on."""
-        with _hands(build, ctx, wait_s) as hands:
+        with holding(ctx, wait_s) as hands:
             return hands.answer(run, question, value, comment)
 
     @server.tool(structured_output=False)
     def resume(ctx: Context, run: Run = "", wait_s: Wait = USUAL_WAIT_S) -> str:
         """Go on with a run that rests; what has a result is not done again."""
-        with _hands(build, ctx, wait_s) as hands:
+        with holding(ctx, wait_s) as hands:
             return hands.resume(run)
 
     @server.tool(structured_output=False)
     def pause(ctx: Context, run: Run = "", wait_s: Wait = 0.0) -> str:
         """Let a run rest: agents at work finish, nothing new starts."""
-        with _hands(build, ctx, wait_s) as hands:
+        with holding(ctx, wait_s) as hands:
             return hands.pause(run)
 
     @server.tool(structured_output=False)
     def abort(ctx: Context, run: Run = "", wait_s: Wait = USUAL_WAIT_S) -> str:
         """End a run for good. Its branch, its commits and its record stay."""
-        with _hands(build, ctx, wait_s) as hands:
+        with holding(ctx, wait_s) as hands:
             return hands.abort(run)
 
 
-def _reading(server: MCPServer, build: Callable[[], App]) -> None:
+def _reading(server: MCPServer, holding: Holding) -> None:
     @server.tool(structured_output=False)
     def status(
         ctx: Context,
@@ -126,14 +131,14 @@ def _reading(server: MCPServer, build: Callable[[], App]) -> None:
         as_json: Annotated[bool, Field(description="Everything, for programs.")] = False,
     ) -> str:
         """Where a run stands, what it asks, and what comes next."""
-        with _hands(build, ctx, wait_s) as hands:
+        with holding(ctx, wait_s) as hands:
             told = hands.status(run)
             return _json(hands, [hands.service.run(run).id])[0] if as_json and hands.service.has_runs else told
 
     @server.tool(name="list", structured_output=False)
     def list_runs(ctx: Context, as_json: bool = False) -> str:
         """All runs of this repository, newest first."""
-        with _hands(build, ctx, 0.0) as hands:
+        with holding(ctx, 0.0) as hands:
             rows = hands.service.runs()
             if as_json:
                 return f"[{', '.join(_json(hands, [row.id for row in rows]))}]"
@@ -142,17 +147,17 @@ def _reading(server: MCPServer, build: Callable[[], App]) -> None:
     @server.tool(structured_output=False)
     def show(ctx: Context, run: Run = "") -> str:
         """Everything about one run: tasks, reviews, findings, cost, branch, and its report when it is done."""
-        with _hands(build, ctx, 0.0) as hands:
+        with holding(ctx, 0.0) as hands:
             return hands.show(run)
 
 
 @contextmanager
-def _hands(build: Callable[[], App], ctx: Context, wait_s: float) -> Iterator[Hands]:
+def _hands(build: Callable[[], App], drivers: dict[str, Driver], ctx: Context, wait_s: float) -> Iterator[Hands]:
     """Failures that we saw coming are told to the model; any other is the SDK's to report and to log."""
     try:
         app = build()
         try:
-            yield Hands(app, _who(ctx), Patience(wait_s))
+            yield Hands(app, _who(ctx), Patience(wait_s), drivers)
         finally:
             app.service.close()
     except WindlassError as error:
