@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import importlib
+from typing import TYPE_CHECKING
 
 import click
 
 from windlass import __version__
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 COMMANDS = {
     "run": "drive",
@@ -32,6 +36,7 @@ COMMANDS = {
     "agents": "setup",
     "flow": "flows",
     "mcp": "hosts",
+    "completions": "shells",
 }
 HIDDEN = {"drive"}
 """`drive` is what a detached run starts."""
@@ -47,6 +52,13 @@ class Lazy(click.Group):
         module = importlib.import_module(f"windlass.interfaces.cli.{COMMANDS[name]}")
         command: click.Command = module.COMMANDS[name]
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Names alone: what each does would load them all, and a person waits for it."""
+        from click.shell_completion import CompletionItem
+
+        names = [CompletionItem(name) for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -6,7 +6,7 @@ import json
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,8 +14,20 @@ from windlass.app import App, build, environment
 from windlass.errors import UserError
 from windlass.projections.text import Page
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Machine-readable output on stdout.")
-run_argument = click.argument("run", default="", metavar="[RUN]")
+
+
+def run_hints(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Loaded when a Tab asks for them."""
+    from windlass.interfaces.cli import completing
+
+    return completing.runs(ctx, param, incomplete)
+
+
+run_argument = click.argument("run", default="", metavar="[RUN]", shell_complete=run_hints)
 
 
 def app() -> App:

@@ -12,6 +12,7 @@ import click
 from windlass.app import App, build, environment
 from windlass.driving import Ended, Policy
 from windlass.errors import UserError
+from windlass.interfaces.cli import completing
 from windlass.interfaces.cli.common import (
     app,
     echo_json,
@@ -74,7 +75,13 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command(cls=RequestCommand, short_help="Start a run.")
 @click.argument("request", nargs=-1, required=True)
-@click.option("--flow", default="", metavar="F", help="A flow's name or file; windlass flow list.")
+@click.option(
+    "--flow",
+    default="",
+    metavar="F",
+    shell_complete=completing.flows,
+    help="A flow's name or file; windlass flow list.",
+)
 @run_options
 def run(request: tuple[str, ...], flow: str, **options: Any) -> int:
     """Start a run: from REQUEST to reviewed, tested, landed code on a branch of its own.

@@ -7,15 +7,20 @@ import time
 
 import click
 
+from windlass.errors import UserError
 from windlass.events import Recorded, encode
 from windlass.interfaces.cli.common import app, echo_json, json_option, run_argument, unicode_fits, width
+from windlass.model import question_of
+from windlass.projections.brief import brief_line
 from windlass.projections.status import RunRow, log_line, render_runs, render_show, render_status, status_json
+from windlass.projections.text import to_ascii
 
 
 @click.command(short_help="Where a run stands and what it waits for.")
 @run_argument
+@click.option("--brief", is_flag=True, help="One line when a run is in progress here, else nothing; for shells.")
 @json_option
-def status(run: str, as_json: bool) -> None:
+def status(run: str, brief: bool, as_json: bool) -> None:
     """Where a run stands, since when, what it waits for, and the next command.
 
     Without RUN: the active run, else the newest one.
@@ -23,7 +28,12 @@ def status(run: str, as_json: bool) -> None:
     \b
       windlass status
       windlass status 3f2a --json
+      windlass status --brief
     """
+    if brief and (run or as_json):
+        raise click.UsageError("--brief is for the runs of a repository as one line: it goes with nothing else")
+    if brief:
+        return _brief()
     service = app().service
     if not service.has_runs:
         return (
@@ -97,6 +107,26 @@ def log(run: str, follow: bool, as_json: bool) -> None:
     records = service.watch(row.id, 0, time.sleep) if follow else service.events(row.id)
     for recorded in records:
         click.echo(_json_line(recorded) if as_json else log_line(recorded, unicode=unicode_fits()))
+
+
+def _brief() -> None:
+    """Silent where there is nothing to tell, a folder that is no repository included: every shell asks."""
+    try:
+        service = app().service
+    except UserError:
+        return
+    rows = [row for row in service.runs() if not row.state.final]
+    if not rows:
+        return
+    first, pending = rows[0], service.pending(rows[0].id)
+    question = question_of(pending[0].data).text if pending else ""
+    line = brief_line(
+        *(first.id, first.request, first.state),
+        driven=service.driven(first.id),
+        question=question,
+        others=len(rows) - 1,
+    )
+    click.echo(line if unicode_fits() else to_ascii(line))
 
 
 def _json_line(recorded: Recorded) -> str:
