@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
 from front import LEAN, Front, basics
+from windlass.events import Event, QuestionAnswered, QuestionAsked, Recorded, RunEnded
+from windlass.notifying import Notice, Notices, Subject
 
 # -- the line of a session
 
@@ -60,11 +67,8 @@ def test_the_line_hides_what_a_request_would_do_to_a_terminal(tmp_path: Path) ->
 
 def offered(front: Front, words: str) -> list[str]:
     """As the script that `windlass completions` prints asks for it."""
-    asks = {
-        "_WINDLASS_COMPLETE": f"{shell}_complete",
-        "COMP_WORDS": words,
-        "COMP_CWORD": str(len(words.split(" ")) - 1),
-    }
+    at = str(len(words.split(" ")) - 1)
+    asks = {"_WINDLASS_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": at}
     done = subprocess.run(
         [sys.executable, "-m", "windlass"],
         cwd=front.root,
@@ -122,3 +126,118 @@ def test_bash_tells_of_a_run_once_per_folder(waiting: Front) -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("waits for your answer") == 1
+
+
+# -- messages
+
+
+@dataclass
+class Inbox:
+    """A service on loopback that takes messages."""
+
+    port: int = 0
+    got: list[dict[str, str]] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"json://secret-user:secret-word-1@127.0.0.1:{self.port}/in"
+
+    @property
+    def titles(self) -> list[str]:
+        return [message["title"].partition(" run ")[2].partition(" ")[2] for message in self.got]
+
+
+@pytest.fixture
+def inbox() -> Iterator[Inbox]:
+    box = Inbox()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            box.got.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        box.port = server.server_address[1]
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
+        yield box
+        server.shutdown()
+        thread.join()
+
+
+def notifying(*urls: str) -> str:
+    return f"{LEAN}[notify]\nurls = {json.dumps(urls)}\n"
+
+
+def test_a_message_tells_that_a_run_waits_and_the_command_to_answer(tmp_path: Path, inbox: Inbox) -> None:
+    front = Front(tmp_path, notifying(inbox.url))
+    assert front.start(basics("One")).code == 10
+    [message] = inbox.got
+    assert message["title"] == f"windlass: repo: run {front.run} waits for your answer"
+    assert message["message"] == (
+        "Add sub and mul\nApprove this plan?\nOptions: approve, revise\n"
+        f"Answer: windlass answer {front.run} 'plan-approval!approve' VALUE"
+    )
+    front("abort")
+
+
+def test_questions_that_were_answered_beforehand_are_no_message_and_the_end_is_one(
+    tmp_path: Path, inbox: Inbox
+) -> None:
+    front = Front(tmp_path, notifying(inbox.url))
+    assert front.start(basics("One"), "--yes").code == 0
+    assert inbox.titles == ["finished"]
+    assert f"Take it: windlass land {front.run}" in inbox.got[0]["message"]
+
+
+def test_a_run_that_stops_says_why_and_how_to_go_on(tmp_path: Path, inbox: Inbox) -> None:
+    front = Front(tmp_path, notifying(inbox.url))
+    assert front.start(basics("One"), "--yes", "--budget", "0").code == 12
+    assert inbox.titles == ["is stopped"]
+    assert f"Go on: windlass resume {front.run}" in inbox.got[0]["message"]
+
+
+def test_a_message_that_cannot_be_delivered_hurts_nothing_and_tells_no_address(tmp_path: Path) -> None:
+    front = Front(tmp_path, notifying("json://secret-user:secret-word-1@127.0.0.1:9/in", "nowhere://secret-word-2/x"))
+    done = front.start(basics("One"), "--yes")
+    assert done.code == 0
+    log = (front.folder / "notify.log").read_text()
+    assert "notify.urls 1 (json): was not delivered" in log
+    assert "notify.urls 2 (nowhere): is not understood" in log
+    assert "secret" not in log + done.out + done.err
+
+
+def test_an_address_that_is_none_is_refused_without_being_shown(tmp_path: Path) -> None:
+    front = Front(tmp_path, notifying("secret-word-3"))
+    done = front.start(basics("One"), "--yes")
+    assert done.code == 1
+    assert "an address has the form SCHEME://" in done.err
+    assert "secret-word-3" not in done.out + done.err
+
+
+def told(seq: int, event: Event) -> Recorded:
+    return Recorded(seq, "r1", 0.0, event)
+
+
+def test_a_question_on_a_screen_is_a_message_only_when_it_stays_open() -> None:
+    sent: list[Notice] = []
+    arrived = threading.Event()
+
+    def send(notice: Notice) -> None:
+        sent.append(notice)
+        arrived.set()
+
+    asked = [told(n, QuestionAsked(f"p!q{n}", f"q{n}", f"Q{n}?", [])) for n in (1, 2)]
+    with Notices(Subject("r1", "Do it", "repo"), send, patience_s=0.05) as watching:
+        watching.on_event(asked[0])
+        assert arrived.wait(30)
+        watching.on_event(told(3, RunEnded("waiting")))
+    with Notices(Subject("r1", "Do it", "repo"), send, patience_s=3600) as watching:
+        watching.on_event(asked[1])
+        watching.on_event(told(4, QuestionAnswered("p!q2", "q2", "yes", "terminal")))
+        watching.on_event(told(5, RunEnded("waiting")))
+    assert [notice.body.splitlines()[1] for notice in sent] == ["Q1?"]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from windlass import place
 from windlass.service import Service, World
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from windlass.events import Recorded
     from windlass.kit import Kit
     from windlass.starting import Start
+
+    Heard: TypeAlias = Callable[[Recorded], None]
 
 
 @dataclass(frozen=True)
@@ -61,18 +64,34 @@ class App:
     ) -> Ended:
         from windlass.driving import Cast, drive
 
-        return drive(
-            self.kit,
-            run,
-            crash=_crash(self.world.environ),
-            on_event=on_event,
-            asker=asker,
-            **({"beside": beside} if beside else {}),
-            policy=policy,
-            budget=budget,
-            cast=Cast(agent, roles or {}),
-            script=script,
-        )
+        with self._telling(run, on_event) as heard:
+            return drive(
+                self.kit,
+                run,
+                crash=_crash(self.world.environ),
+                on_event=heard,
+                asker=asker,
+                **({"beside": beside} if beside else {}),
+                policy=policy,
+                budget=budget,
+                cast=Cast(agent, roles or {}),
+                script=script,
+            )
+
+    @contextmanager
+    def _telling(self, run: str, on_event: Heard) -> Iterator[Heard]:
+        """Events go to the face first; where messages are configured, they go out besides."""
+        if not self.kit.config().notify.urls:
+            yield on_event
+            return
+        from windlass.notifying import notices
+
+        def both(recorded: Recorded) -> None:
+            on_event(recorded)
+            watching.on_event(recorded)
+
+        with notices(self.kit, run, self.service.run(run).request) as watching:
+            yield both
 
     def detach(self, run: str) -> int:
         """A driver of its own, in a session of its own; its process id."""

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from windlass.config.values import (
+    Addresses,
     AtLeastOne,
     CommandName,
     Commands,
@@ -150,6 +151,12 @@ class Retries(Table):
     """Seconds before each repetition when an agent's service is busy; the last one repeats."""
 
 
+class Notify(Table):
+    urls: Addresses = ()
+    """Where messages go when a run waits, fails or ends, as apprise writes them: `ntfy://ntfy.sh/topic`. They hold
+    secrets: keep them in your own config.toml, not in the repository's."""
+
+
 class Config(Table):
     flow: str = "plan"
     """The flow of `windlass run` without --flow."""
@@ -163,6 +170,7 @@ class Config(Table):
     workspace: Workspace = Workspace()
     tests: Tests = Tests()
     retries: Retries = Retries()
+    notify: Notify = Notify()
 
     def role(self, name: str) -> Role:
         return self.roles.get(name, Role())

@@ -87,6 +87,13 @@ def _variable(text: str) -> str:
     return text
 
 
+def _address(text: str) -> str:
+    if not re.match(r"[A-Za-z][A-Za-z0-9+.-]*://.", text):
+        # not shown: it may hold a secret
+        raise ValueError('an address has the form SCHEME://..., like "ntfy://ntfy.sh/topic"')
+    return text
+
+
 def _word(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
@@ -119,3 +126,4 @@ Variables = Annotated[tuple[Annotated[str, AfterValidator(_variable)], ...], Bef
 Word = Annotated[str, BeforeValidator(_word)]
 Options = dict[str, Annotated[str | tuple[str, ...], BeforeValidator(_option)]]
 CommandName = Annotated[str, BeforeValidator(_command_name)]
+Addresses = Annotated[tuple[Annotated[str, AfterValidator(_address)], ...], BeforeValidator(_list_as_tuple)]

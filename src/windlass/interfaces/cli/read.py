@@ -10,10 +10,7 @@ import click
 from windlass.errors import UserError
 from windlass.events import Recorded, encode
 from windlass.interfaces.cli.common import app, echo_json, json_option, run_argument, unicode_fits, width
-from windlass.model import question_of
-from windlass.projections.brief import brief_line
 from windlass.projections.status import RunRow, log_line, render_runs, render_show, render_status, status_json
-from windlass.projections.text import to_ascii
 
 
 @click.command(short_help="Where a run stands and what it waits for.")
@@ -111,6 +108,10 @@ def log(run: str, follow: bool, as_json: bool) -> None:
 
 def _brief() -> None:
     """Silent where there is nothing to tell, a folder that is no repository included: every shell asks."""
+    from windlass.model import question_of
+    from windlass.projections.brief import brief_line
+    from windlass.projections.text import to_ascii
+
     try:
         service = app().service
     except UserError:
