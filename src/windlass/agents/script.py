@@ -188,4 +188,5 @@ MODEL_FIELDS: Fields = {
     "cut_times": _integer,
     "delay": _number,
     "structured": _truth,
+    "call": _list_of(_record({"tool": _text, "input": _table_of(_any)})),
 }

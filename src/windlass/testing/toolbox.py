@@ -48,7 +48,15 @@ class Structured:
     value: Json
 
 
-Step: TypeAlias = Write | Read | Shell | Structured
+@dataclass(frozen=True)
+class Use:
+    """A tool by its name, as those that a host has from elsewhere."""
+
+    tool: str
+    input: dict[str, Json]
+
+
+Step: TypeAlias = Write | Read | Shell | Structured | Use
 Filled: TypeAlias = tuple[str, dict[str, Json] | str]
 
 
@@ -59,7 +67,8 @@ def steps_of(rule: Mapping[str, Any]) -> tuple[Step, ...]:
     shells += list(rule.get("run", ()))
     if rule.get("commit"):
         shells.append(commit_command(rule["commit"]))
-    return (*writes, *map(Shell, shells))
+    uses = [Use(one["tool"], one.get("input", {})) for one in rule.get("call", ())]
+    return (*writes, *map(Shell, shells), *uses)
 
 
 def commit_command(message: str) -> str:
@@ -80,6 +89,8 @@ def fill(step: Step, asked: Asked, cwd: Path) -> Filled:
             return _read(step, asked, cwd)
         case Shell():
             return _shell(step, asked)
+        case Use():
+            return step.tool, step.input
         case Structured(value=dict(value)):
             tool = asked.tool(*STRUCTURED)
             return (tool.name if tool else "StructuredOutput"), value
