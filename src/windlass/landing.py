@@ -19,6 +19,7 @@ from windlass.workspace import EngineRepo, changes, commit_tree
 
 #: merge-tree names the sides as they were given to it: by their SHA
 MARK = "^(<<<<<<<|>>>>>>>) [0-9a-f]{40,64}$"
+ATTRIBUTES = ".gitattributes"
 EMPTY_TREE = {
     "sha1": "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
     "sha256": "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
@@ -85,6 +86,8 @@ def make_candidate(
         return Candidate(Landing.CONFLICT, "", "", tip, merge.conflicts)
     commit = commit_tree(engine, merge.tree, [tip, head], _message(task_id, title), date)
     files = tuple(change.path for change in changes(engine, tip, merge.tree))
+    if not any(path.endswith(ATTRIBUTES) for path in files) and engine.tree_of(tip) in engine.attributes:
+        engine.attributes[merge.tree] = engine.attributes[engine.tree_of(tip)]
     return Candidate(Landing.MERGED, commit, merge.tree, tip, files)
 
 
@@ -173,6 +176,13 @@ def _write_attributes(engine: EngineRepo, tip: str, folder: Path) -> None:
 
 
 def _attribute_files(engine: EngineRepo, tip: str) -> Mapping[str, str]:
+    tree = engine.tree_of(tip)
+    if tree not in engine.attributes:
+        engine.attributes[tree] = _find_attribute_files(engine, tip)
+    return engine.attributes[tree]
+
+
+def _find_attribute_files(engine: EngineRepo, tip: str) -> Mapping[str, str]:
     # The walk compares with the empty tree, so that git filters by name and prints these few only.
     empty = EMPTY_TREE[engine.user.object_format]
     where = ["--", ":(glob)**/.gitattributes"]

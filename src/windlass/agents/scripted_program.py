@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 STEP_PAUSE_S = 0.1
 GIT = ("git", "-c", "user.name=Scripted Agent", "-c", "user.email=scripted@windlass.invalid", "-c", "gc.auto=0",
-       "-c", "commit.gpgsign=false")  # fmt: skip
+       "-c", "maintenance.auto=false", "-c", "commit.gpgsign=false")  # fmt: skip
 
 
 def main() -> int:

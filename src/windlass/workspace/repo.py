@@ -25,6 +25,7 @@ from windlass.git import Done, UserRepo
 from windlass.model import is_id
 from windlass.workspace.files import read_or_empty
 from windlass.workspace.moves import Moves
+from windlass.workspace.refs import all_refs
 from windlass.workspace.watch import Watch
 
 # Settings of the user's own repository that change what a checkout or a commit contains.
@@ -85,6 +86,8 @@ class EngineRepo:
     _reached: set[str] = field(default_factory=set, repr=False, compare=False)
     _trees: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
     _compared: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict, repr=False, compare=False)
+    attributes: dict[str, Mapping[str, str]] = field(default_factory=dict, repr=False, compare=False)
+    """By tree: its `.gitattributes` files and their blobs, once somebody looked for them."""
 
     @classmethod
     def open(cls, user: UserRepo, state_dir: Path) -> EngineRepo:
@@ -205,7 +208,7 @@ class EngineRepo:
             self.git("update-ref", "--stdin", input="".join(f"delete {ref}\n" for ref in refs))
 
     def refs(self) -> dict[str, str]:
-        return git.read_refs(self.path)
+        return all_refs(self.path)
 
     def audit(self, run: str, before: Mapping[str, str], after: Mapping[str, str], mark: int = 0) -> list[RefChange]:
         """Changes that neither this engine nor another run's made. `mark`: taken before `before` was read."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from windlass import git
 from windlass.git import UserRepo
 from windlass.workspace.files import read_or_empty
+from windlass.workspace.refs import all_refs
 
 MANY = 5
 """So many changed files are named."""
@@ -46,7 +47,7 @@ def user_signature(user: UserRepo, ours: Sequence[str] = ()) -> UserSignature:
         head=head,
         index=_size(user.git_dir / "index"),
         stash=_size(user.common_dir / "logs" / "refs" / "stash"),
-        refs={name: sha for name, sha in git.read_refs(user.root).items() if not name.startswith(skipped)},
+        refs={name: sha for name, sha in _refs(user).items() if not name.startswith(skipped)},
         # In place, the checkout follows the run: its files change because of us.
         files={} if head.strip() in {f"ref: refs/heads/{branch}" for branch in ours} else _dirty(user.root),
     )
@@ -103,6 +104,11 @@ def _stamp(path: Path) -> str:
     except OSError:
         return ""
     return f"{found.st_mtime_ns} {found.st_size}"
+
+
+def _refs(user: UserRepo) -> dict[str, str]:
+    # A further worktree has some refs of its own: where they lie is git's to know.
+    return all_refs(user.git_dir) if user.git_dir == user.common_dir else git.read_refs(user.root)
 
 
 def _size(path: Path) -> str:
