@@ -111,7 +111,7 @@ def test_questions_have_a_title_and_approaches_a_star(story: Story) -> None:
     for title in ("Question 1 of 3", "Question 3 of 3", "Choose Approach", "Design Section: Architecture"):
         assert f"--- {title} ---" in out
     assert "e.g., <100ms p99" in out
-    assert "1) a1 - Middleware: * recommended, Clean., about 2 tasks" in out
+    assert "1) a1 - Middleware: * recommended, about 2 tasks. Clean." in out
     assert "3) other - Other" in out
 
 
@@ -246,7 +246,7 @@ def test_the_report_tells_what_was_done_and_the_state_file_is_gone(story: Story)
 
 @pytest.mark.req("S1-19", "S1-20", "S1-21", "S1-22", "S1-23", "S1-24", "S1-25")
 def test_the_progress_page_follows_every_answer(story: Story) -> None:
-    assert "**Status:** Waiting: Brainstorm.questions | " in story.pages[0]
+    assert "**Status:** Waiting: Brainstorm: questions | " in story.pages[0]
     assert "- [ ] Requirements (1 question answered)" in story.pages[1]
     designing = story.pages[story.at("design/section-2#2!section-2")]
     assert f"- [x] Approach: {OWN}" in designing

@@ -32,14 +32,14 @@ ASKING = (
 
 @pytest.mark.req("S1-88")
 def test_the_headline_counts_questions_and_sections() -> None:
-    assert headline(fold(s.recorded(iter(ASKING)))) == "Brainstorm.questions 2/3"
+    assert headline(fold(s.recorded(iter(ASKING)))) == "Brainstorm: questions 2/3"
     sections: list[e.Json] = [{"id": "section-1"}, {"id": "section-2"}]
     designing = (
         *ASKING,
         e.PhaseEntered("design", "design", "elicit", "brainstorm.design"),
         e.ItemsProposed("design", "sections", sections),
     )
-    assert headline(fold(s.recorded(iter(designing)))) == "Brainstorm.design 1/2"
+    assert headline(fold(s.recorded(iter(designing)))) == "Brainstorm: design 1/2"
 
 
 @pytest.mark.req("S1-18", "S1-90")

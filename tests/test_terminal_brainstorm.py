@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import yaml
@@ -28,8 +32,18 @@ class Sample(Front):
     def __init__(self, tmp: Path) -> None:
         super().__init__(tmp)
         self.root = tmp / "sample"
-        told = self("demo", "--flow", "brainstorm", "--no-run", "--into", str(self.root), cwd=tmp)
+        with mock.patch.object(sys, "executable", self._python()):
+            told = self("demo", "--flow", "brainstorm", "--no-run", "--into", str(self.root), cwd=tmp)
         assert f"windlass run --flow brainstorm '{SCENE.request}'" in told.out
+
+    def _python(self) -> str:
+        """This one, by a name that is the same on every machine: the screens show the sample's checks."""
+        program = self.tmp / "bin" / "python"
+        program.parent.mkdir()
+        program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+        program.chmod(0o755)
+        self.env["PATH"] = f"{program.parent}{os.pathsep}{self.env['PATH']}"
+        return program.name
 
     def at(self, *argv: str, **screen: Any) -> AbstractContextManager[Tty]:
         env = {name: value for name, value in self.env.items() if name not in ("COLUMNS", "TERM")}

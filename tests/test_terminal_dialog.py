@@ -120,7 +120,7 @@ def test_the_options_with_the_chosen_one_pointed_at() -> None:
     )
     assert lines(opened(replace(about, default="iterative"))) == [
         "? Approve?",
-        "    1 single-pass — Single pass: one round",
+        "    1 Single pass: one round",
         "  ▸ 2 Iterative (default)",
     ]
 

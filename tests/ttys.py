@@ -173,5 +173,5 @@ def windlass_in(
 def steady(text: str) -> str:
     """Without what differs from run to run: commits, how long a program took, and a line that may come a bit later."""
     text = re.sub(r"\b(?!" + RUN + r")[0-9a-f]{12}\b", "0123456789ab", text)
-    text = re.sub(r"\(\d+s, \$", "(0s, $", text)
+    text = re.sub(r"\(\d+s(?=\)|, \$)", "(0s", text)
     return re.sub(r"  branch\s+\S+\s+is\s+at\s+0123456789ab\n", "", text)

@@ -189,17 +189,17 @@ def choosing(proposed: Approaches, *, other: bool) -> Question:
 
 def _choice(approach: Approach, proposed: Approaches) -> Choice:
     star = "★ recommended" if approach.id == proposed.recommendation else ""
-    return Choice(approach.id, approach.title, ", ".join(filter(None, (star, approach.summary, approach.size))))
+    # The star and the size first: a narrow screen cuts what is long, and that is the summary.
+    facts = ", ".join(filter(None, (star, approach.size)))
+    return Choice(approach.id, approach.title, ". ".join(filter(None, (facts, approach.summary))))
 
 
 def _weighed(proposed: Approaches) -> str:
-    told = [
-        "\n".join(filter(None, (f"**{a.title}**", a.summary, f"Trade-offs: {a.tradeoffs}" if a.tradeoffs else "")))
-        for a in proposed.listed
-    ]
+    """What the options do not say: why one is recommended, and what each one costs."""
     best = next(a.title for a in proposed.listed if a.id == proposed.recommendation)
     why = f": {proposed.reasoning}" if proposed.reasoning else ""
-    return "\n\n".join([*told, f"★ Recommended is {best}{why}"])
+    costs = "\n".join(f"- **{a.title}**: {a.tradeoffs}" for a in proposed.listed if a.tradeoffs)
+    return "\n\n".join(filter(None, (f"★ Recommended is {best}{why}", f"Trade-offs:\n\n{costs}" if costs else "")))
 
 
 def own_words() -> Question:

@@ -96,10 +96,10 @@ def headline(view: View) -> str:
     stage = f"{view.stage} / " if view.stage else ""
     if task and view.phase.kind == "tasks":
         return f"{stage}{name}: task {task.index}/{len(view.tasks)} {clean(task.title, 80)} ({task.step or task.state})"
-    return f"{stage}{name}{_elicited(view)}"
+    return f"{stage}{name}{elicited(view)}"
 
 
-def _elicited(view: View) -> str:
+def elicited(view: View) -> str:
     """How far the person is with what was proposed, as ' 2/5'."""
     here = view.phase.id if view.phase and view.phase.kind == "elicit" else ""
     found = next((one for one in view.proposed.values() if one.phase == here), None)

@@ -141,6 +141,6 @@ def short_sha(sha: str) -> str:
 
 
 def spoken(id: str) -> str:
-    """`plan-review` -> `Plan review`."""
-    words = id.replace("-", " ").replace("_", " ").strip()
+    """`plan-review` -> `Plan review`, `brainstorm.design` -> `Brainstorm: design`."""
+    words = id.replace("-", " ").replace("_", " ").replace(".", ": ").strip()
     return words[:1].upper() + words[1:]

@@ -11,11 +11,15 @@ from windlass.projections.text import wrapped
 LABEL = 300
 MOST_LABEL_ROWS = 3
 LEAST_TEXT = 4
+#: with less room than this, what can be answered matters more than what the question is called
+LEAST_WITH_TITLE = 10
+#: a key as long as this is no short way to say its label
+SHORT_KEY = 30
 
 
 def dialog_lines(dialog: Dialog, text: list[Line], look: Look, room: int) -> list[Line]:
     """At most `room` lines; `text` is the question's long text, already rendered for this width."""
-    asked = _asked(dialog, look)
+    asked = [*_title(dialog, look, room), *_asked(dialog, look)]
     tail = _tail(dialog, look)
     room -= len(asked) + len(tail)
     all_options = _options(dialog, look)
@@ -25,6 +29,11 @@ def dialog_lines(dialog: Dialog, text: list[Line], look: Look, room: int) -> lis
     lines = [*shown, *([BLANK] if shown else []), *asked, *options, *tail]
     # Wrapping counts letters, a screen counts cells: wide letters are cut here.
     return [cut(line, look.width, look.ellipsis) for line in lines]
+
+
+def _title(dialog: Dialog, look: Look, room: int) -> list[Line]:
+    title = look.text(dialog.question.title, 200)
+    return [(look.span(f"─── {title} ───", Tone.DIM),)] if title and room >= LEAST_WITH_TITLE else []
 
 
 def _asked(dialog: Dialog, look: Look) -> list[Line]:
@@ -69,9 +78,13 @@ def _box(n: int, dialog: Dialog) -> str:
 def _words(option: Choice, dialog: Dialog) -> str:
     """The key is what can be typed; a label that says the same is not said twice."""
     key, label = option.key, option.label or option.key
-    same = key.casefold() == label.casefold()
+    same = _letters(key) == _letters(label) or (len(key) > SHORT_KEY and _letters(label).startswith(_letters(key)))
     usual = " (default)" if dialog.question.default == key and key and not dialog.several else ""
     return (label if same else f"{key} — {label}") + (f": {option.about}" if option.about else "") + usual
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text.casefold()))
 
 
 def _window(options: list[list[Line]], cursor: int, room: int, look: Look) -> list[Line]:

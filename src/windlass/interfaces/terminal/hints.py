@@ -7,7 +7,7 @@ from windlass.interfaces.terminal.ink import Line, Look, Span, Tone, cut, row
 
 
 def hints(dialog: Dialog, run: str, look: Look) -> list[Line]:
-    ways = (Span(_ways(dialog, look), Tone.DIM),)
+    ways = (Span(_fitted(_ways(dialog, look), look), Tone.DIM),)
     elsewhere = (Span(f"or: windlass answer {look.text(run, 20)} VALUE", Tone.DIM),) if _open(dialog) else ()
     both = row(ways, elsewhere, look, least=1000)
     return [both] if len(both) > len(ways) or not elsewhere else [cut(ways, look.width, look.ellipsis)]
@@ -16,6 +16,10 @@ def hints(dialog: Dialog, run: str, look: Look) -> list[Line]:
 def _open(dialog: Dialog) -> bool:
     """Whether the question is on record; what a person tells the run is not."""
     return dialog.question.id != "tell"
+
+
+def _fitted(text: str, look: Look) -> str:
+    return text if len(text) <= look.width else text.replace("Ctrl-", "^")
 
 
 def _ways(dialog: Dialog, look: Look) -> str:

@@ -61,11 +61,17 @@ class History(PlainFace):
             self._asked[event.key] = self.view.questions[event.key]
             self._list_tasks()
         elif isinstance(event, e.QuestionAnswered) and event.key in self._asked:
-            self._out.line()
-            self._out.line(f"? {self._asked.pop(event.key).text}", limit=400)
+            self._recall(self._asked.pop(event.key))
             super()._question(event)
         else:
             super()._question(event)
+
+    def _recall(self, asked: QuestionView) -> None:
+        """Its title says which of several it was: each section of a design is asked about in the same words."""
+        self._out.line()
+        if asked.title:
+            self._out.line(f"─── {asked.title} ───", limit=200)
+        self._out.line(f"? {asked.text}", limit=400)
 
     def _output(self, event: OutputEvent) -> None:
         if isinstance(event, e.ReportWritten) and event.text:

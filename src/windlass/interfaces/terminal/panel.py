@@ -5,7 +5,7 @@ from __future__ import annotations
 from windlass.interfaces.terminal import panel_agents as agents
 from windlass.interfaces.terminal.ink import BLANK, Line, Look, Span, Tone, cut, row
 from windlass.interfaces.terminal.live_state import Live, Mood
-from windlass.projections.outlook import headline
+from windlass.projections.outlook import elicited, headline
 from windlass.projections.parts import COMPLETE, ENDED, SKIPPED, TaskView, View
 from windlass.projections.text import elapsed, hhmm, money, plural, spoken
 
@@ -208,7 +208,8 @@ def _where(view: View) -> str:
         at = task.index if task else min(sum(one.ended for one in view.tasks) + 1, len(view.tasks))
         return f"{spoken(view.phase.name)} task {at}/{len(view.tasks)}"
     asked = view.asked.get(view.phase.id, 0)
-    return spoken(view.phase.name) + (f", question {asked}" if asked and view.questions else "")
+    known = elicited(view) or (f", question {asked}" if asked and view.questions else "")
+    return f"{spoken(view.phase.name)}{known}"
 
 
 def _keys(live: Live, look: Look) -> Line:
