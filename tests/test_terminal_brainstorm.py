@@ -17,7 +17,7 @@ from album import Album
 from front import Front, Rule
 from ttys import DOWN, ENTER, ESCAPE, Tty, windlass_in
 from windlass.errors import Exit
-from windlass.events import DispatchStarted, QuestionAnswered
+from windlass.events import QuestionAnswered
 from windlass.interfaces.cli.demo import SCENES
 
 SCENE = SCENES["brainstorm"]
@@ -105,3 +105,39 @@ def test_a_brainstorm_from_the_first_question_to_the_report_looks_like_this(samp
         assert tty.end() == Exit.OK
         album.ends(tty, "everything, when it is over")
         assert max(map(len, tty.scrollback.splitlines())) <= columns
+
+
+@pytest.mark.req("S1-04", "S1-06", "S1-34", "S1-35", "S1-50")
+def test_left_resized_and_answered_from_elsewhere_it_stays_at_the_question_that_is_open(sample: Sample) -> None:
+    with sample.at("run", "--flow", "brainstorm", SCENE.request, columns=120) as tty:
+        tty.wait(QUESTIONS[0])
+        tty.send("1", ENTER)
+        tty.wait(QUESTIONS[1])
+        tty.send(ESCAPE)
+        assert tty.end() == Exit.PAUSED
+        assert "windlass resume" in tty.text
+    bought = sample.keys
+    with sample.at("resume", columns=120) as tty:
+        tty.wait("─── Question 2 of 4 ───")
+        assert QUESTIONS[0] not in tty.text
+        tty.send("oauth")
+        tty.wait("› oauth")
+        tty.resize(60, 30)
+        tty.wait_for(lambda text: whole(text, 60) and "› oauth" in text, "the dialog and what is typed, in 60 columns")
+        assert sample("answer", "name-and-password").code == Exit.OK
+        tty.wait("question-2: name-and-password (by windlass answer)")
+        tty.wait("─── Question 3 of 4 ───")
+        assert "› oauth" not in tty.text
+        tty.send(ESCAPE)
+        assert tty.end() == Exit.PAUSED
+    assert sample.keys == bought == ["scout/scout", "questions/brainstormer"]
+    answered = [(event.id, event.by) for event in sample.events(QuestionAnswered)]
+    assert answered == [("question-1", "terminal"), ("question-2", "windlass answer")]
+    assert [question.id for question in sample.service.pending(sample.run)] == ["question-3"]
+
+
+def whole(text: str, columns: int) -> bool:
+    """One dialog, with nothing of the wider one left."""
+    lines = text.splitlines()
+    heads = [line for line in lines if "brainstorm · " in line]
+    return len(heads) == 1 and len(heads[0]) == columns and max(map(len, lines)) <= columns

@@ -125,6 +125,30 @@ def test_the_options_with_the_chosen_one_pointed_at() -> None:
     ]
 
 
+def test_a_key_that_only_spells_its_label_is_not_said_twice() -> None:
+    long = "Names are kept in a file that every user of this service can read"
+    said = (("everything-but-health", "Everything but /health"), ("names-are-kept-in-a-file-that-every-user", long))
+    options = tuple(Choice(*one) for one in (*said, ("fix", "Fix them"), ("option-4", "東京")))
+    assert [line[6:] for line in lines(opened(replace(CHOICE, options=options)))[1:]] == [
+        *(label for _, label in said),
+        "fix — Fix them",
+        "option-4 — 東京",
+    ]
+
+
+@pytest.mark.req("S1-34")
+def test_a_question_has_its_title_where_there_is_room() -> None:
+    titled = opened(replace(CHOICE, title="Question 2 of 5"))
+    assert lines(titled)[:2] == ["─── Question 2 of 5 ───", "? Approve?"]
+    assert lines(titled, room=6)[0] == "? Approve?"
+
+
+def test_a_narrow_line_of_hints_is_said_shorter_before_it_is_cut() -> None:
+    wide, narrow = (plain(hints(opened(replace(NUMBER, default="")), "3f2a", Look(width))) for width in (80, 60))
+    assert wide.strip() == "Enter sends · Esc leaves it open · Ctrl-J new line · Ctrl-O editor"
+    assert narrow.strip() == "Enter sends · Esc leaves it open · ^J new line · ^O editor"
+
+
 def test_forty_options_scroll_with_the_chosen_one_in_sight() -> None:
     for cursor in (-1, 0, 17, 39):
         shown = lines(replace(opened(MANY), cursor=cursor), room=12)
@@ -181,7 +205,7 @@ def test_a_text_is_markdown_without_terminal_tricks() -> None:
 def test_whatever_is_asked_fits_and_hides_nothing(
     options: list[tuple[str, str, str]], text: str, detail: str, kind: str, width: int, room: int, unicode: bool
 ) -> None:
-    question = Question("q", text, tuple(Choice(*option) for option in options), kind, detail=detail)
+    question = Question("q", text, tuple(Choice(*option) for option in options), kind, detail=detail, title=text)
     look = Look(width, room, unicode)
     for dialog in (opened(question), moved(opened(question, "no"), 1), replace(opened(question), chosen=text)):
         shown = dialog_lines(dialog, markdown(detail, look), look, room)

@@ -55,6 +55,17 @@ def executing(*more: Event) -> list[Event]:
     return [*s.planning(), *s.approval(), *s.first_task(), *begun, *more]
 
 
+@pytest.mark.req("S1-88")
+def test_the_footer_counts_the_questions_of_a_brainstorm() -> None:
+    proposed: list[e.Json] = [{"id": f"question-{n}", "text": "?"} for n in (1, 2, 3)]
+    asking = (
+        e.PhaseEntered("questions", "questions", "elicit", "brainstorm.questions"),
+        e.ItemsProposed("questions", "questions", proposed),
+        *s.ask("questions", "question-1", "?", "a", "a", "b"),
+    )
+    assert shown(live(asking), width=120)[-1].startswith("Brainstorm: questions 2/3 · ")
+
+
 @pytest.mark.req("S1-10", "S1-13", "S1-88", "S1-89", "S1-90")
 def test_a_run_at_work() -> None:
     did = [
