@@ -233,7 +233,7 @@ def indented(text: str) -> str:
 
 
 def run_tests(folder: Path, arguments: Sequence[str], *, everything: bool) -> int:
-    live = [str(ROOT / "tests" / "live"), "-n", "2", "--dist=loadgroup", "--durations=10"]
+    live = [str(ROOT / "tests" / "live"), "-n", "3", "--durations=10"]
     results = folder.resolve() / RESULTS
     if everything:
         results.unlink(missing_ok=True)

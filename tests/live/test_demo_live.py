@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from clis import CLIS, PATIENT, binary_of
@@ -14,11 +15,7 @@ from test_demo import TITLES, Demo
 HEADINGS = ["## Tasks", "## Final Review", "## Decisions", "## Changed Files", "## Where The Code Is"]
 
 
-# One worker each: another one would run the whole demo again.
-@pytest.fixture(scope="module", params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in CLIS])
-def demo(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Demo:
-    name = str(request.param)
-    base = tmp_path_factory.mktemp(name)
+def play(name: str, base: Path) -> tuple[int, str, str]:
     home, folder = base / "home", base / "sample"
     home.mkdir()
     command = [sys.executable, "-m", "windlass", "demo", "--agent", name, "--bin", str(binary_of(name))]
@@ -32,15 +29,15 @@ def demo(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         check=False,
         timeout=5 * PATIENT,
     )
-    return Demo(folder, home, done.returncode, done.stdout, done.stderr)
+    return done.returncode, done.stdout, done.stderr
 
 
-def test_it_finishes_by_itself(demo: Demo) -> None:
+def it_finishes_by_itself(demo: Demo) -> None:
     assert (demo.code, demo.err) == (0, ""), demo.out + demo.err
     assert "3/3 tasks" in demo.out
 
 
-def test_the_same_three_tasks_are_landed_and_checked(demo: Demo) -> None:
+def the_same_three_tasks_are_landed_and_checked(demo: Demo) -> None:
     line = "--format=%s|%(trailers:key=Windlass-Task,valueonly,separator=)"
     log = demo.git("log", "--first-parent", "--reverse", line, f"main..{demo.branch}")
     landed = [line.split("|") for line in log.splitlines() if not line.endswith("|")]
@@ -48,18 +45,18 @@ def test_the_same_three_tasks_are_landed_and_checked(demo: Demo) -> None:
     assert [event["checks"] for event in demo.events("task.landed")] == ["passed"] * 3
 
 
-def test_every_dispatch_was_the_real_clis_and_needed_one_attempt(demo: Demo) -> None:
+def every_dispatch_was_the_real_clis_and_needed_one_attempt(demo: Demo) -> None:
     started = demo.events("dispatch.started")
     assert len({event["agent"] for event in started}) == 1
     assert len(started) == len({event["key"] for event in started})
 
 
-def test_the_review_that_failed_led_to_a_fix(demo: Demo) -> None:
+def the_review_that_failed_led_to_a_fix(demo: Demo) -> None:
     specs = [e for e in demo.events("review.finished") if e["task"] == "t2" and e["role"] == "spec-reviewer"]
     assert [event["verdict"] for event in specs] == ["fail", "pass"]
 
 
-def test_the_report_has_the_same_shape_and_tells_the_cost_or_that_it_is_unknown(demo: Demo) -> None:
+def the_report_has_the_same_shape_and_tells_the_cost_or_that_it_is_unknown(demo: Demo) -> None:
     [report] = demo.events("report.written")
     assert [heading for heading in HEADINGS if heading not in report["text"]] == []
     costs = [event["cost_usd"] for event in demo.events("dispatch.finished")]
@@ -67,7 +64,25 @@ def test_the_report_has_the_same_shape_and_tells_the_cost_or_that_it_is_unknown(
     assert f"Total cost: {total}" in report["text"]
 
 
-def test_the_checkout_is_as_it_was(demo: Demo) -> None:
+def the_checkout_is_as_it_was(demo: Demo) -> None:
     assert demo.git("status", "--porcelain", "--ignored") == ""
     assert demo.git("symbolic-ref", "HEAD") == "refs/heads/main"
     assert demo.git("stash", "list") == ""
+
+
+FACTS = (
+    it_finishes_by_itself,
+    the_same_three_tasks_are_landed_and_checked,
+    every_dispatch_was_the_real_clis_and_needed_one_attempt,
+    the_review_that_failed_led_to_a_fix,
+    the_report_has_the_same_shape_and_tells_the_cost_or_that_it_is_unknown,
+    the_checkout_is_as_it_was,
+)
+
+
+# One test for each CLI: as several, they would make both workers play or wait for the same demo.
+@pytest.mark.parametrize("name", CLIS)
+def test_the_same_three_tasks_are_landed_and_checked(name: str, tmp_path: Path) -> None:
+    demo = Demo(tmp_path / "sample", tmp_path / "home", *play(name, tmp_path))
+    for holds in FACTS:
+        holds(demo)
