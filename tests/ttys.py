@@ -77,6 +77,7 @@ class Tty:
     def hang_up(self) -> None:
         """As when the window is closed."""
         self._closing.set()
+        # Else it would read on from whoever gets this number next, and the next terminal would lack those bytes.
         self._reader.join()
         master, self._master = self._master, -1
         os.close(master)
@@ -91,8 +92,7 @@ class Tty:
             self.process.kill()
             self.process.wait()
         if self._master >= 0:
-            os.close(self._master)
-            self._master = -1
+            self.hang_up()
 
     # -- seeing
 
