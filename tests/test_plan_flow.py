@@ -309,7 +309,7 @@ def test_the_report_has_all_its_parts(story: Story) -> None:
     report = (story.front.folder / "report.md").read_text()
     for wanted in (
         *("# Workflow Complete", "- ✅ Subtract", "- ✅ Divide", "- 3 completed", "- 0 skipped", "- 0 escalated"),
-        *("## Final Review", "two modules do the same", "## Changed Files", "- src/t2_more.py"),
+        *("## Final Review", "two modules do the same", "## Changed Files", "- `src/t2_more.py`"),
     ):
         assert wanted in report
     assert f"Total cost: ${story.front.view.spent.usd:.2f}" in report

@@ -57,10 +57,10 @@ Good overall implementation. Clean code, tests cover edge cases.
 - execution_mode: checkpoint (by terminal)
 
 ## Changed Files
-- src/bucket.py
-- tests/test_bucket.py
-- src/limit.py
-- src/config.py
+- `src/bucket.py`
+- `tests/test_bucket.py`
+- `src/limit.py`
+- `src/config.py`
 
 ## Where The Code Is
 Branch `windlass/rate-limiting-r7f3a2c` at `444444444444`.
@@ -99,7 +99,7 @@ def test_only_completed_tasks_are_done_and_the_others_are_named_with_their_reaso
 @pytest.mark.req("S0-69")
 def test_files_of_tasks_that_did_not_land_are_not_listed() -> None:
     text = report(e.TasksListed("plan", [s.task_json(1), s.task_json(2)]), *s.land(1), e.TaskChanged("t2", "skipped"))
-    assert "- src/bucket.py" in text
+    assert "- `src/bucket.py`" in text
     assert "src/limit.py" not in text
 
 

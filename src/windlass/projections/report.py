@@ -277,7 +277,8 @@ def _decided(view: View) -> list[list[str]]:
 
 def _files(view: View) -> list[str]:
     names = dict.fromkeys(name for task in view.tasks for name in task.changed)
-    return _section("Changed Files", (f"- {clean(name, 300)}" for name in names))
+    # As code: `__main__.py` would be read as emphasis.
+    return _section("Changed Files", (f"- `{clean(name, 300)}`" for name in names))
 
 
 def _where(view: View) -> list[str]:
