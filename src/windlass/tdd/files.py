@@ -8,27 +8,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import PurePosixPath
 
-TEST_GLOBS = (
-    "tests/**",
-    "test/**",
-    "**/tests/**",
-    "**/test/**",
-    "**/__tests__/**",
-    "**/spec/**",
-    "spec/**",
-    "test_*",
-    "*_test.*",
-    "*_tests.*",
-    "*_spec.*",
-    "*.test.*",
-    "*.spec.*",
-    "*Test.java",
-    "*Tests.java",
-    "*Test.kt",
-    "*Tests.cs",
-    "*Test.php",
-    "*Tests.swift",
-)
 # How the common runners name a file that holds tests; other files below the globs help these.
 MODULE_GLOBS = (
     "**/__tests__/**",
@@ -45,6 +24,7 @@ MODULE_GLOBS = (
     "*Test.php",
     "*Tests.swift",
 )
+TEST_GLOBS = ("tests/**", "test/**", "**/tests/**", "**/test/**", "**/spec/**", "spec/**", *MODULE_GLOBS)
 # What decides how tests are run: changed without leave, it can make any test pass.
 HARNESS_GLOBS = (
     "conftest.py",
