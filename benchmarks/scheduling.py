@@ -9,7 +9,6 @@ from __future__ import annotations
 import heapq
 import json
 import random
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from typing import Any
 from benchmarks.clock import run_quietly
 from benchmarks.figures import Figure
 from benchmarks.sample import Sample, make_sample, memory_mb, wait_until
-from windlass.agents import scripted_program
+from windlass.agents.programs import program
 from windlass.model import Task
 from windlass.phases.scheduling import layers
 
@@ -112,7 +111,7 @@ def _repeated(sample: Sample, spec: dict[str, Any], n: int) -> float:
     sample.git("clone", "-q", str(sample.root), str(again))
     file = sample.home / f"again{n}.json"
     file.write_text(json.dumps({**spec, "cwd": str(again), "state": str(sample.home / f"counts{n}")}))
-    return run_quietly([sys.executable, "-I", "-S", scripted_program.__file__, str(file)], again, sample.env)
+    return run_quietly(program("scripted_program.main", str(file)), again, sample.env)
 
 
 def list_schedule(works: Sequence[Work], slots: int) -> float:

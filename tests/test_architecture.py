@@ -36,12 +36,13 @@ ADAPTER_MAY_IMPORT = {
     "windlass.agents.failures",
     "windlass.agents.opencode_log",
     "windlass.agents.pricing",
+    "windlass.agents.programs",
     "windlass.agents.tokens",
     "windlass.errors",
     "windlass.events",
     "windlass.model",
 }
-# programs of their own: started as `python FILE`, never imported by the driver
+# programs of their own: never imported by the driver
 PROGRAMS = {"agents/supervisor.py", "agents/scripted_program.py", "agents/acp_program.py"}
 HEAVY = {"asyncio", "pydantic", "yaml", "rich", "prompt_toolkit", "psutil", "genai_prices"}
 LONGEST_FUNCTION = 50
@@ -138,8 +139,8 @@ def test_an_adapter_imports_only_the_port_and_the_nouns(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [PACKAGE / name for name in sorted(PROGRAMS)], ids=relative)
-def test_a_program_of_its_own_imports_nothing_of_ours(path: Path) -> None:
-    assert imported(path) == set()
+def test_a_program_of_its_own_imports_next_to_nothing_of_ours(path: Path) -> None:
+    assert imported(path) <= {"windlass.agents.small_json"}
 
 
 def forks(path: Path) -> Iterator[str]:

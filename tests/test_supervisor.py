@@ -16,15 +16,17 @@ from hypothesis import strategies as st
 
 from processes_for_tests import alive, read_pid, stubborn, until
 from windlass.agents import supervisor
+from windlass.agents.programs import program
+from windlass.agents.small_json import parse_json, to_json
 
-PROGRAM = Path(supervisor.__file__)
+COMMAND = program("supervisor.main")
 QUIET: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True}
 HEAVY = ("json", "re", "signal", "subprocess", "enum", "typing")
 
 
 def start(folder: Path, *argv: str, wall_s: float = 30.0, grace_s: float = 0.3, **more: Any) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
-        [sys.executable, "-I", "-S", str(PROGRAM)],
+        COMMAND,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,
@@ -149,14 +151,12 @@ def test_an_agent_that_signals_its_own_group_does_not_reach_the_supervisor(tmp_p
 
 
 def test_a_driver_that_dies_before_the_job_leaves_a_quiet_supervisor(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-I", "-S", str(PROGRAM)], check=False, **QUIET)
+    done = subprocess.run(COMMAND, check=False, **QUIET)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
 def test_a_stop_in_the_same_write_as_the_job_is_not_lost(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-I", "-S", str(PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
+    process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     job = {"argv": ["sleep", "60"], "cwd": str(tmp_path), "env": dict(os.environ), "stdout": str(tmp_path / "o"),
            "stderr": str(tmp_path / "e"), "folder": str(tmp_path), "wall_s": 60, "grace_s": 0.3}  # fmt: skip
     send(process, json.dumps(job).encode() + b"\ns")
@@ -179,12 +179,16 @@ def test_it_starts_fast_and_small(tmp_path: Path) -> None:
 
 
 def test_it_imports_nothing_that_is_slow_to_start() -> None:
-    load = f"import sys; sys.path.append({str(PROGRAM.parent)!r}); import supervisor"
-    program = f"{load}; print([name for name in {HEAVY!r} if name in sys.modules])"
-    assert subprocess.run([sys.executable, "-I", "-S", "-c", program], check=False, **QUIET).stdout == b"[]\n"
+    *python, code, path = COMMAND
+    look = f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    loaded = code.replace("sys.exit(supervisor.main())", look)
+    assert subprocess.run([*python, loaded, path], check=False, **QUIET).stdout == b"[]\n"
 
 
-@given(st.dictionaries(st.text(), st.text() | st.integers() | st.none(), max_size=4))
-def test_its_own_json_is_what_the_standard_library_reads(facts: dict[str, Any]) -> None:
-    assert json.loads(supervisor.to_json(facts)) == facts
-    assert supervisor.parse_json(json.dumps(facts).encode()) == facts
+PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+
+
+@given(st.recursive(PLAIN, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8))
+def test_its_own_json_is_what_the_standard_library_reads(value: Any) -> None:
+    assert json.loads(to_json(value)) == value
+    assert parse_json(json.dumps(value)) == value

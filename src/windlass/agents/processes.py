@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import socket
-import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
@@ -17,12 +16,10 @@ from typing import TextIO, TypeAlias
 import psutil
 
 from windlass.agents.base import Invocation
+from windlass.agents.supervisors import Supervisor
 
-SUPERVISOR = Path(__file__).with_name("supervisor.py")
-# Imported it is compiled once, as a script it would be at every start. Its path is there for those who look at `ps`.
-LAUNCH = "import sys; sys.path.append(sys.argv[1].rpartition('/')[0]); import supervisor; sys.exit(supervisor.main())"
 MARKER = "WINDLASS_ATTEMPT"
-BUSY_POLL_S, IDLE_POLL_S, BUSY_FOR_S = 0.012, 0.1, 2.0
+BUSY_POLL_S, IDLE_POLL_S, BUSY_FOR_S = 0.04, 0.1, 2.0
 CHUNK = 1 << 20
 MAX_LINE = 64 << 20
 _ENV = frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "TMPDIR", "TZ"})
@@ -91,15 +88,12 @@ async def supervise(
     job = _prepare(invocation, cwd, env, folder, wall_s, grace_s, marker)
     begun = time.monotonic()
     with open_private(folder / "stderr") as errors:
-        process = await asyncio.create_subprocess_exec(  # noqa: TID251 - the one place where agents and checks start
-            sys.executable, "-I", "-S", "-c", LAUNCH, str(SUPERVISOR),
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors, start_new_session=True,
-        )  # fmt: skip
+        supervisor = await Supervisor.start(errors)
     try:
-        _tell(process, json.dumps(job).encode() + b"\n")
-        await _follow(process, folder, (on_line, on_error_line), stop, on_started)
+        supervisor.tell(json.dumps(job).encode() + b"\n")
+        await _follow(supervisor, folder, (on_line, on_error_line), stop, on_started)
     finally:
-        await _end(process)
+        await _end(supervisor)
     ended = _read_exit(folder, time.monotonic() - begun)
     if ended is None:
         ended = await asyncio.to_thread(_lost, folder, marker, begun)
@@ -151,45 +145,38 @@ def write_private(path: Path, text: str) -> None:
         file.write(text)
 
 
-def _tell(process: asyncio.subprocess.Process, data: bytes) -> None:
-    assert process.stdin is not None
-    with suppress(OSError, RuntimeError):
-        process.stdin.write(data)
-
-
 async def _follow(
-    process: asyncio.subprocess.Process,
+    supervisor: Supervisor,
     folder: Path,
     listeners: tuple[Listener, Listener],
     stop: asyncio.Event,
     on_started: Callable[[Proc], None],
 ) -> None:
-    assert process.stdout is not None
     stopping = asyncio.create_task(stop.wait())
-    stopping.add_done_callback(lambda task: None if task.cancelled() else _tell(process, b"s"))
+    stopping.add_done_callback(lambda task: None if task.cancelled() else supervisor.tell(b"s"))
     try:
-        started = await process.stdout.readline()
-        if started.endswith(b"\n"):
-            on_started(Proc.parse(started))
-        exited = asyncio.create_task(process.wait())
+        await supervisor.begun.wait()
+        if supervisor.said.endswith(b"\n"):
+            on_started(Proc.parse(supervisor.said))
+        ended = asyncio.create_task(supervisor.gone.wait())
         files = ("stdout", "stderr")
         wanted = [(folder / name, tell) for name, tell in zip(files, listeners, strict=True) if tell]
-        await asyncio.gather(exited, *(_tail(path, tell, exited) for path, tell in wanted))
+        await asyncio.gather(ended, *(_tail(path, tell, ended) for path, tell in wanted))
     finally:
         stopping.cancel()
 
 
-async def _tail(output: Path, on_line: Callable[[str], None], exited: asyncio.Task[int]) -> None:
+async def _tail(output: Path, on_line: Callable[[str], None], ended: asyncio.Task[bool]) -> None:
     lines = Lines(on_line)
     quiet_since = time.monotonic()
     with output.open("rb", buffering=0) as file:
-        while not exited.done():
+        while not ended.done():
             if lines.read(file.read(CHUNK)):
                 quiet_since = time.monotonic()
                 await asyncio.sleep(0)
                 continue
             idle = time.monotonic() - quiet_since > BUSY_FOR_S
-            await asyncio.wait({exited}, timeout=IDLE_POLL_S if idle else BUSY_POLL_S)
+            await asyncio.wait({ended}, timeout=IDLE_POLL_S if idle else BUSY_POLL_S)
         while lines.read(file.read(CHUNK)):
             pass
     lines.end()
@@ -226,18 +213,17 @@ class Lines:
         self.on_line(text)
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+async def _end(supervisor: Supervisor) -> None:
     """However we leave: the supervisor is told to stop and waited for, also while we are being cancelled."""
-    _tell(process, b"s")
-    waiting = asyncio.ensure_future(process.wait())
+    supervisor.tell(b"s")
+    waiting = asyncio.ensure_future(supervisor.gone.wait())
     cancelled = False
     while not waiting.done():
         try:
             await asyncio.shield(waiting)
         except asyncio.CancelledError:
             cancelled = True
-    if process.stdin is not None:
-        process.stdin.close()
+    supervisor.close()
     if cancelled:
         raise asyncio.CancelledError
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from windlass.agents.base import (
@@ -27,10 +25,10 @@ from windlass.agents.base import (
     ToolStarted,
 )
 from windlass.agents.failures import classify_text
+from windlass.agents.programs import program
 from windlass.errors import UserError, near
 from windlass.model import ErrorClass, Json, Usage
 
-PROGRAM = Path(__file__).with_name("scripted_program.py")
 _TEMPLATE = re.compile(r"\{(plan_path|task_id|task_title|cwd|out\.[A-Za-z0-9_-]+)\}")
 
 
@@ -59,7 +57,7 @@ class ScriptedAdapter:
             "source": self.source,
             "rules": rules,
         }
-        argv = (sys.executable, "-I", "-S", str(PROGRAM), str(job.folder / "scripted.json"))
+        argv = program("scripted_program.main", str(job.folder / "scripted.json"))
         return Invocation(argv, stdin=job.prompt, files={"scripted.json": json.dumps(spec)})
 
     def _answering(self, job: Job) -> Iterator[tuple[int, Mapping[str, Json]]]:

@@ -1,6 +1,6 @@
 """The program behind the scripted agent: takes the first rule that may still answer, and does what it says.
 
-Run as `python -I -S scripted_program.py SPEC`, standard library only. `SPEC` holds the rules that fit this dispatch.
+Standard library only, and little of it. Its argument is a file with the rules that fit this dispatch.
 How often a rule answered is counted in `<state>/counts.json` under a lock, across processes; every start and end is a
 line in `<state>/dispatches.jsonl`.
 """
@@ -8,10 +8,11 @@ line in `<state>/dispatches.jsonl`.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import sys
 import time
+
+from windlass.agents.small_json import parse_json, to_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
 STEP_PAUSE_S = 0.1
 GIT = ("git", "-c", "user.name=Scripted Agent", "-c", "user.email=scripted@windlass.invalid", "-c", "gc.auto=0",
        "-c", "maintenance.auto=false", "-c", "commit.gpgsign=false")  # fmt: skip
+UNCHANGED = (*GIT, "diff", "--cached", "--quiet")
 
 
 def main() -> int:
     with open(sys.argv[1], encoding="utf-8") as file:
-        spec = json.load(file)
+        spec = parse_json(file.read())
     rule = claim(spec)
     if rule is None:
         fail(64, f"no rule of {spec['source']} answers {asked(spec)}")
@@ -48,7 +50,7 @@ def fail(code: int, text: str) -> NoReturn:
 
 
 def emit(kind: str, **fields: Any) -> None:
-    sys.stdout.write(json.dumps({"type": kind, **fields}) + "\n")
+    sys.stdout.write(to_json({"type": kind, **fields}) + "\n")
     sys.stdout.flush()
 
 
@@ -81,7 +83,7 @@ class Ledger:
         fcntl.flock(self.lock, fcntl.LOCK_EX)
         try:
             with open(self.path, encoding="utf-8") as file:
-                self.claims: dict[str, dict[str, str]] = json.load(file)
+                self.claims: dict[str, dict[str, str]] = parse_json(file.read())
         except FileNotFoundError:
             self.claims = {}
         return self
@@ -110,14 +112,14 @@ class Ledger:
             return
         self.claims.setdefault(str(rule["n"]), {})[f"{spec['run']}:{spec['key']}@{spec['attempt']}"] = state
         with open(self.path + ".tmp", "w", encoding="utf-8") as file:
-            json.dump(self.claims, file)
+            file.write(to_json(self.claims))
         os.replace(self.path + ".tmp", self.path)
 
     def log(self, event: str, spec: dict[str, Any], rule: dict[str, Any] | None, **more: Any) -> None:
         names = ("run", "key", "attempt", "role", "purpose", "phase", "task", "cycle")
         line = {"event": event, **{name: spec[name] for name in names}, "rule": rule["n"] + 1 if rule else None}
         with open(self.log_path, "a", encoding="utf-8") as file:
-            file.write(json.dumps({**line, "pid": os.getpid(), "at": time.time(), **more}) + "\n")
+            file.write(to_json({**line, "pid": os.getpid(), "at": time.time(), **more}) + "\n")
 
 
 def act(spec: dict[str, Any], rule: dict[str, Any]) -> int:
@@ -158,7 +160,7 @@ def work(spec: dict[str, Any], rule: dict[str, Any]) -> bool:
 def finish(spec: dict[str, Any], rule: dict[str, Any]) -> int:
     text = rule.get("say", "")
     if "json" in rule:
-        text = f"{text}\n\n```{spec['tag']}\n{json.dumps(rule['json'], ensure_ascii=False)}\n```".strip()
+        text = f"{text}\n\n```{spec['tag']}\n{to_json(rule['json'])}\n```".strip()
     if text:
         emit("say", text=text)
     if rule.get("usage"):
@@ -197,12 +199,7 @@ def run(argv: tuple[str, ...], cwd: str) -> int:
 def commit(cwd: str, message: str) -> bool:
     emit("tool", tool="bash", text="git commit")
     staged = run((*GIT, "add", "-A"), cwd) == 0
-    done = staged and (
-        run((*GIT, "diff", "--cached", "--quiet"), cwd) == 0 or not run((*GIT, "commit", "-qm", message), cwd)
-    )
+    # with nothing to commit git says no, and that is well
+    done = staged and (run((*GIT, "commit", "-qm", message), cwd) == 0 or run(UNCHANGED, cwd) == 0)
     emit("tool_end", tool="bash", ok=done)
     return done
-
-
-if __name__ == "__main__":
-    sys.exit(main())
