@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -95,3 +97,11 @@ class Crewed(Front):
         file = self.tmp / "crew.yaml"
         file.write_text(text)
         return self.start(rules, "--flow", str(file), *argv, request="Build it")
+
+    def until(self, event: str, *words: str) -> str:
+        """A shell command that ends when the journal has such an event with these words in it."""
+        likes = " AND data LIKE ?" * len(words)
+        asked = (f"SELECT 1 FROM event WHERE type = ?{likes}", (event, *(f"%{word}%" for word in words)))
+        database = str(self.root / ".git" / "windlass" / "windlass.db")
+        look = f"sqlite3.connect({database!r}).execute(*{asked!r}).fetchone()"
+        return shlex.join([sys.executable, "-c", f"import sqlite3, time\nwhile not {look}: time.sleep(0.05)"])

@@ -286,15 +286,37 @@ def test_in_a_wave_the_retry_comes_after_all_have_settled(crew: Crewed) -> None:
 def test_stop_lets_the_others_end_and_a_retry_takes_up_the_failed_one_alone(crew: Crewed) -> None:
     meet = crew.tmp / "meet"
     dies = crash("t1", times=1, run=[meeting(meet, "t1", "t2")])
-    goes_on = own("t2", run=[meeting(meet, "t2", "t1")], sleep=0.2)
+    goes_on = own("t2", run=[meeting(meet, "t2", "t1"), crew.until("task.changed", "t1", "failed")])
     rules = [plan_rule([{"title": "A"}, {"title": "B"}, {"title": "C"}]), dies, goes_on, own("t1"), own("t3")]
     done = crew.go(flow(slots=2), rules)
     assert done.code == 12, done.out
     assert landed(crew) == ["t2"]
     assert "t3" not in began(crew)
     assert crew("retry").code == 0
-    assert began(crew) == ["t1", "t2", "t1", "t3"] or began(crew) == ["t2", "t1", "t1", "t3"]
+    assert sorted(began(crew)) == ["t1", "t1", "t2", "t3"]
     assert sorted(landed(crew)) == ["t1", "t2", "t3"]
+
+
+def test_who_lands_lets_others_work(tmp_path: Path) -> None:
+    """While the checks of a landing run, its slot is another task's."""
+    meet = tmp_path / "meet"
+    crew = Crewed(tmp_path, CHECKS, {"check.sh": f"[ ! -e src/t1.py ] || {{ {meeting(meet, 'check', 't3')}; }}\n"})
+    pair = [own("t2", run=[meeting(meet, "t2", "t3")]), own("t3", run=[meeting(meet, "t3", "check")])]
+    assert crew.go(flow(slots=2), [plan_rule(titles("A", "B", "C")), own("t1"), *pair]).code == 0
+    assert sorted(landed(crew)) == ["t1", "t2", "t3"]
+
+
+def test_who_is_sent_back_gets_a_slot_before_anything_new(tmp_path: Path) -> None:
+    meet = tmp_path / "meet"
+    crew = Crewed(tmp_path, CHECKS, {"check.sh": "! [ -e src/t1.py ] || [ -e src/fixed.py ]\n"})
+    fix = rule("t1", {"src/fixed.py": ""}, when={"purpose": "land-fix"}, run=[f"touch {meet / 'fix'}"])
+    waits = [own("t2", run=[crew.until("landing.refused", "t1")]), own("t3", run=[meeting(meet, "t3", "fix")])]
+    land = {"checks": "all", "fixer": FIXER, "max": 1, "on": {"conflict": "fail", "red": "fail"}}
+    rules = [plan_rule(titles("A", "B", "C", "D")), fix, own("t1"), *waits, own("t4")]
+    assert crew.go(flow(slots=2, land=land), rules).code == 0
+    started = [event.key for event in crew.events(DispatchStarted)]
+    assert started.index("execute/t1/land.fix#1") < started.index("execute/t4/implement")
+    assert sorted(landed(crew)) == ["t1", "t2", "t3", "t4"]
 
 
 # -- rests and questions

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from windlass.errors import AbortedError, Exit, InterruptedDriverError, WindlassError
@@ -22,6 +23,7 @@ from windlass.phases.task_base import (
     SKIPPED,
     Ending,
     EndRunError,
+    TaskContext,
     TasksContext,
 )
 from windlass.phases.visiting import through
@@ -42,10 +44,15 @@ class Crew:
         self._begun = frozenset(task.id for task in tasks if ctx.begun(task))
         self._slots = ctx.slots(spec.slots)
         self._policy = ctx.setting(spec.failure)
+        self._pause = ctx.setting(spec.pause) if spec.pause else "auto"
         self._ended: dict[str, Ending] = {}
         self._working: dict[asyncio.Task[Ending], str] = {}
         self._parked: dict[str, asyncio.Future[None]] = {}
         """Done with their steps, until their wave has settled."""
+        self._landing: set[str] = set()
+        """Done with their steps and on their way to the tip: others work meanwhile."""
+        self._returning: dict[str, asyncio.Future[None]] = {}
+        """Of these, who was sent back and waits for a slot."""
         self._retrying: dict[str, asyncio.Future[None]] = {}
         """Failed and to be tried once more, when the others of the wave have settled."""
         self._held: dict[str, BaseException] = {}
@@ -93,6 +100,7 @@ class Crew:
                 self._end(id, Ending(SKIPPED, f"needs {names}, which did not complete", self._by_id[id].visit))
 
     def _start(self) -> None:
+        self._take_back()
         board = self._board()
         if self._closed:
             runs_out = self._spec.order == "waves" and not self._held and self._stop_reason is not None
@@ -100,6 +108,14 @@ class Crew:
                 return
         for task in to_start(self._tasks, self._spec.order, self._slots, board):
             self._begin(task, task.visit)
+
+    def _take_back(self) -> None:
+        """Who was sent back goes before anything new. Who waits for a person has left its slot."""
+        at_work = set(self._working.values()) - self._resting
+        free = self._slots - len(at_work)
+        for id in sorted(self._returning, key=self._place.__getitem__)[: max(0, free)]:
+            self._landing.discard(id)
+            self._returning.pop(id).set_result(None)
 
     def _failed_in(self, wave: int) -> bool:
         """A wave that one task failed in still runs to its end."""
@@ -127,6 +143,9 @@ class Crew:
                 self._end(id, one.result())
             else:
                 self._hold(id, error)
+        if done:
+            # Others may be at work for long: what became of these is seen now.
+            self._ctx.flush()
 
     def _settle(self) -> bool:
         """A wave has come to rest: first who failed tries once more, then all land together. False: nobody waits."""
@@ -142,14 +161,19 @@ class Crew:
 
     def _board(self) -> Board:
         landed = {id for id, ending in self._ended.items() if ending.state in LANDED}
-        at_work = {*self._working.values(), *self._held} - set(self._parked) - set(self._retrying)
+        at_work = {*self._working.values(), *self._held} - self._resting
         return Board(
             working=frozenset(at_work),
-            parked=frozenset({*self._parked, *self._retrying}),
+            parked=frozenset(self._resting),
             landed=frozenset(landed),
             lost=frozenset(self._ended) - landed,
             begun=self._begun,
         )
+
+    @property
+    def _resting(self) -> set[str]:
+        """Not at work, so that others may use their slots."""
+        return {*self._parked, *self._retrying, *self._landing}
 
     # -- one task
 
@@ -163,15 +187,11 @@ class Crew:
     async def _visit(self, task: Task, visit: int, why: str) -> Ending | str:
         """Words instead of an ending: why the task is to be done again, as a new visit."""
         here = self._ctx.enter_task(task, visit, why)
-
-        async def gate() -> None:
-            await here.leave()
-            await self._park(self._parked, task, visit)
-
         try:
             await here.begin()
-            target, reason = await through(self._spec, here, gate if self._spec.order == "waves" else _open)
+            target, reason = await through(self._spec, here, Turn(self, task, visit, here))
         finally:
+            self._landing.discard(task.id)
             await here.leave()
         retried = target.to is To.FAIL and self._policy == "retry" and visit == task.visit
         if retried and self._spec.order == "waves":
@@ -200,6 +220,30 @@ class Crew:
         reviews = [step for step in self._spec.steps if step.kind == "review"]
         return not self._ctx.completed_later or any(holds(step.when, self._ctx.fact) for step in reviews)
 
+    async def to_land(self, task: Task, visit: int, here: TaskContext) -> None:
+        if self._spec.order == "waves":
+            await here.leave()
+            await self._park(self._parked, task, visit)
+        else:
+            await self.to_land_again(task.id, here)
+
+    async def to_land_again(self, id: str, here: TaskContext) -> None:
+        """With one slot each task begins on what the one before has landed, and a rest is due after a landing."""
+        if self._spec.order != "waves" and self._pause == "auto" and 1 < self._slots > len(self._landing):
+            await here.leave()
+            self._landing.add(id)
+            self._stir()
+
+    async def to_work(self, id: str) -> None:
+        if id in self._landing:
+            self._returning[id] = asyncio.get_running_loop().create_future()
+            self._stir()
+            await self._returning[id]
+
+    def _stir(self) -> None:
+        if not self._parking.done():
+            self._parking.set_result(None)
+
     async def _park(self, where: dict[str, asyncio.Future[None]], task: Task, visit: int) -> None:
         if where is self._parked and self._spec.done_label:
             at = f"{task.id}+{visit}/done"
@@ -207,8 +251,7 @@ class Crew:
             self._ctx.flush()
         opened = asyncio.get_running_loop().create_future()
         where[task.id] = opened
-        if not self._parking.done():
-            self._parking.set_result(None)
+        self._stir()
         await opened
 
     # -- ends
@@ -232,10 +275,9 @@ class Crew:
             self._closed = self._closed or self._is_rest_due()
 
     def _is_rest_due(self) -> bool:
-        mode = self._ctx.setting(self._spec.pause) if self._spec.pause else "auto"
-        if mode == "checkpoint":
+        if self._pause == "checkpoint":
             return True
-        return mode == "batch" and len(self._fresh) >= int(self._ctx.setting(self._spec.pause_every))
+        return self._pause == "batch" and len(self._fresh) >= int(self._ctx.setting(self._spec.pause_every))
 
     @property
     def _stop_reason(self) -> str | None:
@@ -291,8 +333,8 @@ class Crew:
         self._let_go()
 
     def _let_go(self) -> None:
-        """Who waits for the wave is woken, to be turned away at the next dispatch or landing."""
-        for waiting in (self._parked, self._retrying):
+        """Who waits is woken, to be turned away at the next dispatch or landing."""
+        for waiting in (self._parked, self._retrying, self._returning):
             for id in list(waiting):
                 waiting.pop(id).set_result(None)
 
@@ -307,8 +349,23 @@ class Crew:
         self._working.clear()
 
 
-async def _open() -> None:
-    """Whoever is done with its steps lands at once."""
+@dataclass(frozen=True)
+class Turn:
+    """A task's turns to land and to work: waves land together, and who lands lets others work."""
+
+    crew: Crew
+    task: Task
+    visit: int
+    here: TaskContext
+
+    async def to_land(self) -> None:
+        await self.crew.to_land(self.task, self.visit, self.here)
+
+    async def to_work(self) -> None:
+        await self.crew.to_work(self.task.id)
+
+    async def to_land_again(self) -> None:
+        await self.crew.to_land_again(self.task.id, self.here)
 
 
 def _stop_id(id: str, visit: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from windlass.events import TaskChanged
 from windlass.model import Finding, Json, Task
@@ -32,17 +32,34 @@ class Course:
     landings: int = 0
 
 
-async def through(spec: Spec, ctx: TaskContext, gate: Callable[[], Awaitable[None]]) -> tuple[Target, str]:
-    """Until a target leaves the task; `next`: it has landed. `gate` opens when its turn to land has come."""
+class Turns(Protocol):
+    """When a task may do what others do as well."""
+
+    async def to_land(self) -> None:
+        """Its steps are done; it needs no slot until it is sent back."""
+        ...
+
+    async def to_work(self) -> None:
+        """It was sent back, and needs a slot again."""
+        ...
+
+    async def to_land_again(self) -> None:
+        """It was mended where it stood in the row."""
+        ...
+
+
+async def through(spec: Spec, ctx: TaskContext, turns: Turns) -> tuple[Target, str]:
+    """Until a target leaves the task; `next`: it has landed."""
     course, at = Course(), 0
     while True:
         target, reason = await _steps(spec, ctx, course, at)
         if target.to is not To.NEXT:
             return target, reason
-        await gate()
-        target, reason = await _land(spec, ctx, course)
+        await turns.to_land()
+        target, reason = await _land(spec, ctx, course, turns)
         if target.to is not To.GOTO:
             return target, reason
+        await turns.to_work()
         at = _index(spec.steps, target)
 
 
@@ -120,18 +137,18 @@ def _index(steps: Sequence[Step], target: Target) -> int:
 # -- landing
 
 
-async def _land(spec: Spec, ctx: TaskContext, course: Course) -> tuple[Target, str]:
+async def _land(spec: Spec, ctx: TaskContext, course: Course, turns: Turns) -> tuple[Target, str]:
     """`next`: it has landed. A step's id: there it goes on, on what has landed meanwhile."""
     left = int(ctx.setting(spec.land.max)) if spec.land.fixer else 0
     while True:
         landed = await _try(spec, ctx, course)
         if landed.kind == "landed":
             return Target(To.NEXT), ""
-        found = await _mended(spec, ctx, course, landed) if left else None
+        found = await _mended(spec, ctx, course, landed, turns) if left else None
         left -= 1
         target, reason = found or await _refused(spec, ctx, course, landed)
         if target.to is To.FIX:
-            target, reason = await _mended(spec, ctx, course, landed) or (Target(To.FAIL), landed.detail)
+            target, reason = await _mended(spec, ctx, course, landed, turns) or (Target(To.FAIL), landed.detail)
         if target.to is To.WAIVE:
             return await _accepted(ctx, course, landed, reason)
         if target.to not in (To.NEXT, To.AGAIN):
@@ -167,10 +184,13 @@ async def _accepted(ctx: TaskContext, course: Course, landed: Landed, reason: st
     return (Target(To.NEXT), told) if again.kind == "landed" else (Target(To.SKIP), f"{told}; {again.detail}")
 
 
-async def _mended(spec: Spec, ctx: TaskContext, course: Course, landed: Landed) -> tuple[Target, str] | None:
+async def _mended(
+    spec: Spec, ctx: TaskContext, course: Course, landed: Landed, turns: Turns
+) -> tuple[Target, str] | None:
     """`next`: try to land again. None: nobody could mend it."""
     if spec.land.fixer is None:
         return None
+    await turns.to_work()
     before = await ctx.patch()
     await ctx.catch_up(course.landings)
     since = ctx.head
@@ -179,9 +199,11 @@ async def _mended(spec: Spec, ctx: TaskContext, course: Course, landed: Landed) 
         spec.land.fixer, ctx.step_scope("land"), landed, course.landings, int(ctx.setting(spec.land.max))
     ):
         return None
-    if await ctx.patch() == before:
-        return Target(To.NEXT), ""
-    return await _relook(spec, ctx, course, since, landed)
+    found = Target(To.NEXT), ""
+    if await ctx.patch() != before:
+        found = await _relook(spec, ctx, course, since, landed)
+    await turns.to_land_again()
+    return found
 
 
 async def _fix(fixer: CallSpec, ctx: Context, landed: Landed, cycle: int, cap: int) -> bool:
