@@ -129,7 +129,8 @@ class Here(Knowledge):
         async def look(previous: Json) -> Json:
             return await fn()
 
-        return await self._journal.step(self._at(id), None, look)
+        # What follows from it is recorded later and synced with it; lost before that, it is looked at anew.
+        return await self._journal.step(self._at(id), None, look, synced=False)
 
     async def command(self, id: str, name: str, *, cycle: int | None = None) -> Ran:
         return await self.shared.checker.command(self._at(id, cycle), name, self.desk)

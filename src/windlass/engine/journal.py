@@ -82,13 +82,14 @@ class Journal:
         *,
         context: Json = None,
         events: Callable[[Json], Iterable[Event]] = lambda result: (),
+        synced: bool = True,
     ) -> Json:
-        """Record fn's result once, in one transaction with its events."""
+        """Record fn's result once, in one transaction with its events. `synced`: as in `Store.tx`."""
         row = self.find(key, inputs)
         if row is not None:
             return row.result
         result = await fn(self.previous(key))
-        with self._recording(key.text):
+        with self._recording(key.text, synced=synced):
             self._add(key, inputs, context, result)
             self._write(events(result))
         return result
@@ -117,9 +118,9 @@ class Journal:
     def attempts(self, key: Key) -> list[AttemptRow]:
         return self.store.attempts(self.run, key.text)
 
-    def begin(self, intent: Intent, *events: Event, told: bool = False) -> None:
+    def begin(self, intent: Intent, *events: Event, told: bool = False, synced: bool = True) -> None:
         """The intent before the effect. `told`: this dispatch carries what a person said to the run."""
-        with self._recording(f"{intent.key}@{intent.n}.begin"):
+        with self._recording(f"{intent.key}@{intent.n}.begin", synced=synced):
             self.store.begin_attempt(self.run, self.epoch, intent)
             if told:
                 self.store.mark_told(self.run, f"{intent.key}@{intent.n}")
@@ -137,9 +138,10 @@ class Journal:
         usage: Usage | None = None,
         events: Iterable[Event] = (),
         blobs: Iterable[tuple[str, str]] = (),
+        synced: bool = True,
     ) -> None:
         """End the attempt, fenced; a result (None: there is none) becomes the step, all in one transaction."""
-        with self._recording(f"{key}@{n}.finish"):
+        with self._recording(f"{key}@{n}.finish", synced=synced):
             for sha, content in blobs:
                 self.store.put_blob(sha, content)
             self.store.end_attempt(
@@ -159,7 +161,7 @@ class Journal:
 
     def note_session(self, key: Key, n: int, session: str) -> None:
         """The agent's own name for its conversation, so that it can be continued after a crash."""
-        with self.store.tx():
+        with self.store.tx(synced=False):
             self.store.note_attempt(self.run, key.text, n, session=session)
 
     # -- events
@@ -177,13 +179,13 @@ class Journal:
 
     def flush(self) -> None:
         if self._waiting:
-            with self._recording("flush"):
+            with self._recording("flush", synced=False):
                 pass
 
     @contextmanager
-    def writing(self, point: str, *events: Event) -> Iterator[None]:
+    def writing(self, point: str, *events: Event, synced: bool = True) -> Iterator[None]:
         """A transaction for other tables of the run, with its events."""
-        with self._recording(point):
+        with self._recording(point, synced=synced):
             yield
             self._write(events)
 
@@ -213,8 +215,8 @@ class Journal:
         self._steps[key.text] = StepRow(seq, key.text, fingerprint, given, value)
         self._visited.add(key.text)
 
-    def _recording(self, point: str) -> _Recording:
-        return _Recording(self, point)
+    def _recording(self, point: str, *, synced: bool = True) -> _Recording:
+        return _Recording(self, point, synced)
 
     def _write(self, events: Iterable[Event]) -> None:
         self._waiting.extend((event, "") for event in events)
@@ -231,10 +233,10 @@ class Journal:
 class _Recording:
     """One transaction of the journal: crash points around it, events shown only after the commit."""
 
-    def __init__(self, journal: Journal, point: str) -> None:
+    def __init__(self, journal: Journal, point: str, synced: bool) -> None:
         self._journal = journal
         self._point = point
-        self._tx = journal.store.tx()
+        self._tx = journal.store.tx(synced=synced)
         self._written: list[Recorded] = []
 
     def __enter__(self) -> None:

@@ -39,9 +39,10 @@ class Store:
     def close(self) -> None:
         self.db.close()
 
-    def tx(self) -> _Transaction:
-        """One transaction; nested calls join the outer one."""
-        return _Transaction(self)
+    def tx(self, *, synced: bool = True) -> _Transaction:
+        """One transaction; nested calls join the outer one. Not `synced`: a power cut may take it back, together with
+        all that came after it, but nothing else does."""
+        return _Transaction(self, synced)
 
     def data_version(self) -> int:
         """Changes when another connection committed: a cheap wake-up."""
@@ -349,14 +350,17 @@ class Store:
 class _Transaction:
     """A class and no generator: it stands around every recorded step."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, synced: bool = True) -> None:
         self._db = store.db
         self._path = store.path
         self._joined = False
+        self._synced = synced
 
     def __enter__(self) -> None:
         self._joined = self._db.in_transaction
         if not self._joined:
+            if not self._synced:
+                self._db.execute("PRAGMA synchronous=NORMAL")
             self._say("BEGIN IMMEDIATE")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -364,6 +368,7 @@ class _Transaction:
             return
         if error is None:
             self._say("COMMIT")
+            self._sync_again()
             return
         self._rollback()
         if isinstance(error, sqlite3.DatabaseError | OSError):
@@ -379,3 +384,8 @@ class _Transaction:
     def _rollback(self) -> None:
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
+        self._sync_again()
+
+    def _sync_again(self) -> None:
+        if not self._synced:
+            self._db.execute("PRAGMA synchronous=FULL")
