@@ -36,7 +36,7 @@ def _finished(engine: EngineRepo) -> str:
 
 def test_what_a_branch_contains_goes_and_the_branch_stays(engine: EngineRepo) -> None:
     tip = _finished(engine)
-    names = [f"refs/windlass/r1/hold/t1/@{tip}", "refs/windlass/r1/tip", "refs/windlass/base/r1"]
+    names = [f"refs/windlass/r1/hold/t1,@{tip}", "refs/windlass/r1/tip", "refs/windlass/base/r1"]
     wanted = [Removed(name) for name in names]
     assert gc(engine, {"r1"}, dry=True, date=DATE) == wanted
     assert engine.tip("r1") == tip
@@ -52,11 +52,11 @@ def test_what_no_branch_contains_remains_with_its_base(engine: EngineRepo) -> No
     sh(engine.user.root, "branch", "-D", "windlass/r1")
     done = gc(engine, {"r1"}, dry=False, date=DATE)
     assert done == [
-        Remains(f"refs/windlass/r1/hold/t1/@{tip}", "no branch contains it"),
+        Remains(f"refs/windlass/r1/hold/t1,@{tip}", "no branch contains it"),
         Remains("refs/windlass/r1/tip", "no branch contains it"),
         Remains("refs/windlass/base/r1", "the run's commits need it"),
     ]
-    assert set(engine.refs()) == {f"refs/windlass/r1/hold/t1/@{tip}", "refs/windlass/r1/tip"}
+    assert set(engine.refs()) == {f"refs/windlass/r1/hold/t1,@{tip}", "refs/windlass/r1/tip"}
 
 
 def test_uncommitted_work_of_a_finished_run_is_kept_when_its_slot_goes(engine: EngineRepo) -> None:

@@ -200,5 +200,5 @@ KEYS = st.lists(PARTS, min_size=1, max_size=4).map(lambda parts: Key(tuple(parts
 @given(run=IDS, key=KEYS, n=st.integers(1, 999), k=st.integers(2, 99))
 def test_every_key_makes_a_valid_ref(run: str, key: Key, n: int, k: int) -> None:
     ref = Attempt(run, key.text, n).ref
-    for name in (ref, f"{ref}.{k}", f"refs/windlass/{run}/hold/{key}/@{'a' * 40}"):
+    for name in (ref, f"{ref}.{k}", f"refs/windlass/{run}/hold/{key},@{'a' * 40}"):
         assert git.run(["check-ref-format", name], Path("/"), check=False).code == 0, name

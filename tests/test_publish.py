@@ -12,7 +12,7 @@ import pytest
 
 from gitrepo import sh, write
 from runs import Bench, make_bench
-from team import URL, Team, basics, created, disapproved, make_gh, make_remote, subtask
+from team import URL, Team, basics, created, disapproved, engineer, make_gh, make_remote, subtask
 from windlass import git, remote
 from windlass.agents.processes import agent_env
 from windlass.errors import UserError
@@ -202,7 +202,7 @@ def test_a_tag_is_set_on_the_remote_alone_and_an_existing_one_is_not_moved(tmp_p
     assert team.start(ONE, "--flow", "tagged", request="One").code == 0
     assert team.pushed()["refs/tags/v-one"] == team.git("rev-parse", team.branch)
     assert team.git("tag") == ""
-    again = team.start(ONE, "--flow", "tagged", request="One")
+    again = team.start([engineer(files={"src/other.py": "x = 2\n"}), *ONE], "--flow", "tagged", request="One")
     assert again.code == 12
     assert "names another commit" in again.out
 

@@ -8,7 +8,7 @@ import pytest
 
 from gitrepo import make_repo, sh
 from windlass import git
-from windlass.workspace.refs import all_refs
+from windlass.workspace.refs import Refs
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def repo(tmp_path: Path) -> Path:
 
 
 def same(root: Path) -> bool:
-    return all_refs(root / ".git") == git.read_refs(root)
+    return Refs(root / ".git").all() == git.read_refs(root)
 
 
 def test_loose_packed_and_moved_refs_are_as_git_has_them(repo: Path) -> None:
@@ -31,22 +31,22 @@ def test_loose_packed_and_moved_refs_are_as_git_has_them(repo: Path) -> None:
     sh(repo, "branch", "-D", "feature/one")
     sh(repo, "branch", "ünïcode")
     assert same(repo)
-    assert "refs/heads/ünïcode" in all_refs(repo / ".git")
+    assert "refs/heads/ünïcode" in Refs(repo / ".git").all()
 
 
 def test_a_ref_that_names_another_is_followed(repo: Path) -> None:
     sh(repo, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/heads/feature/one")
     assert same(repo)
-    assert all_refs(repo / ".git")["refs/remotes/origin/HEAD"] == git.read_refs(repo)["refs/heads/feature/one"]
+    assert Refs(repo / ".git").all()["refs/remotes/origin/HEAD"] == git.read_refs(repo)["refs/heads/feature/one"]
 
 
 @pytest.mark.parametrize("text", ["", "nonsense\n", "\0", "f" * 39 + "\n"])
 def test_what_is_no_ref_is_left_to_git(repo: Path, text: str) -> None:
     (repo / ".git" / "refs" / "heads" / "odd").write_text(text)
-    assert "refs/heads/odd" not in all_refs(repo / ".git")
+    assert "refs/heads/odd" not in Refs(repo / ".git").all()
     assert same(repo)
 
 
 def test_a_lock_is_no_ref(repo: Path) -> None:
     (repo / ".git" / "refs" / "heads" / "main.lock").write_text("")
-    assert "refs/heads/main.lock" not in all_refs(repo / ".git")
+    assert "refs/heads/main.lock" not in Refs(repo / ".git").all()

@@ -206,7 +206,7 @@ def test_a_merge_that_conflicts_is_dropped_names_the_files_and_follows_the_polic
     assert "shared.txt" in team.view.tasks[1].reason
     assert team.show("shared.txt") == "a"
     engine = next((team.tmp / "home" / "state" / "windlass").glob("*/repo.git"))
-    kept = sh(engine, "for-each-ref", "--format=%(refname)", f"refs/windlass/{team.run}/hold/execute/b").splitlines()
+    kept = sh(engine, "for-each-ref", "--format=%(refname)", f"refs/windlass/{team.run}/hold/execute,b,*").splitlines()
     assert any(sh(engine, "show", f"{ref}:shared.txt") == "other" for ref in kept)
 
 

@@ -10,6 +10,7 @@ from gitrepo import make_repo, write
 from windlass import git
 from windlass.git import UserRepo
 from windlass.workspace import UserSignature, Watch, watch
+from windlass.workspace.refs import Refs
 from windlass.workspace.watch import FRESH_S
 
 
@@ -26,12 +27,12 @@ class Looks:
         self._real = watch.user_signature
         monkeypatch.setattr(watch, "user_signature", self._look)
 
-    def _look(self, user: UserRepo, ours: tuple[str, ...]) -> UserSignature:
+    def _look(self, user: UserRepo, ours: tuple[str, ...], *refs: Refs) -> UserSignature:
         self.count += 1
         if self.count == 1:
             self.begun.set()
             assert self.go_on.wait(60)
-        return self._real(user, ours)
+        return self._real(user, ours, *refs)
 
 
 def test_all_who_ask_during_a_look_share_the_next_one(user: UserRepo, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -174,12 +174,12 @@ def test_refs_an_agent_made_moved_or_deleted_are_found_and_undone(tmp_path: Path
     sh(slot.path, "branch", "-D", "old")
     sh(slot.path, "tag", "v1")
     sh(slot.path, "update-ref", "refs/windlass/r1/tip", made)
-    sh(slot.path, "update-ref", "-d", f"refs/windlass/r1/hold/t0/@{base}")
+    sh(slot.path, "update-ref", "-d", f"refs/windlass/r1/hold/t0,@{base}")
     found = engine.audit("r1", before, engine.refs())
     assert found == [
         RefChange("refs/heads/old", base, ""),
         RefChange("refs/tags/v1", "", made),
-        RefChange(f"refs/windlass/r1/hold/t0/@{base}", base, ""),
+        RefChange(f"refs/windlass/r1/hold/t0,@{base}", base, ""),
         RefChange("refs/windlass/r1/tip", base, made),
     ]
     engine.undo(found)

@@ -28,7 +28,7 @@ from windlass.place import state_dir
 from windlass.store.copying import copy_adoptions, copy_events, copy_questions, copy_steps
 from windlass.store.rows import RunRow, StepRow
 from windlass.store.sqlite import Store
-from windlass.workspace import EngineRepo
+from windlass.workspace import EngineRepo, name_held
 
 #: they tell of the other run's own life and its money
 NOT_SHARED = (
@@ -136,10 +136,9 @@ def _give_refs(engine: EngineRepo, row: RunRow, beginning: Beginning, new_id: st
     """Commits that copied steps name stay reachable, also when the other run is collected."""
     engine.pin_base(new_id, row.base)
     engine.set_tip(new_id, tip_of(beginning.steps, row.base), "")
-    held = f"refs/windlass/{row.id}/hold/"
     for ref, sha in engine.refs().items():
-        name = ref.removeprefix(held).rpartition("/@")[0]
-        if ref.startswith(held) and beginning.has(name):
+        name = name_held(ref, row.id)
+        if name and beginning.has(name):
             engine.hold(new_id, name, sha)
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shutil
 import subprocess
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -97,11 +99,12 @@ def run_raw(
     sent = input.encode("utf-8", "surrogateescape") if isinstance(input, str) else input or b""
     try:
         done = subprocess.run(
-            ["git", *ISOLATED, *args],
+            [_program(os.environ.get("PATH")), *ISOLATED, *args],
             cwd=cwd,
             env=environment(os.environ, env or {}),
             input=sent,
             capture_output=True,
+            close_fds=False,  # what Python opens is never inherited, and looking for the rest takes as long as a git
             timeout=timeout,
             check=False,
         )
@@ -112,6 +115,12 @@ def run_raw(
     if check and done.returncode != 0:
         raise _failed(args, cwd, _text(done.stderr))
     return done
+
+
+@cache
+def _program(path: str | None) -> str:
+    """Where it is: looking for it anew takes time at every start."""
+    return shutil.which("git", path=path) or "git"
 
 
 def _text(raw: bytes) -> str:
@@ -140,7 +149,7 @@ def _failed(args: Sequence[str], cwd: Path, err: str) -> WindlassError:
 
 def capped(args: Sequence[str], cwd: Path, limit: int) -> tuple[str, bool]:
     """The first `limit` bytes of what git says, and whether there was more."""
-    command = ["git", *ISOLATED, *args]
+    command = [_program(os.environ.get("PATH")), *ISOLATED, *args]
     env = environment(os.environ, {})
     with subprocess.Popen(command, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
         assert child.stdout is not None
@@ -319,3 +328,56 @@ def is_branch_name(name: str) -> bool:
 def is_ancestor(cwd: Path, older: str, newer: str) -> bool:
     """Also False when one of them does not exist here."""
     return run(["merge-base", "--is-ancestor", older, newer], cwd, check=False).code == 0
+
+
+class Librarian:
+    """One `cat-file` that answers as long as this process lives. Not for several threads at once."""
+
+    def __init__(self, git_dir: Path) -> None:
+        self._git_dir = git_dir
+        self._child = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        command = [_program(os.environ.get("PATH")), *ISOLATED, f"--git-dir={self._git_dir}", "cat-file", "--batch"]
+        env, pipe = environment(os.environ, {}), subprocess.PIPE
+        child = subprocess.Popen(
+            command, cwd=self._git_dir, env=env, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL
+        )
+        weakref.finalize(self, _end, child)
+        return child
+
+    def ask(self, sha: str) -> tuple[str, bytes] | None:
+        """Its kind and content; None when there is no such object."""
+        try:
+            return self._answer(sha)
+        except OSError:
+            # it was ended by somebody
+            _end(self._child)
+            self._child = self._start()
+        try:
+            return self._answer(sha)
+        except OSError:
+            raise GitError(f"`git cat-file` ends at once in {self._git_dir}", hint="try it there") from None
+
+    def _answer(self, sha: str) -> tuple[str, bytes] | None:
+        asked, told = self._child.stdin, self._child.stdout
+        assert asked is not None
+        assert told is not None
+        asked.write(f"{sha}\n".encode("ascii"))
+        asked.flush()
+        header = told.readline()
+        if not header:
+            raise BrokenPipeError
+        match header.decode("ascii").split():
+            case [_, kind, size]:
+                body = told.read(int(size) + 1)
+                if len(body) != int(size) + 1:
+                    raise BrokenPipeError
+                return kind, body[:-1]
+            case _:
+                return None
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    child.kill()
+    child.communicate()

@@ -16,6 +16,7 @@ from pathlib import Path
 from windlass import git
 from windlass.errors import GitError
 from windlass.workspace import EngineRepo, changes, commit_tree
+from windlass.workspace.comparing import meeting, merged
 
 #: merge-tree names the sides as they were given to it: by their SHA
 MARK = "^(<<<<<<<|>>>>>>>) [0-9a-f]{40,64}$"
@@ -81,7 +82,7 @@ def make_candidate(
         return Candidate(Landing.CONFLICT, "", "", tip, (), "the commit has no history in common with the run")
     if base == head:
         return Candidate(Landing.ALREADY, _brought_in_by(engine, tip, head), engine.tree_of(tip), tip, ())
-    merge = _Merge(engine.tree_of(head)) if base == tip else _merge(engine, tip, head)
+    merge = _merge(engine, base, tip, head)
     if merge.conflicts:
         return Candidate(Landing.CONFLICT, "", "", tip, merge.conflicts)
     commit = commit_tree(engine, merge.tree, [tip, head], _message(task_id, title), date)
@@ -107,7 +108,7 @@ def join(engine: EngineRepo, head: str, tip: str, task_id: str, date: float) -> 
         return Joined(head)
     if base == head:
         return Joined(tip)
-    merge = _merge(engine, head, tip)
+    merge = _merge(engine, base, head, tip)
     marked = f", with conflicts in {', '.join(merge.conflicts)}" if merge.conflicts else ""
     message = f"Join what has landed into {task_id}{git.plain(marked)}\n"
     return Joined(commit_tree(engine, merge.tree, [head, tip], message, date), merge.conflicts)
@@ -124,6 +125,9 @@ def unresolved(engine: EngineRepo, head: str, files: Sequence[str]) -> tuple[str
 
 def _merge_base(engine: EngineRepo, tip: str, head: str) -> str:
     """'' for unrelated histories. A missing commit is an error here already: merge-tree would call it a conflict."""
+    plain = meeting(engine.objects, tip, head)
+    if plain:
+        return plain
     done = engine.git("merge-base", tip, head, check=False)
     if done.code > 1:
         raise GitError(
@@ -150,7 +154,12 @@ class _Merge:
     conflicts: tuple[str, ...] = ()
 
 
-def _merge(engine: EngineRepo, tip: str, head: str) -> _Merge:
+def _merge(engine: EngineRepo, base: str, tip: str, head: str) -> _Merge:
+    plain = merged(engine.objects, *(engine.tree_of(sha) for sha in (base, tip, head)))
+    return _Merge(plain) if plain else _merge_files(engine, tip, head)
+
+
+def _merge_files(engine: EngineRepo, tip: str, head: str) -> _Merge:
     command = ["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", tip, head]
     with tempfile.TemporaryDirectory(prefix="windlass-merge-") as folder:
         _write_attributes(engine, tip, Path(folder))

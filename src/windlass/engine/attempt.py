@@ -195,7 +195,7 @@ async def _keep_work(order: Order, seen: Seen) -> None:
         title = order.place.task.title if order.place.task else order.call.purpose
         head = await desk.harvest(f"{title}\n\nLeft uncommitted by {order.call.role}, committed by Windlass.")
     if head != desk.head:
-        await desk.hold(f"{order.key}/@{order.n}", head)
+        desk.hold(f"{order.key}/@{order.n}", head)
         desk.head = head
     await _show_branch(order)
 

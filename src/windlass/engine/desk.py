@@ -133,20 +133,19 @@ class Desk:
 
     async def before(self, ours: tuple[str, ...]) -> Before:
         mark = self.engine.mark()
-        refs, user = await asyncio.gather(
-            asyncio.to_thread(self.engine.refs), asyncio.to_thread(self.engine.watch.lately, ours)
-        )
-        return Before(refs, user, mark)
+        watch = self.engine.watch
+        user = watch.fresh(ours)
+        if user is None:
+            user = await asyncio.to_thread(watch.lately, ours)
+        return Before(self.engine.refs(), user, mark)
 
     async def after(self, before: Before, ours: tuple[str, ...], key: str, n: int) -> Seen:
         assert self.slot is not None
         broken = self.engine.seal()
-        status, refs, user = await asyncio.gather(
-            asyncio.to_thread(self._status, self.slot),
-            asyncio.to_thread(self.engine.refs),
-            asyncio.to_thread(self.engine.watch.now, ours),
+        status, user = await asyncio.gather(
+            asyncio.to_thread(self._status, self.slot), asyncio.to_thread(self.engine.watch.now, ours)
         )
-        changes = self.engine.audit(self._run, before.refs, refs, before.mark)
+        changes = self.engine.audit(self._run, before.refs, self.engine.refs(), before.mark)
         if changes or not status.detached:
             await asyncio.to_thread(self._put_back, changes, status, self._attempt(key, n))
         else:
@@ -186,12 +185,8 @@ class Desk:
         await asyncio.to_thread(self.slot.stand_on, self.head)
         self._moved, self._seen = False, None
 
-    async def hold(self, name: str, sha: str) -> None:
-        # What changed is asked for next and remembered, so it is looked up meanwhile.
-        await asyncio.gather(
-            asyncio.to_thread(self.engine.hold, self._run, name, sha),
-            asyncio.to_thread(trees.changes, self.engine, self.base, sha),
-        )
+    def hold(self, name: str, sha: str) -> None:
+        self.engine.hold(self._run, name, sha)
 
     async def files_since_base(self) -> tuple[str, ...]:
         found = await asyncio.to_thread(trees.changes, self.engine, self.base, self.head)

@@ -17,7 +17,7 @@ async def catch_up(parts: Parts, key: Key, task: Task, desk: Desk) -> None:
     async def join(previous: Json) -> Json:
         tip, date = engine.own_tip(run), float(int(parts.machine.clock()))
         joined = await asyncio.to_thread(landing.join, engine, desk.head, tip, task.id, date)
-        await desk.hold(f"{key}/@1", joined.commit)
+        desk.hold(f"{key}/@1", joined.commit)
         return {"head": joined.commit, "tip": tip, "conflicts": list(joined.conflicts)}
 
     found = await parts.journal.step(key, {"tree": desk.tree}, join)

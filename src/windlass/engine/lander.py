@@ -154,7 +154,8 @@ class Lander:
 
     async def _candidate(self, one: _Waiting, tip: str) -> Candidate:
         order, engine = one.order, self._parts.engine
-        left = await asyncio.to_thread(landing.unresolved, engine, order.desk.head, order.desk.conflicts)
+        marked = order.desk.conflicts
+        left = await asyncio.to_thread(landing.unresolved, engine, order.desk.head, marked) if marked else ()
         if left:
             reason = f"conflict marks are left in: {', '.join(left)}"
             return Candidate(Landing.CONFLICT, "", "", tip, left, reason)
@@ -190,8 +191,9 @@ class Lander:
 
     async def _publish_meanwhile(self) -> None:
         """The branch only shows what has landed, so the next task need not wait for it."""
-        await self._published()
-        self._publishing = asyncio.create_task(self._publish())
+        if self._publishing is None or self._publishing.done():
+            await self._published()
+            self._publishing = asyncio.create_task(self._publish())
         if self._parts.world.in_place:
             # The user's own checkout must not move while a dispatch is watched for touching it.
             await self._published()
@@ -204,15 +206,19 @@ class Lander:
     async def _publish(self) -> None:
         """Show the tip as the run's branch; what cannot be done now is tried again at the next landing."""
         facts, world = self._parts.world.facts, self._parts.world
-        tip = self._tip
-        if not tip or tip in (world.published_tip, facts.base):
-            return
+        tried = ""
+        while (tip := self._tip) not in ("", tried, world.published_tip, facts.base):
+            tried = tip
+            await self._show(tip)
+
+    async def _show(self, tip: str) -> None:
+        facts, world = self._parts.world.facts, self._parts.world
         if world.in_place:
             await asyncio.to_thread(follow, self._parts.engine, facts.branch, tip)
         branch, last = world.branch or facts.branch, world.published_tip
         done = await asyncio.to_thread(lambda: publish(self._parts.engine, facts.id, branch, tip, last))
         world.published_tip, world.branch = done.commit, done.branch
-        with self._journal.writing("publish", BranchPublished(done.branch, done.commit, done.note)):
+        with self._journal.writing("publish", BranchPublished(done.branch, done.commit, done.note), synced=False):
             pass
 
     # -- recording
@@ -229,7 +235,9 @@ class Lander:
         """The first attempt's date stays that of the commit, so a repeated landing makes the same one."""
         machine, n = self._parts.machine, self._journal.next_attempt(key)
         earlier = self._journal.attempts(key)
-        self._journal.begin(Intent(key.text, n, f"attempts/{key}/@{n}", machine.host, machine.boot, base=head))
+        intent = Intent(key.text, n, f"attempts/{key}/@{n}", machine.host, machine.boot, base=head)
+        # Lost in a power cut it is made anew: what the tip contains already does not land twice.
+        self._journal.begin(intent, synced=False)
         first = earlier[0] if earlier else self._journal.attempts(key)[0]
         return n, float(int(first.started_at))
 
@@ -257,11 +265,12 @@ class Lander:
             files = list(candidate.files)
             result: Json = {"kind": "landed", "detail": verdict.label, "files": [*files], "tip": tip}
             landed = TaskLanded(task.id, candidate.commit, tip, verdict.label, files)
-            self._record(link.waiting, result, [*(verdict.events if link is chain[-1] else ()), landed])
+            last = link is chain[-1]
+            self._record(link.waiting, result, [*(verdict.events if last else ()), landed], synced=last)
 
-    def _record(self, one: _Waiting, result: Json, events: Sequence[Event]) -> None:
+    def _record(self, one: _Waiting, result: Json, events: Sequence[Event], *, synced: bool = True) -> None:
         order = one.order
-        self._journal.finish(order.key, one.n, inputs=order.inputs, result=result, events=events)
+        self._journal.finish(order.key, one.n, inputs=order.inputs, result=result, events=events, synced=synced)
         one.done = True
         self._queue.remove(one)
         if not self._queue:

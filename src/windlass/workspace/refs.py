@@ -1,37 +1,115 @@
-"""All refs of a repository without starting a git: they are read before and after every dispatch."""
+"""Refs read and moved without starting a git: all are read before and after every dispatch."""
 
 from __future__ import annotations
 
 import os
 import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO, TypeAlias
 
 from windlass import git
+from windlass.errors import GitError
 
 OBJECT = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})\n?")
+SETTLED_NS = 100_000_000
+Stamp: TypeAlias = tuple[int, int, int]
 PACKED = re.compile(r"([0-9a-f]{40}|[0-9a-f]{64}) (refs/[^\n]+)", re.MULTILINE)
 
 
-def all_refs(git_dir: Path) -> dict[str, str]:
-    """Name -> object. Whatever is not plainly a ref in a file is git's to read."""
+class Refs:
+    """Of one repository. Files that did not change since they were last read are not read again."""
+
+    def __init__(self, git_dir: Path) -> None:
+        self._git_dir = git_dir
+        self._read: dict[str, tuple[Stamp, str]] = {}
+
+    def all(self) -> dict[str, str]:
+        """Name -> object. Whatever is not plainly a ref in a file is git's to read."""
+        try:
+            # In this order: a ref that is packed meanwhile is seen in one place or in both.
+            loose = self._loose()
+            return {**_packed(self._git_dir), **loose}
+        except (OSError, ValueError):
+            return git.read_refs(self._git_dir)
+
+    def _loose(self) -> dict[str, str]:
+        if not (self._git_dir / "refs" / "heads").is_dir():
+            raise ValueError("its refs are not in files")
+        old, self._read = self._read, {}
+        todo, found = ["refs"], dict[str, str]()
+        while todo:
+            folder = todo.pop()
+            with os.scandir(self._git_dir / folder) as entries:
+                listed = list(entries)
+            for entry in listed:
+                name = f"{folder}/{entry.name}"
+                if entry.is_dir(follow_symlinks=False):
+                    todo.append(name)
+                elif not name.endswith(".lock"):
+                    found[name] = self._value(entry, name, old)
+        return found
+
+    def _value(self, entry: os.DirEntry[str], name: str, old: Mapping[str, tuple[Stamp, str]]) -> str:
+        if entry.is_symlink():
+            raise ValueError(f"'{name}' names another ref")
+        seen = entry.stat(follow_symlinks=False)
+        stamp = (seen.st_ino, seen.st_size, seen.st_ctime_ns)
+        known = old.get(name)
+        value = known[1] if known and known[0] == stamp else _object(entry.path)
+        # Clocks of files are coarse: one that changed this moment may change again and look the same.
+        if time.time_ns() - seen.st_ctime_ns > SETTLED_NS:
+            self._read[name] = (stamp, value)
+        return value
+
+
+def move(git_dir: Path, ref: str, new: str, old: str | None) -> bool:
+    """As `git update-ref` does. `old`: what it has to be now, '' nothing, None anything; False: it is not."""
+    path = git_dir / ref
     try:
-        # In this order: a ref that is packed meanwhile is seen in one place or in both.
-        loose = _loose(git_dir)
-        return {**_packed(git_dir), **loose}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _lock(path) as file:
+            if old is not None and _value(git_dir, ref) != old:
+                return False
+            file.write(f"{new}\n".encode("ascii"))
+            file.flush()
+            os.rename(file.name, path)
+            return True
     except (OSError, ValueError):
-        return git.read_refs(git_dir)
+        return _ask_git(git_dir, ref, new, old)
 
 
-def _loose(git_dir: Path) -> dict[str, str]:
-    if not (git_dir / "refs" / "heads").is_dir():
-        raise ValueError("its refs are not in files")
-    found: dict[str, str] = {}
-    for folder, _, names in os.walk(git_dir / "refs", onerror=_refuse):
-        place = os.path.relpath(folder, git_dir)
-        for name in names:
-            if not name.endswith(".lock"):
-                found[f"{place}/{name}"] = _object(os.path.join(folder, name))
-    return found
+@contextmanager
+def _lock(path: Path) -> Iterator[BinaryIO]:
+    """The file that every git would lock it with."""
+    lock = path.with_name(f"{path.name}.lock")
+    with lock.open("xb") as file:
+        try:
+            yield file
+        finally:
+            lock.unlink(missing_ok=True)
+
+
+def _value(git_dir: Path, ref: str) -> str:
+    try:
+        return _object(str(git_dir / ref))
+    except FileNotFoundError:
+        return _packed(git_dir).get(ref, "")
+
+
+def _ask_git(git_dir: Path, ref: str, new: str, old: str | None) -> bool:
+    """Locked, not in files, or in the way of another name: git waits for a lock, and knows what to say of the rest."""
+    expected = [] if old is None else [old]
+    done = git.run([f"--git-dir={git_dir}", "update-ref", ref, new, *expected], git_dir, check=False)
+    if done.code == 0:
+        return True
+    # A lock file that nobody removes is no lost race: trying again would never end.
+    if old is not None and "cannot lock ref" in done.err and "Unable to create" not in done.err:
+        return False
+    hint = f"if no git is at work there, delete '{git_dir / ref}.lock'"
+    raise GitError(f"cannot move '{ref}': {git.plain(done.err).strip()}", hint=hint)
 
 
 def _object(path: str) -> str:
@@ -48,7 +126,3 @@ def _packed(git_dir: Path) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     return {name: sha for sha, name in PACKED.findall(text)}
-
-
-def _refuse(error: OSError) -> None:
-    raise error

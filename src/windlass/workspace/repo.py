@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import threading
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,9 +22,11 @@ from windlass import git
 from windlass.errors import GitError, UserError
 from windlass.git import Done, UserRepo
 from windlass.model import is_id
+from windlass.workspace import comparing
 from windlass.workspace.files import read_or_empty
 from windlass.workspace.moves import Moves
-from windlass.workspace.refs import all_refs
+from windlass.workspace.objects import Objects
+from windlass.workspace.refs import Refs, move
 from windlass.workspace.watch import Watch
 
 # Settings of the user's own repository that change what a checkout or a commit contains.
@@ -39,6 +40,7 @@ CONTENT_SETTINGS = (
     "precomposeunicode",
     "excludesfile",
 )
+LONGEST_NAME = 120
 IDENTITY = {"user.name": "Windlass", "user.email": "windlass@localhost"}
 
 
@@ -84,7 +86,6 @@ class EngineRepo:
     _moves: Moves = field(default_factory=Moves, repr=False, compare=False)
     _tips: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
     _reached: set[str] = field(default_factory=set, repr=False, compare=False)
-    _trees: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
     _compared: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict, repr=False, compare=False)
     attributes: dict[str, Mapping[str, str]] = field(default_factory=dict, repr=False, compare=False)
     """By tree: its `.gitattributes` files and their blobs, once somebody looked for them."""
@@ -103,6 +104,10 @@ class EngineRepo:
     @property
     def path(self) -> Path:
         return self.home / "repo.git"
+
+    @cached_property
+    def _refs(self) -> Refs:
+        return Refs(self.path)
 
     @cached_property
     def watch(self) -> Watch:
@@ -166,33 +171,22 @@ class EngineRepo:
         found, own = self.tip(run), self.own_tip(run)
         if found:
             self.hold(run, "stray", found)
-        with self._moves.noted((tip_ref(run), own)):
-            self.git("update-ref", tip_ref(run), own)
+        self.point(tip_ref(run), own)
 
-    def _swap(self, ref: str, new: str, old: str) -> bool:
+    def _swap(self, ref: str, new: str, old: str | None) -> bool:
         with self._moves.noted((ref, new)):
-            done = self.git("update-ref", ref, new, old, check=False)
-        if done.code == 0:
+            moved = move(self.path, ref, new, old)
+        if moved:
             self._reached.add(new)
-            return True
-        # A lock file that nobody removes is no lost race: trying again would never end.
-        if "cannot lock ref" in done.err and "Unable to create" not in done.err:
-            return False
-        hint = f"if no git is at work there, delete '{self.path / ref}.lock'"
-        raise GitError(f"cannot move '{ref}': {git.plain(done.err).strip()}", hint=hint)
+        return moved
 
     def hold(self, run: str, name: str, sha: str) -> None:
         """A head that the journal names stays reachable, and so do earlier ones of that name."""
-        ref = f"refs/windlass/{_named(run)}/hold/{name}/@{sha}"
-        with self._moves.noted((ref, sha)):
-            self.git("update-ref", ref, sha)
-        self._reached.add(sha)
+        self.point(f"{hold_refs(run)}{name.replace('/', ',') if len(name) < LONGEST_NAME else name},@{sha}", sha)
 
     def point(self, ref: str, sha: str) -> None:
         """A ref that only shows where somebody is; what it leaves is held elsewhere."""
-        with self._moves.noted((ref, sha)):
-            self.git("update-ref", ref, sha)
-        self._reached.add(sha)
+        self._swap(ref, sha, None)
 
     def mark(self) -> int:
         """To be taken before refs are read for a later `audit`."""
@@ -208,7 +202,7 @@ class EngineRepo:
             self.git("update-ref", "--stdin", input="".join(f"delete {ref}\n" for ref in refs))
 
     def refs(self) -> dict[str, str]:
-        return all_refs(self.path)
+        return self._refs.all()
 
     def audit(self, run: str, before: Mapping[str, str], after: Mapping[str, str], mark: int = 0) -> list[RefChange]:
         """Changes that neither this engine nor another run's made. `mark`: taken before `before` was read."""
@@ -238,35 +232,42 @@ class EngineRepo:
             raise GitError(f"cannot put '{change.name}' back: {git.plain(done.err).strip()}", hint="`windlass doctor`")
 
     def tree_of(self, sha: str) -> str:
-        # A commit's tree never changes, so it is asked for once.
-        if sha not in self._trees:
-            tree = _tree_named_by(self.path / "objects" / sha[:2] / sha[2:], sha)
-            self.remember_tree(sha, tree or self.git("rev-parse", "--verify", f"{sha}^{{tree}}").line)
-        return self._trees[sha]
+        return self.objects.commit(sha).tree
 
     def differences(self, base: str, head: str) -> tuple[str, ...]:
         """Of two commits or trees: ':old-mode new-mode old-sha new-sha letter' and the path, in turn."""
         # Two trees never differ in another way later, so they are compared once.
-        pair = self._trees.get(base, base), self._trees.get(head, head)
+        pair = self.objects.tree_at(base), self.objects.tree_at(head)
         if pair not in self._compared:
-            self._compared[pair] = self.git("diff-tree", "-r", "-z", "--no-renames", base, head).fields
+            self._compared[pair] = self._differences(*pair)
         return self._compared[pair]
 
-    def remember_tree(self, sha: str, tree: str) -> None:
-        self._trees[sha] = tree
+    def _differences(self, base: str, head: str) -> tuple[str, ...]:
+        try:
+            return comparing.differences(self.objects, base, head)
+        except GitError:
+            # A clone that lacks some trees: git knows where to get them.
+            return self.git("diff-tree", "-r", "-z", "--no-renames", base, head).fields
+
+    @cached_property
+    def committer(self) -> str:
+        """Name and address as git itself would write them."""
+        return self.git("var", "GIT_COMMITTER_IDENT").line.rsplit(" ", 2)[0]
+
+    @cached_property
+    def objects(self) -> Objects:
+        return Objects(self.path, self.user.object_format)
 
 
-def _tree_named_by(loose: Path, sha: str) -> str:
-    """A commit that was just made lies there as a file whose first line names its tree; '' for anything else."""
-    try:
-        data = zlib.decompress(loose.read_bytes())
-    except (OSError, zlib.error):
-        return ""
-    # An agent can write there too: only what has the name's own hash is that commit.
-    is_it = hashlib.new("sha1" if len(sha) == 40 else "sha256", data, usedforsecurity=False).hexdigest() == sha
-    kind, _, body = data.partition(b"\0")
-    line = body.partition(b"\n")[0]
-    return line.removeprefix(b"tree ").decode("ascii") if is_it and kind.startswith(b"commit ") else ""
+def hold_refs(run: str) -> str:
+    """What their names begin with. All in one folder: they are looked at before and after every dispatch."""
+    return f"refs/windlass/{_named(run)}/hold/"
+
+
+def name_held(ref: str, run: str) -> str:
+    """'' when it is none."""
+    start = hold_refs(run)
+    return ref.removeprefix(start).rpartition(",@")[0].replace(",", "/") if ref.startswith(start) else ""
 
 
 def tip_ref(run: str) -> str:

@@ -116,8 +116,13 @@ class Slots:
             _restore(slot.git_dir / "HEAD", f"{at}\n")
             _start_log(slot, at)
         else:
-            self._renew(slot, at)
+            self._renew(slot, at, swept=kept is not None and self._is_swept(kept.status, at))
         return kept.refs if kept else ()
+
+    def _is_swept(self, seen: SlotStatus, at: str) -> bool:
+        """Nothing untracked is in it, and nothing that was ignored will be untracked at that commit."""
+        changed = self.engine.differences(seen.tree, self.engine.tree_of(at))[1::2]
+        return not seen.dirty and not any(path.endswith(".gitignore") for path in changed)
 
     def release(self, slot: Slot, attempt: Attempt, date: float) -> tuple[str, ...]:
         """Keep what is in the slot, then let others have it."""
@@ -168,19 +173,19 @@ class Slots:
     def _write(self, lease: Lease) -> None:
         write_atomically(self._file(lease.n), json.dumps(asdict(lease)))
 
-    def _renew(self, slot: Slot, at: str) -> None:
+    def _renew(self, slot: Slot, at: str, *, swept: bool = False) -> None:
         """A clean checkout of `at`. What was in the slot is kept; killed half way, nothing of it is taken for work."""
         self._mark(slot).touch()
         try:
-            self._reset(slot, at)
+            self._reset(slot, at, swept)
         except GitError:
             # What may not be written stands in the way: the agent's own doing.
             make_writable(slot.path)
-            self._reset(slot, at)
+            self._reset(slot, at, swept)
         _start_log(slot, at)
         self._mark(slot).unlink()
 
-    def _reset(self, slot: Slot, at: str) -> None:
+    def _reset(self, slot: Slot, at: str, swept: bool) -> None:
         if not (slot.git_dir / "HEAD").exists():
             self._register(slot, at)
         self._mend(slot)
@@ -189,7 +194,8 @@ class Slots:
         for name in UNFINISHED:
             shutil.rmtree(slot.git_dir / name, ignore_errors=True)
         slot.git("checkout", "-q", "--force", "--detach", at)
-        slot.git("clean", "-ffdq")
+        if not swept:
+            slot.git("clean", "-ffdq")
 
     def _mend(self, slot: Slot) -> None:
         """Put back what an agent may have changed or removed that our own commands rely on."""

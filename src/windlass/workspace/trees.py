@@ -69,9 +69,7 @@ def harvest(engine: EngineRepo, slot: Slot, message: str, date: float) -> str:
     clear_locks(slot)
     _add_all(engine, slot, seen.dirty, {"GIT_INDEX_FILE": str(slot.git_dir / "index")})
     slot.git("commit", "-q", "--no-verify", "--allow-empty", "--cleanup=whitespace", "-m", message, env=git.dated(date))
-    head, tree = slot.git("rev-parse", "HEAD", "HEAD^{tree}").out.split()
-    engine.remember_tree(head, tree)
-    return head
+    return slot.git("rev-parse", "HEAD").line
 
 
 def clear_locks(slot: Slot) -> None:
@@ -149,10 +147,8 @@ def restaged_tree(engine: EngineRepo, base: str, entries: Mapping[str, str]) -> 
 
 def commit_tree(engine: EngineRepo, tree: str, parents: Sequence[str], message: str, date: float) -> str:
     """The same arguments give the same SHA, so a repeated call after a crash changes nothing."""
-    flags = [flag for parent in parents for flag in ("-p", parent)]
-    sha = engine.git("commit-tree", tree, *flags, "-F", "-", input=message, env=git.dated(date)).line
-    engine.remember_tree(sha, tree)
-    return sha
+    text = message if message.endswith("\n") else f"{message}\n"
+    return engine.objects.write_commit(tree, parents, f"{engine.committer} {int(date)} +0000", text)
 
 
 def commit_artifacts(

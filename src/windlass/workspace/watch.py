@@ -11,7 +11,7 @@ from pathlib import Path
 from windlass import git
 from windlass.git import UserRepo
 from windlass.workspace.files import read_or_empty
-from windlass.workspace.refs import all_refs
+from windlass.workspace.refs import Refs
 
 MANY = 5
 """So many changed files are named."""
@@ -39,7 +39,7 @@ def _unlike(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
     return [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
 
 
-def user_signature(user: UserRepo, ours: Sequence[str] = ()) -> UserSignature:
+def user_signature(user: UserRepo, ours: Sequence[str] = (), refs: Refs | None = None) -> UserSignature:
     """`ours`: branches Windlass moves itself. A refreshed index is no change, so only its size is compared."""
     skipped = ("refs/windlass/", *(f"refs/heads/{branch}" for branch in ours))
     head = read_or_empty(user.git_dir / "HEAD")
@@ -47,7 +47,7 @@ def user_signature(user: UserRepo, ours: Sequence[str] = ()) -> UserSignature:
         head=head,
         index=_size(user.git_dir / "index"),
         stash=_size(user.common_dir / "logs" / "refs" / "stash"),
-        refs={name: sha for name, sha in _refs(user).items() if not name.startswith(skipped)},
+        refs={name: sha for name, sha in _refs(user, refs).items() if not name.startswith(skipped)},
         # In place, the checkout follows the run: its files change because of us.
         files={} if head.strip() in {f"ref: refs/heads/{branch}" for branch in ours} else _dirty(user.root),
     )
@@ -61,6 +61,7 @@ class Watch:
         self._user = user
         self._clock = clock
         self._looking = threading.Lock()
+        self._refs = Refs(user.git_dir)
         self._begun = 0
         self._last = _Look(0, 0.0, (), None)
 
@@ -72,6 +73,11 @@ class Watch:
         """As it is, or was a moment ago: a change in between counts as one that came later, so none is missed."""
         return self._look(ours, newer_than=self._begun, since=self._clock() - FRESH_S)
 
+    def fresh(self, ours: tuple[str, ...]) -> UserSignature | None:
+        """What was seen a moment ago, when somebody looked."""
+        last = self._last
+        return last.found if last.ours == ours and last.at >= self._clock() - FRESH_S else None
+
     def _look(self, ours: tuple[str, ...], *, newer_than: int, since: float) -> UserSignature:
         with self._looking:
             last = self._last
@@ -79,7 +85,7 @@ class Watch:
                 return last.found
             self._begun += 1
             begun, at = self._begun, self._clock()
-            found = user_signature(self._user, ours)
+            found = user_signature(self._user, ours, self._refs)
             self._last = _Look(begun, at, ours, found)
             return found
 
@@ -106,9 +112,10 @@ def _stamp(path: Path) -> str:
     return f"{found.st_mtime_ns} {found.st_size}"
 
 
-def _refs(user: UserRepo) -> dict[str, str]:
+def _refs(user: UserRepo, known: Refs | None) -> dict[str, str]:
     # A further worktree has some refs of its own: where they lie is git's to know.
-    return all_refs(user.git_dir) if user.git_dir == user.common_dir else git.read_refs(user.root)
+    plain = user.git_dir == user.common_dir
+    return (known or Refs(user.git_dir)).all() if plain else git.read_refs(user.root)
 
 
 def _size(path: Path) -> str:

@@ -1,0 +1,158 @@
+"""Commits and trees without starting a git for each: read from their files or from one `cat-file`, written as files.
+
+What git stores is named by its hash, so a reader cannot get a wrong one and a writer cannot overwrite a right one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+import threading
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TypeAlias, TypeVar
+
+from windlass import git
+from windlass.errors import GitError
+
+MANY = 20_000
+"""So many commits and trees are remembered."""
+FOLDER = "40000"
+ENTRY = {
+    "sha1": re.compile(rb"([0-7]+) ([^\0]+)\0(.{20})", re.DOTALL),
+    "sha256": re.compile(rb"([0-7]+) ([^\0]+)\0(.{32})", re.DOTALL),
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    mode: str
+    sha: str
+
+    @property
+    def is_folder(self) -> bool:
+        return self.mode == FOLDER
+
+
+Tree: TypeAlias = Mapping[bytes, Entry]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Commit:
+    tree: str
+    parents: tuple[str, ...]
+
+
+class Objects:
+    """Of one repository. Safe to be used by several threads."""
+
+    def __init__(self, git_dir: Path, algorithm: str) -> None:
+        self._git_dir = git_dir
+        self._algorithm = algorithm
+        self._commits: dict[str, Commit] = {}
+        self._trees: dict[str, Tree] = {}
+        self._lock = threading.Lock()
+
+    def commit(self, sha: str) -> Commit:
+        return self._known(self._commits, sha, "commit", _commit)
+
+    def tree(self, sha: str) -> Tree:
+        """'' is the empty one."""
+        return self._known(self._trees, sha, "tree", self._entries) if sha else {}
+
+    def tree_at(self, sha: str) -> str:
+        """The tree of a commit; a tree itself."""
+        if sha in self._trees:
+            return sha
+        if sha not in self._commits:
+            kind, _ = self._read(sha)
+            if kind == "tree":
+                return sha
+        return self.commit(sha).tree
+
+    def _entries(self, body: bytes) -> Tree:
+        found = ENTRY[self._algorithm].findall(body)
+        return {name: Entry(mode.decode("ascii"), sha.hex()) for mode, name, sha in found}
+
+    def _known(self, memory: dict[str, T], sha: str, kind: str, parse: Callable[[bytes], T]) -> T:
+        found = memory.get(sha)
+        if found is None:
+            found = parse(self._body(sha, kind))
+            if len(memory) > MANY:
+                memory.clear()
+            memory[sha] = found
+        return found
+
+    def _body(self, sha: str, kind: str) -> bytes:
+        found, body = self._read(sha)
+        if found != kind:
+            raise GitError(f"{sha[:12]} is a {found}, not a {kind}", hint="`windlass doctor`")
+        return body
+
+    def _read(self, sha: str) -> tuple[str, bytes]:
+        found = self._loose(sha) or self._asked(sha)
+        # An agent can write to the store too: only what has the name's own hash is that object.
+        if found is None or self._name(_stored(*found)) != sha:
+            raise GitError(f"there is no {sha[:12]} in '{self._git_dir}'", hint="`windlass doctor`")
+        return found
+
+    def _name(self, data: bytes) -> str:
+        return hashlib.new(self._algorithm, data, usedforsecurity=False).hexdigest()
+
+    def _loose(self, sha: str) -> tuple[str, bytes] | None:
+        try:
+            data = zlib.decompress((self._git_dir / "objects" / sha[:2] / sha[2:]).read_bytes())
+        except (OSError, zlib.error):
+            return None
+        header, _, body = data.partition(b"\0")
+        return header.split(b" ")[0].decode("ascii", "replace"), body
+
+    @cached_property
+    def _librarian(self) -> git.Librarian:
+        return git.Librarian(self._git_dir)
+
+    def _asked(self, sha: str) -> tuple[str, bytes] | None:
+        with self._lock:
+            return self._librarian.ask(sha)
+
+    # -- writing
+
+    def write_tree(self, entries: Tree) -> str:
+        ordered = sorted(entries.items(), key=lambda item: item[0] + (b"/" if item[1].is_folder else b""))
+        parts = [b"%s %s\0%s" % (one.mode.encode(), name, bytes.fromhex(one.sha)) for name, one in ordered]
+        return self._write("tree", b"".join(parts))
+
+    def write_commit(self, tree: str, parents: Sequence[str], who: str, message: str) -> str:
+        """`who`: name, address and date as git has them."""
+        lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents), f"author {who}", f"committer {who}"]
+        text = "\n".join([*lines, "", message])
+        return self._write("commit", text.encode("utf-8", "surrogateescape"))
+
+    def _write(self, kind: str, body: bytes) -> str:
+        data = _stored(kind, body)
+        sha = self._name(data)
+        folder = self._git_dir / "objects" / sha[:2]
+        if not (folder / sha[2:]).exists():
+            folder.mkdir(exist_ok=True)
+            # whole at once, and under a name that git takes for a leftover of its own should we be killed here
+            with tempfile.NamedTemporaryFile(dir=folder, prefix="tmp_obj_", delete=False) as file:
+                file.write(zlib.compress(data, 1))
+            os.chmod(file.name, 0o444)
+            os.rename(file.name, folder / sha[2:])
+        return sha
+
+
+def _stored(kind: str, body: bytes) -> bytes:
+    return b"%s %d\0%s" % (kind.encode(), len(body), body)
+
+
+def _commit(body: bytes) -> Commit:
+    lines = body.partition(b"\n\n")[0].decode("utf-8", "replace").split("\n")
+    parents = tuple(line.removeprefix("parent ") for line in lines if line.startswith("parent "))
+    return Commit(lines[0].removeprefix("tree "), parents)
