@@ -22,6 +22,9 @@ from windlass.errors import GitError, UserError, WindlassError
 
 OLDEST = (2, 38)
 READ_SECONDS = 5.0
+LAST_OWN_CODE = 129
+LAST_SIGNAL = 64
+ENDED_HINT = "nothing is lost; run the same command again, or `windlass resume` if a run had begun"
 ISOLATED = (
     *("-c", "core.hooksPath=/dev/null"),
     *("-c", "core.fsmonitor=false"),
@@ -112,6 +115,9 @@ def run_raw(
         raise GitError(f"'{_command(args)}' took more than {timeout:g} s", hint=f"try it in {cwd}") from None
     except FileNotFoundError:
         raise _not_started(cwd) from None
+    # An answer of "no" is one thing, no answer another: a command that was ended is never read, whoever asks.
+    if signal_of(done.returncode):
+        raise _ended(args, cwd, signal_of(done.returncode))
     if check and done.returncode != 0:
         raise _failed(args, cwd, _text(done.stderr))
     return done
@@ -121,6 +127,17 @@ def run_raw(
 def _program(path: str | None) -> str:
     """Where it is: looking for it anew takes time at every start."""
     return shutil.which("git", path=path) or "git"
+
+
+def signal_of(code: int) -> int:
+    """What ended the command, 0 for one that ended by itself. A shell adds 128; git itself says 128 and 129."""
+    if code < 0:
+        return -code
+    return code - 128 if LAST_OWN_CODE < code <= 128 + LAST_SIGNAL else 0
+
+
+def _ended(args: Sequence[str], cwd: Path, signal: int) -> GitError:
+    return GitError(f"'{_command(args)}' was ended by signal {signal} in {cwd}", hint=ENDED_HINT)
 
 
 def _text(raw: bytes) -> str:
@@ -157,6 +174,8 @@ def capped(args: Sequence[str], cwd: Path, limit: int) -> tuple[str, bool]:
         if len(head) > limit:
             child.kill()
         code = child.wait()
+    if signal_of(code) and len(head) <= limit:
+        raise _ended(args, cwd, signal_of(code))
     if code != 0 and len(head) <= limit:
         raise _failed(args, cwd, "")
     return head[:limit].decode("utf-8", "replace"), len(head) > limit

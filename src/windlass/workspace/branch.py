@@ -160,7 +160,11 @@ def _merge(here: UserRepo, branch: str, theirs: str) -> LandResult:
     if not forward:
         _require_no_conflict(here, branch, theirs)
     how = ["--ff-only"] if forward else ["--no-ff", "-m", f"Merge branch '{branch}'"]
-    done = git.run(["merge", "-q", *how, theirs], here.root, env=_identity(here), check=False)
+    try:
+        done = git.run(["merge", "-q", *how, theirs], here.root, env=_identity(here), check=False)
+    except GitError:
+        git.run(["merge", "--abort"], here.root, check=False)
+        raise
     if done.code != 0:
         git.run(["merge", "--abort"], here.root, check=False)
         hint = "nothing was changed; move what is in the way"
