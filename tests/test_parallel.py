@@ -335,6 +335,22 @@ def test_a_checkpoint_lets_what_runs_end_and_starts_nothing_new(crew: Crewed) ->
     assert sorted(began(crew)) == ["t1", "t2", "t3", "t4", "t5"]
 
 
+@pytest.mark.req("S0-64")
+def test_a_batch_with_two_slots_ends_with_what_is_at_work_and_is_counted_anew_on_each_resume(crew: Crewed) -> None:
+    def with_next(n: int) -> Rule:
+        """Works beside its neighbour, so that two are at work when the third of a batch has landed."""
+        pair = (f"t{n}", f"t{n + 1 if n % 2 else n - 1}")
+        return own(f"t{n}", run=[meeting(crew.tmp / "meet", *pair)])
+
+    rules = [plan_rule(titles(*"ABCDEFGHI")), *(with_next(n) for n in range(1, 9)), own("t9")]
+    assert crew.go(flow(slots=2, pause="batch", pause_every=3), rules).code == 11
+    assert sorted(landed(crew)) == ["t1", "t2", "t3", "t4"]
+    assert crew("resume").code == 11
+    assert sorted(landed(crew)) == [f"t{n}" for n in range(1, 9)]
+    assert crew("resume").code == 0
+    assert sorted(began(crew)) == sorted(landed(crew)) == [f"t{n}" for n in range(1, 10)]
+
+
 def test_a_question_of_one_task_does_not_keep_the_others_from_working(crew: Crewed) -> None:
     asking = {**IMPLEMENT, "on": {"failed": "ask stuck"}}
     rules = [plan_rule(titles("A", "B", "C", "D")), crash("t1", times=1), crash("t2", times=1)]

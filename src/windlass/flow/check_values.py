@@ -28,7 +28,7 @@ FAILURES = ("retry", "continue", "stop")
 SEVERITIES = tuple(one.word for one in Severity)
 #: fields that may hold a $setting; anywhere else it would be taken for a text
 SETTING_FIELDS = frozenset(
-    {"max", "times", "slots", "pause", "pause_every", "failure", "mode", "threshold", "batch", "remote", "base"}
+    {"max", "times", "slots", "pause", "pause_every", "failure", "mode", "threshold", "remote", "base"}
 )
 
 
@@ -89,7 +89,7 @@ def _counts(flow: Flow) -> Iterator[tuple[Path, int | str | None]]:
         yield ("restarts", "max"), flow.restarts.max
     for place in places(flow):
         yield from (((*path, "times"), call.times) for path, call in calls_of(place))
-        for key in ("max", "slots", "pause_every", "batch"):
+        for key in ("max", "slots", "pause_every"):
             yield (*place.path, key), getattr(place.phase, key, None)
         yield from _route_counts((*place.path, "on"), place.phase.on)
         if isinstance(place.phase, tasks.Spec):

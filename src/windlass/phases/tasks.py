@@ -49,7 +49,6 @@ class Spec(PhaseSpec):
     """What each task goes through: phases of the kinds produce, review and command."""
     land: Land = Land(on={})
     """How a task's commits join the run's tip."""
-    batch: Count = 1
     done_label: str = ""
     """The name of the state of a finished task."""
     out: str = ""
