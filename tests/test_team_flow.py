@@ -172,6 +172,22 @@ def test_with_continue_a_failed_task_is_left_out_at_once(tmp_path: Path) -> None
     assert not any("a+2" in key for key in team.keys)
 
 
+@pytest.mark.req("S2-37")
+@pytest.mark.parametrize("policy", ["continue", "retry"])
+def test_a_run_in_which_no_task_landed_has_failed_and_a_retry_takes_up_what_failed(policy: str, tmp_path: Path) -> None:
+    team = Team(tmp_path)
+    rules = [disapproved("a", "no", times=4 if policy == "retry" else 2), *basics(subtask("a"), subtask("b", "a"))]
+    done = team.go(rules, "--set", f"failure_policy={policy}", "--set", "max_review_iterations=1")
+    assert done.code == 12, done
+    assert (team.steps[-1], "COMPLETED" in team.steps, "CREATING_PR" in team.steps) == ("FAILED", False, False)
+    assert "Build a: no" in team.report
+    assert "Workflow Failed" in team.report
+    assert list(team.pushed()) == ["refs/heads/main"]
+    assert team("retry").code == 0
+    assert {task.id: task.state for task in team.view.tasks} == {"a": "complete", "b": "complete"}
+    assert (team.steps[-1], len(team.created)) == ("COMPLETED", 1)
+
+
 @pytest.mark.req("S2-37", "S2-53")
 def test_with_stop_a_failed_task_fails_the_run_and_a_retry_takes_up_that_task_alone(tmp_path: Path) -> None:
     team = Team(tmp_path)

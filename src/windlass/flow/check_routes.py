@@ -32,7 +32,7 @@ def wrong_outcomes(flow: Flow) -> Iterator[Fault]:
         phase, path = place.phase, place.path
         if isinstance(phase, ask.Spec) and phase.question:
             continue
-        known = (*possible(flow, phase), *optional(phase))
+        known = (*possible(flow, phase), *optional(flow, phase))
         yield from _impossible(phase.id, (*path, "on"), phase.on, known, KINDS[phase.kind].OUTCOMES)
         yield from _unrouted(phase.id, path, phase.on, possible(flow, phase))
         if isinstance(phase, tasks.Spec):

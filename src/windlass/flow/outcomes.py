@@ -13,7 +13,8 @@
 |         | exhausted          | the mode can be iterative, which needs a fixer |
 |         | hard_stop, needs_decision | as the reviewer's contract has them; need no route, and never pass |
 | tasks   | done               | always |
-|         | stopped            | a route says `fail`, and the failure policy can be `stop` |
+|         | stopped            | a route says `fail`, and the failure policy can be `stop`; else it may be routed: |
+|         |                    | tasks failed and none landed |
 |         | escape             | a route says `escape` |
 | land    | conflict           | always |
 |         | red                | `checks: all` |
@@ -65,12 +66,14 @@ def possible(flow: Flow, phase: AnyPhase) -> tuple[str, ...]:
             assert_never(phase)
 
 
-def optional(phase: PhaseSpec) -> tuple[str, ...]:
-    """Outcomes that a contract may add, and that a flow may leave unrouted."""
+def optional(flow: Flow, phase: PhaseSpec) -> tuple[str, ...]:
+    """Outcomes that a contract or a failure may add, and that a flow may leave unrouted."""
     if isinstance(phase, produce.Spec):
         return produce.EXTRA_OUTCOMES
     if isinstance(phase, elicit.Spec):
         return elicit.EXTRA_OUTCOMES
+    if isinstance(phase, tasks.Spec):
+        return ("stopped",) if To.FAIL in _task_ends(flow, phase) else ()
     return ("hard_stop", "needs_decision") if isinstance(phase, review.Spec) else ()
 
 
@@ -85,7 +88,7 @@ def routes(flow: Flow, phase: AnyPhase) -> dict[str, Route]:
     if isinstance(phase, ask.Spec) and phase.question:
         question = flow.questions.get(phase.question)
         return {key: Route(target) for key, target in question.options.items()} if question else {}
-    known = (*possible(flow, phase), *optional(phase))
+    known = (*possible(flow, phase), *optional(flow, phase))
     given = {name: route for name, route in phase.on.items() if name in known}
     return {name: NEXT for name in known if name in DEFAULTED} | given
 
@@ -144,6 +147,10 @@ def _command(spec: command.Spec) -> tuple[str, ...]:
 
 
 def _tasks(flow: Flow, spec: tasks.Spec) -> tuple[str, ...]:
-    ends = {target.to for route in task_routes(flow, spec) for target in targets_of(flow, route)}
+    ends = _task_ends(flow, spec)
     stopped = To.FAIL in ends and "stop" in values(flow, spec.failure)
     return ("done", *(("stopped",) if stopped else ()), *(("escape",) if To.ESCAPE in ends else ()))
+
+
+def _task_ends(flow: Flow, spec: tasks.Spec) -> set[To]:
+    return {target.to for route in task_routes(flow, spec) for target in targets_of(flow, route)}

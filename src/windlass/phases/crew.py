@@ -259,7 +259,7 @@ class Crew:
     def _end(self, id: str, ending: Ending) -> None:
         task, ctx = self._by_id[id], self._ctx
         ctx.emit(TaskChanged(id, ending.state, ending.reason, visit=ending.visit), at=f"{id}+{ending.visit}")
-        if ending.state == FAILED and self._policy == "stop" and self._is_retried(_stop_id(id, ending.visit)):
+        if ending.state == FAILED and self._is_retried(_stop_id(id, ending.visit)):
             # A person has retried it: this task alone is taken up again.
             self._begin(task, ending.visit + 1, ending.reason)
             return
@@ -281,14 +281,21 @@ class Crew:
 
     @property
     def _stop_reason(self) -> str | None:
-        failed = [(id, one) for id, one in self._ended.items() if one.state == FAILED and self._policy == "stop"]
-        return "; ".join(f"{self._by_id[id].title}: {one.reason}" for id, one in failed) if failed else None
+        failed = [(id, one) for id, one in self._ended.items() if one.state == FAILED]
+        if not failed or not (self._policy == "stop" or self._is_all_in_vain):
+            return None
+        return "; ".join(f"{self._by_id[id].title}: {one.reason}" for id, one in failed)
+
+    @property
+    def _is_all_in_vain(self) -> bool:
+        """To go on without what failed, there must be something to go on with."""
+        return len(self._ended) == len(self._tasks) and not any(one.state in LANDED for one in self._ended.values())
 
     @property
     def _stops_here(self) -> bool:
         """The failure stops the run where it is, so that a retry takes up this task alone."""
         route = self._spec.on.get("stopped")
-        return self._policy == "stop" and (route is None or route.target.to is To.STOP)
+        return route is None or route.target.to is To.STOP
 
     def _is_retried(self, stop: str) -> bool:
         return self._ctx.halted(stop) if self._stops_here else self._ctx.retried(stop)
