@@ -17,6 +17,19 @@ def front(tmp_path: Path) -> Front:
     return Front(tmp_path, CONFIG)
 
 
+def test_a_task_that_changes_nothing_is_told_as_that_and_names_no_branch_to_look_at(front: Front) -> None:
+    done = front.task([builder(files={}), passing()], "Rename", "Config.load")
+    assert done.code == 0, done
+    assert "Nothing to land" in done.out
+    for shown in (done.out, front("status").out, (front.folder / "report.md").read_text()):
+        assert "Nothing was changed: there is no code to take." in shown
+    for shown in (done.out, front("status").out, front("show").out, (front.folder / "report.md").read_text()):
+        assert "git diff" not in shown
+        assert "windlass land" not in shown
+    assert front.status["next"] == f"windlass show {front.run}"
+    assert front.git("branch", "--list", "windlass/*") == ""
+
+
 @pytest.mark.req("S0-08")
 def test_one_task_is_built_and_reviewed_and_nothing_else_happens(front: Front) -> None:
     done = front.task([builder(), passing()], "Rename load to read")

@@ -11,6 +11,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,9 +22,10 @@ from windlass.events import QuestionAnswered, QuestionAsked, Recorded, RunEnded
 from windlass.kit import Kit
 from windlass.model import RunState
 from windlass.projections.outlook import answer_command, shown
-from windlass.projections.parts import question_from
+from windlass.projections.parts import UNCHANGED, question_from
 from windlass.projections.text import clean, stamp
 from windlass.redact import Redactor, redactor, secrets_in
+from windlass.service import Service
 
 LOG = "notify.log"
 MISSING = "the package 'apprise' is not installed: pip install 'windlass[notify]'"
@@ -56,10 +58,11 @@ class Subject:
         lines = (clean(question.text, 300), f"Options: {options}" if options else "", f"Answer: {answer}")
         return self._notice("waits for your answer", "warning", *lines)
 
-    def ended(self, event: RunEnded) -> Notice | None:
+    def ended(self, event: RunEnded, has_code: bool) -> Notice | None:
         match event.state:
             case RunState.FINISHED:
-                return self._notice("finished", "success", f"Take it: windlass land {shown(self.run)}")
+                take = f"Take it: windlass land {shown(self.run)}" if has_code else UNCHANGED
+                return self._notice("finished", "success", take)
             case RunState.ABORTED:
                 return self._notice("was aborted", "info", clean(event.reason, 300))
             case RunState.STOPPED | RunState.BLOCKED:
@@ -77,9 +80,16 @@ class Subject:
 class Notices:
     """Watches a driver's events; entered before it drives, left when it is done."""
 
-    def __init__(self, subject: Subject, send: Callable[[Notice], None], patience_s: float = AT_A_TERMINAL_S) -> None:
+    def __init__(
+        self,
+        subject: Subject,
+        send: Callable[[Notice], None],
+        patience_s: float = AT_A_TERMINAL_S,
+        has_code: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._subject = subject
         self._send = send
+        self._has_code = has_code
         self._patience_s = patience_s
         self._open: dict[str, tuple[QuestionAsked, threading.Timer]] = {}
         self._sending: list[threading.Thread] = []
@@ -130,7 +140,7 @@ class Notices:
         for asked in [self._close(key) for key in list(self._open)]:
             if asked and event.state == RunState.WAITING:
                 self._begin(self._subject.waits(asked))
-        self._begin(self._subject.ended(event))
+        self._begin(self._subject.ended(event, self._has_code()))
 
     def _begin(self, notice: Notice | None) -> None:
         if notice is None:
@@ -149,7 +159,11 @@ def notices(kit: Kit, run: str, request: str) -> Notices:
         for problem in deliver(config.notify.urls, _redacted(notice, hiding)):
             _note(log, f"{stamp(kit.world.clock())} {notice.title}: {problem}")
 
-    return Notices(Subject(run, request, kit.world.place.root.name), send)
+    def has_code() -> bool:
+        with closing(Service(kit.world)) as service:
+            return service.view(run).has_code
+
+    return Notices(Subject(run, request, kit.world.place.root.name), send, has_code=has_code)
 
 
 def deliver(urls: Sequence[str], notice: Notice) -> list[str]:

@@ -19,9 +19,9 @@ class Outlook(NamedTuple):
 
 def outlook(view: View, now: float, driver_alive: bool | None = None) -> Outlook:
     if view.state is RunState.FINISHED:
-        return Outlook("", land_command(view))
+        return Outlook("", land_command(view) if view.has_code else show_command(view))
     if view.state is RunState.ABORTED:
-        return Outlook("", f"windlass show {shown(view.run)}")
+        return Outlook("", show_command(view))
     if view.questions:
         question = next(iter(view.questions.values()))
         return Outlook(f"your answer to '{clean(question.text, 200)}'", answer_command(question, view.run))
@@ -80,8 +80,14 @@ def land_command(view: View) -> str:
     return f"windlass land {shown(view.run)}"
 
 
+def show_command(view: View) -> str:
+    return f"windlass show {shown(view.run)}"
+
+
 def diff_command(view: View) -> str:
-    """Empty while there is no branch to look at."""
+    """Empty while there is nothing to look at."""
+    if not view.has_code:
+        return ""
     branch = view.published or view.branch
     base = view.base or next((task.base for task in view.tasks if task.base), "")
     return f"git diff {shown(short_sha(base))}..{shown(branch)}" if branch and base else ""

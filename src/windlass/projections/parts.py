@@ -14,6 +14,7 @@ from windlass.model import Finding, Json, RunState, Verdict
 
 COMPLETE, SKIPPED, ESCALATED, PENDING = "complete", "skipped", "escalated", "pending"
 ENDED = frozenset({COMPLETE, SKIPPED, ESCALATED, "failed", "implemented"})
+UNCHANGED = "Nothing was changed: there is no code to take."
 WORKING = frozenset({"implementing", "reviewing", "fixing"})
 PASSED = frozenset({Verdict.PASS.value, Verdict.PASS_WITH_NOTES.value})
 
@@ -294,6 +295,11 @@ class View:
     started_at: float = 0.0
     updated_at: float = 0.0
     ended_at: float | None = None
+
+    @property
+    def has_code(self) -> bool:
+        """Something landed that is not what there was before: a branch to look at, and to take."""
+        return bool(self.tip) and self.tip != self.base
 
     @property
     def current_task(self) -> TaskView | None:

@@ -8,7 +8,17 @@ from collections.abc import Callable, Iterable, Mapping
 from windlass.errors import UserError, near
 from windlass.model import RunState
 from windlass.projections.outlook import diff_command, land_command
-from windlass.projections.parts import COMPLETE, ESCALATED, SKIPPED, ProofView, TaskView, Totals, View, published
+from windlass.projections.parts import (
+    COMPLETE,
+    ESCALATED,
+    SKIPPED,
+    UNCHANGED,
+    ProofView,
+    TaskView,
+    Totals,
+    View,
+    published,
+)
 from windlass.projections.show import evidence, finding_line
 from windlass.projections.text import clean, clean_block, elapsed, money, plural, reckoned, short_sha, spoken
 
@@ -285,6 +295,8 @@ def _where(view: View) -> list[str]:
     branch = view.published or view.branch
     if not branch or not view.tip:
         return []
+    if not view.has_code:
+        return _section("Where The Code Is", [UNCHANGED])
     return _section(
         "Where The Code Is",
         [

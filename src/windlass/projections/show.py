@@ -138,8 +138,8 @@ def _where(page: Page, view: View, now: float, driver_alive: bool | None) -> Non
     page.line()
     if view.published or view.branch:
         page.field("Branch", (view.published or view.branch) + (f" at {short_sha(view.tip)}" if view.tip else ""))
-    if diff_command(view) and view.tip:
+    if diff_command(view):
         page.line("See the changes:")
         page.command(diff_command(view))
-    page.line("Take them:" if view.state is RunState.FINISHED else "Next:")
+    page.line("Take them:" if view.state is RunState.FINISHED and view.has_code else "Next:")
     page.command(ahead.command)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from windlass.model import Json, RunState
 from windlass.projections.log import log_line
 from windlass.projections.outlook import at_work, diff_command, headline, outlook
-from windlass.projections.parts import COMPLETE, QuestionView, TaskView, Totals, View, published
+from windlass.projections.parts import COMPLETE, UNCHANGED, QuestionView, TaskView, Totals, View, published
 from windlass.projections.show import render_show
 from windlass.projections.text import Page, elapsed, hhmm, money, reckoned, short_sha, stamp, utc
 
@@ -34,14 +34,20 @@ def render_status(
         page.field("By role", shares(view.by_role))
     page.field("Elapsed", elapsed((view.ended_at or now) - view.started_at))
     if view.published or view.tip:
-        unseen = "" if view.published else ", not published yet"
-        page.field("Branch", f"{view.published or view.branch} at {short_sha(view.tip)}{unseen}")
+        page.field("Branch", branch_line(view))
     for done in view.publishing.values():
         page.field(published(done.what), done.url or f"{done.state}: {done.detail}")
     for running in view.running.values():
         page.field("Left over" if driver_alive is False else "At work", at_work(running, now))
     _ways_on(page, view, now, driver_alive)
     return page.text()
+
+
+def branch_line(view: View) -> str:
+    if not view.has_code and not view.published:
+        return UNCHANGED
+    unseen = "" if view.published else ", not published yet"
+    return f"{view.published or view.branch} at {short_sha(view.tip)}{unseen}"
 
 
 def _since(view: View, now: float) -> str:

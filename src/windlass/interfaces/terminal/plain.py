@@ -12,7 +12,7 @@ from windlass.interfaces.terminal.question import render_question
 from windlass.interfaces.terminal.text import Paint, Printer
 from windlass.model import RunState
 from windlass.projections.outlook import diff_command, land_command, resume_command
-from windlass.projections.parts import COMPLETE, ENDED, Running, TaskView, View, published
+from windlass.projections.parts import COMPLETE, ENDED, UNCHANGED, Running, TaskView, View, published
 from windlass.projections.text import clean, elapsed, hhmm, money, plural, short_sha, spoken
 from windlass.projections.view import Folder, OutputEvent, RunEvent
 
@@ -163,7 +163,8 @@ class PlainFace:
 
     def _where(self) -> None:
         view = self._view
-        if not view.tip:
+        if not view.has_code:
+            self._out.line(UNCHANGED, indent=2)
             return
         self._out.line(f"The code is on branch {view.published or view.branch} at {short_sha(view.tip)}.", indent=2)
         self._out.verbatim(diff_command(view), indent=4)
@@ -221,7 +222,7 @@ class PlainFace:
             case e.TaskChanged():
                 self._task_changed(event)
             case e.TaskLanded():
-                self._good(f"Landed as {short_sha(event.commit)}, checks: {event.checks or 'unchecked'}", event.task)
+                self._landed(event)
             case e.TaskProved():
                 # What was refused is said by the landing, and nothing is said of what nobody ran.
                 if event.ok and event.command:
@@ -232,6 +233,12 @@ class PlainFace:
                     self._out.line(f"- {name}", indent=6, limit=200)
             case _:
                 assert_never(event)
+
+    def _landed(self, event: e.TaskLanded) -> None:
+        task = self._view.task(event.task)
+        nothing = task is not None and event.commit == task.base
+        what = "Nothing to land" if nothing else f"Landed as {short_sha(event.commit)}"
+        self._good(f"{what}, checks: {event.checks or 'unchecked'}", event.task)
 
     def _task_changed(self, event: e.TaskChanged) -> None:
         task = self._view.task(event.task)
