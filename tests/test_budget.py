@@ -104,6 +104,24 @@ def test_the_warning_is_said_once(store: Store) -> None:
     assert len([r for r in store.events("r1") if isinstance(r.event, Warned)]) == 1
 
 
+@pytest.mark.req("S0-92")
+def test_dispatches_of_unknown_cost_do_not_repeat_the_warning_and_the_limits_nearness_is_told_once(
+    tmp_path: Path,
+) -> None:
+    with stored(tmp_path, budget=5.0) as store:
+        # A new driver every time: what was said is known from the journal.
+        for _ in range(9):
+            _spend(store, None)
+            book = journal(store)
+            Budget(book, Prices()).release("t")
+            book.flush()
+        told = [r.event.text for r in store.events("r1") if isinstance(r.event, Warned)]
+    assert told == [
+        "more than $2.50 are spent (limit $5.00, 6 dispatches of unknown cost taken as $0.50 each)",
+        "more than $4.00 are spent (limit $5.00, 9 dispatches of unknown cost taken as $0.50 each)",
+    ]
+
+
 @given(costs=st.lists(st.floats(0.0, 0.4), max_size=8), roles=st.lists(st.sampled_from("abc"), min_size=1, max_size=6))
 def test_what_is_spent_and_reserved_never_passes_the_limit(
     costs: list[float], roles: list[str], tmp_path_factory: pytest.TempPathFactory

@@ -14,6 +14,8 @@ from windlass.events import Warned
 #: a role seen before gets room for its dearest dispatch and some more
 HEADROOM = 4.0
 LEAST_USD = 0.10
+#: this part of the limit is told once more, while there is time to raise it
+NEAR = 0.8
 
 
 @dataclass(frozen=True)
@@ -106,14 +108,22 @@ class Budget:
         return self._journal.store.run(self._journal.run).budget_usd or 0.0
 
     def _warn(self) -> None:
-        run = self._journal.store.run(self._journal.run)
-        if run.warn_usd is not None and self._spent() > run.warn_usd:
-            unknown = self._journal.store.spend(run.id).unknown
-            guess = (
-                f", {unknown} dispatches of unknown cost taken as ${self._prices.unknown_usd:.2f} each"
-                if unknown
-                else ""
-            )
-            limit = f" (limit ${run.budget_usd:.2f}{guess})" if run.budget_usd is not None else ""
-            text = f"more than ${run.warn_usd:.2f} are spent{limit}"
-            self._journal.emit(f"budget.warn.{run.warn_usd}", Warned("budget", text))
+        """Once for each mark that the sum passes, the highest only; what it adds up to changes with every dispatch."""
+        run, spent = self._journal.store.run(self._journal.run), self._spent()
+        marks = {f"warn.{run.warn_usd}": run.warn_usd, f"near.{run.budget_usd}": _near(run.budget_usd)}
+        passed = [(usd, name) for name, usd in marks.items() if usd is not None and spent > usd]
+        place = f"budget.{max(passed)[1]}" if passed else ""
+        if place and not self._journal.said(place):
+            usd = max(passed)[0]
+            limit = f" (limit ${run.budget_usd:.2f}{self._guess()})" if run.budget_usd is not None else ""
+            self._journal.emit(place, Warned("budget", f"more than ${usd:.2f} are spent{limit}"))
+
+    def _guess(self) -> str:
+        unknown = self._journal.store.spend(self._journal.run).unknown
+        if not unknown:
+            return ""
+        return f", {unknown} dispatches of unknown cost taken as ${self._prices.unknown_usd:.2f} each"
+
+
+def _near(limit: float | None) -> float | None:
+    return None if limit is None else limit * NEAR

@@ -177,6 +177,10 @@ class Journal:
                 self._marks.add(mark)
                 self._waiting.append((event, mark))
 
+    def said(self, at: str) -> bool:
+        """Something was emitted at that place, whatever its words."""
+        return any(mark.startswith(f"{at}|") for mark in self._marks)
+
     def flush(self) -> None:
         if self._waiting:
             with self._recording("flush", synced=False):
