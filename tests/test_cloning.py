@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from pathlib import Path
 
 import pytest
 
-from front import Front
+from front import NO_EXTRAS, Front
+from front import basics as basics_of_a_plan
 from gitrepo import commit, footprint, make_repo, sh
 from team import Team, basics, subtask
 from windlass.cloning import clone_of, known_clone
@@ -51,6 +54,32 @@ def test_a_run_from_anywhere_works_in_a_clone_and_pushes_from_there(tmp_path: Pa
     assert team("status", cwd=elsewhere).code == 1
     assert team(*run, "--repo", str(server), cwd=elsewhere).code == 0
     assert len(list((tmp_path / "t" / "home" / "state" / "windlass" / "clones").glob("*/server"))) == 1
+
+
+def _commands(text: str) -> list[str]:
+    """Every command of ours that a person is told to type."""
+    return re.findall(r"(?<!by )windlass (?:--repo \S+ )?(?:answer|resume|status|log|land|show|retry)\b", text)
+
+
+def test_every_command_that_is_told_names_the_repository_again(tmp_path: Path, server: Path) -> None:
+    front = Front(tmp_path / "t", NO_EXTRAS)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    front.say(basics_of_a_plan("One"))
+    repo = ("--repo", "../server.git")
+    run = ("run", "One", "--script", str(front.script), "--set", "execution_mode=checkpoint")
+    said = [front(*run, *repo, cwd=elsewhere)]
+    assert said[0].code == 10, said
+    commands = (("status",), ("answer", "approve"), ("answer", "1"), ("show",), ("answer", "nonsense"))
+    said += [front(*repo, *words, cwd=elsewhere) for words in commands]
+    for done in said:
+        told = _commands(done.out + done.err)
+        assert told, done
+        assert {command.split(" ")[1:3][-1] for command in told} <= {str(server), "../server.git"}, done
+    following = json.loads(front(*repo, "status", "--json", cwd=elsewhere).out)["next"]
+    assert following.startswith(f"windlass --repo {server} land ")
+    assert said[-2].out.count("Take them:") == 1
+    assert said[-1].code == 1
 
 
 @pytest.mark.req("S2-20")

@@ -93,6 +93,10 @@ class App:
         with notices(self.kit, run, self.service.run(run).request) as watching:
             yield both
 
+    @property
+    def _named(self) -> list[str]:
+        return ["--repo", self.world.named] if self.world.named else []
+
     def detach(self, run: str) -> int:
         """A driver of its own, in a session of its own; its process id."""
         import subprocess
@@ -102,7 +106,7 @@ class App:
         with (folder / "driver.log").open("ab") as log:
             process = subprocess.Popen(
                 # -P: nothing that lies in the user's repository is imported.
-                [sys.executable, "-P", "-m", "windlass", "drive", run],
+                [sys.executable, "-P", "-m", "windlass", *self._named, "drive", run],
                 cwd=self.world.cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -112,9 +116,9 @@ class App:
         return process.pid
 
 
-def build(cwd: Path | None = None, environ: Mapping[str, str] | None = None) -> App:
+def build(cwd: Path | None = None, environ: Mapping[str, str] | None = None, *, named: str = "") -> App:
     here = Path(cwd or os.getcwd()).resolve()
-    return App(World(place.find(here), os.environ if environ is None else environ, time.time, here))
+    return App(World(place.find(here), os.environ if environ is None else environ, time.time, here, named))
 
 
 def environment() -> Mapping[str, str]:

@@ -23,7 +23,7 @@ TRANSPORT = re.compile(r"[A-Za-z0-9+.-]+::")
 
 def clone_of(url: str, cwd: Path, environ: Mapping[str, str]) -> Path:
     """The clone's checkout, at what the other side has now as its default branch."""
-    address = _address(url, cwd)
+    address = address_of(url, cwd)
     folder = _folder(address, environ)
     root = folder / _name(address)
     with locked(folder / "lock"):
@@ -36,14 +36,15 @@ def clone_of(url: str, cwd: Path, environ: Mapping[str, str]) -> Path:
 
 def known_clone(url: str, cwd: Path, environ: Mapping[str, str]) -> Path:
     """The clone that an earlier run made, else a folder."""
-    address = _address(url, cwd)
+    address = address_of(url, cwd)
     root, here = _folder(address, environ) / _name(address), cwd / url
     if root.exists() or here.is_dir():
         return root if root.exists() else here.resolve()
     raise UserError(f"there is no clone of '{url}'", hint=f'windlass run --repo {url} "what to build" makes one')
 
 
-def _address(url: str, cwd: Path) -> str:
+def address_of(url: str, cwd: Path) -> str:
+    """As it can be named from any folder."""
     if not url.strip() or url.startswith("-") or TRANSPORT.match(url) or git.plain(url) != url or "\n" in url:
         raise UserError(
             f"'{git.plain(url)}' is not an address of a repository", hint="like https://host/owner/name.git"

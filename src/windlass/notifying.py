@@ -21,7 +21,7 @@ from typing import Self
 from windlass.events import QuestionAnswered, QuestionAsked, Recorded, RunEnded
 from windlass.kit import Kit
 from windlass.model import RunState
-from windlass.projections.outlook import answer_command, shown
+from windlass.projections.outlook import addressed, answer_command, called, shown
 from windlass.projections.parts import UNCHANGED, question_from
 from windlass.projections.text import clean, stamp
 from windlass.redact import Redactor, redactor, secrets_in
@@ -50,24 +50,26 @@ class Subject:
     run: str
     request: str
     repository: str
+    place: str = ""
+    """How the person named it on the command line."""
 
     def waits(self, asked: QuestionAsked) -> Notice:
         question = question_from(asked, 0.0)
         options = ", ".join(clean(option.key, 40) for option in question.options[:10])
-        answer = answer_command(question, self.run)
+        answer = answer_command(question, self.run, self.place)
         lines = (clean(question.text, 300), f"Options: {options}" if options else "", f"Answer: {answer}")
         return self._notice("waits for your answer", "warning", *lines)
 
     def ended(self, event: RunEnded, has_code: bool) -> Notice | None:
         match event.state:
             case RunState.FINISHED:
-                take = f"Take it: windlass land {shown(self.run)}" if has_code else UNCHANGED
+                take = f"Take it: {called(self.place)} land {shown(self.run)}" if has_code else UNCHANGED
                 return self._notice("finished", "success", take)
             case RunState.ABORTED:
                 return self._notice("was aborted", "info", clean(event.reason, 300))
             case RunState.STOPPED | RunState.BLOCKED:
-                go_on = f"Go on: windlass resume {shown(self.run)}"
-                lines = (clean(event.reason, 300), clean(event.hint, 300), go_on)
+                go_on = f"Go on: {called(self.place)} resume {shown(self.run)}"
+                lines = (clean(event.reason, 300), clean(addressed(event.hint, self.place), 300), go_on)
                 return self._notice(f"is {event.state}", "failure", *lines)
             case _:
                 return None
@@ -163,7 +165,7 @@ def notices(kit: Kit, run: str, request: str) -> Notices:
         with closing(Service(kit.world)) as service:
             return service.view(run).has_code
 
-    return Notices(Subject(run, request, kit.world.place.root.name), send, has_code=has_code)
+    return Notices(Subject(run, request, kit.world.place.root.name, kit.world.named), send, has_code=has_code)
 
 
 def deliver(urls: Sequence[str], notice: Notice) -> list[str]:

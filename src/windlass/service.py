@@ -30,6 +30,8 @@ class World:
     environ: Mapping[str, str]
     clock: Callable[[], float]
     cwd: Path
+    named: str = ""
+    """How the repository was named on the command line; the next command must name it again."""
 
 
 class Service:
@@ -72,7 +74,7 @@ class Service:
         return found[0]
 
     def view(self, run: str) -> View:
-        folder = Folder(run)
+        folder = Folder(run, self.world.named)
         for recorded in self.store.events(run):
             folder.feed(recorded)
         return folder.live

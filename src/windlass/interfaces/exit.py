@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
@@ -45,6 +46,7 @@ def _usage(error: click.UsageError) -> int:
 
 
 def _say(message: str, hint: str, code: Exit, argv: Sequence[str]) -> int:
+    hint = _from_here(hint, argv)
     if "--json" in argv:
         click.echo(json.dumps({"error": message, "hint": hint, "exit": int(code)}))
     else:
@@ -52,6 +54,17 @@ def _say(message: str, hint: str, code: Exit, argv: Sequence[str]) -> int:
         if hint:
             click.echo(f"hint: {hint}", err=True)
     return code
+
+
+def _from_here(hint: str, argv: Sequence[str]) -> str:
+    """Who named a repository must name it again in the next command."""
+    named = [after for word, after in itertools.pairwise(argv) if word == "--repo"]
+    named += [word.partition("=")[2] for word in argv if word.startswith("--repo=")]
+    if not hint or not named:
+        return hint
+    from windlass.projections.outlook import addressed
+
+    return addressed(hint, named[0])
 
 
 def _bug(argv: Sequence[str]) -> int:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import NamedTuple
 
 from windlass.model import RunState
 from windlass.projections.parts import QuestionView, Running, View
 from windlass.projections.text import clean, elapsed, hhmm, short_sha, spoken
+
+#: our own commands in a hint; one that names a repository itself is whole
+COMMAND = re.compile(r"\bwindlass (?=[a-z])(?!run --repo)")
+
+OWN_LINE = re.compile(r"^    windlass (?=[a-z])", re.MULTILINE)
 
 
 class Outlook(NamedTuple):
@@ -24,9 +30,9 @@ def outlook(view: View, now: float, driver_alive: bool | None = None) -> Outlook
         return Outlook("", show_command(view))
     if view.questions:
         question = next(iter(view.questions.values()))
-        return Outlook(f"your answer to '{clean(question.text, 200)}'", answer_command(question, view.run))
+        return Outlook(f"your answer to '{clean(question.text, 200)}'", answer_command(question, view.run, view.place))
     if view.state is RunState.RUNNING and driver_alive is not False:
-        return Outlook(_at_work(view, now), f"windlass log {shown(view.run)} --follow")
+        return Outlook(_at_work(view, now), f"{called(view.place)} log {shown(view.run)} --follow")
     return Outlook(_at_rest(view, now), resume_command(view))
 
 
@@ -67,21 +73,36 @@ def shown(value: str) -> str:
     return shlex.quote(clean(value, 300))
 
 
-def answer_command(question: QuestionView, run: str = "") -> str:
-    words = ["windlass answer", *([shown(run)] if run else []), shown(question.key), "VALUE"]
+def called(place: str) -> str:
+    """The program, told where: who is not in the repository must say so with every command."""
+    return f"windlass --repo {shown(place)}" if place else "windlass"
+
+
+def addressed(hint: str, place: str) -> str:
+    """A hint of ours whose commands work from where the person is."""
+    return COMMAND.sub(lambda _: f"{called(place)} ", hint) if place else hint
+
+
+def addressed_report(text: str, place: str) -> str:
+    """As `addressed`, for a text that says many things: in it only a line of its own is a command."""
+    return OWN_LINE.sub(lambda _: f"    {called(place)} ", text) if place else text
+
+
+def answer_command(question: QuestionView, run: str = "", place: str = "") -> str:
+    words = [called(place), "answer", *([shown(run)] if run else []), shown(question.key), "VALUE"]
     return " ".join(words)
 
 
 def resume_command(view: View) -> str:
-    return f"windlass resume {shown(view.run)}"
+    return f"{called(view.place)} resume {shown(view.run)}"
 
 
 def land_command(view: View) -> str:
-    return f"windlass land {shown(view.run)}"
+    return f"{called(view.place)} land {shown(view.run)}"
 
 
 def show_command(view: View) -> str:
-    return f"windlass show {shown(view.run)}"
+    return f"{called(view.place)} show {shown(view.run)}"
 
 
 def diff_command(view: View) -> str:

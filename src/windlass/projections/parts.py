@@ -240,6 +240,8 @@ class View:
     """A snapshot. Only the fold changes one; `Folder.view` hands out copies."""
 
     run: str
+    place: str = ""
+    """How the repository was named on the command line; '' when one is in it."""
     request: str = ""
     flow: str = ""
     base: str = ""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from windlass.model import Json, RunState
 from windlass.projections.log import log_line
-from windlass.projections.outlook import at_work, diff_command, headline, outlook
+from windlass.projections.outlook import addressed, at_work, diff_command, headline, outlook
 from windlass.projections.parts import COMPLETE, UNCHANGED, QuestionView, TaskView, Totals, View, published
 from windlass.projections.show import render_show
 from windlass.projections.text import Page, elapsed, hhmm, money, reckoned, short_sha, stamp, utc
@@ -66,7 +66,7 @@ def _ways_on(page: Page, view: View, now: float, driver_alive: bool | None) -> N
     if ahead.waiting:
         page.field("Waits for", ahead.waiting)
     if view.hint:
-        page.field("Hint", view.hint)
+        page.field("Hint", addressed(view.hint, view.place))
     if view.state is RunState.FINISHED and diff_command(view):
         page.line("See:")
         page.command(diff_command(view))
@@ -152,7 +152,7 @@ def status_json(view: View, now: float | None = None, *, driver_alive: bool | No
         "state": view.state.value,
         "since": stamp(view.state_since),
         "reason": view.state_reason,
-        "hint": view.hint,
+        "hint": addressed(view.hint, view.place),
         "driver_alive": driver_alive,
         "phase": _json(view.phase),
         "stage": view.stage,

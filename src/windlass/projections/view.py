@@ -25,8 +25,8 @@ STATES = {state.value: state for state in RunState}
 class Folder:
     """Feeds events into one view, each in constant time. An event fed twice counts once."""
 
-    def __init__(self, run_id: str) -> None:
-        self._view = View(run_id)
+    def __init__(self, run_id: str, place: str = "") -> None:
+        self._view = View(run_id, place)
         self._seq = 0
 
     def feed(self, recorded: Recorded) -> None:

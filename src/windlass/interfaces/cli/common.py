@@ -43,9 +43,10 @@ def named_place() -> str:
 def app_at(place: str) -> App:
     if not place:
         return build()
-    from windlass.cloning import known_clone
+    from windlass.cloning import address_of, known_clone
 
-    return build(known_clone(place, Path.cwd(), environment()))
+    here = Path.cwd()
+    return build(known_clone(place, here, environment()), named=address_of(place, here))
 
 
 def width() -> int:

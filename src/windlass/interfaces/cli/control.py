@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from windlass.interfaces.cli.common import app, run_argument
+from windlass.projections.outlook import called
 
 
 @click.command(short_help="Let a run rest when its agents are done.")
@@ -59,7 +60,8 @@ def fork(run: str, phase: str) -> None:
     here = app()
     row = here.service.run(run)
     new = fork_run(here.kit, here.service.store, row, phase, here.new_id())
-    click.echo(f"run {new} shares everything before '{phase}' with {row.id}; go on with: windlass resume {new}")
+    go_on = called(here.world.named)
+    click.echo(f"run {new} shares everything before '{phase}' with {row.id}; go on with: {go_on} resume {new}")
 
 
 COMMANDS = {"tell": tell, "pause": pause, "abort": abort, "fork": fork}

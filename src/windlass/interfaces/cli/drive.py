@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from windlass.interfaces.cli.common import (
 )
 from windlass.interfaces.cli.watching import watching
 from windlass.model import RunState
+from windlass.projections.outlook import addressed, called
 from windlass.projections.text import clean
 from windlass.starting import Start
 
@@ -231,12 +233,13 @@ def _begin(start: Start, options: dict[str, Any]) -> int:
 
 
 def _in_clone(url: str, as_json: bool) -> App:
-    from windlass.cloning import clone_of
+    from windlass.cloning import address_of, clone_of
 
+    named = address_of(url, Path.cwd())
     root = clone_of(url, Path.cwd(), environment())
     if not as_json:
-        click.echo(f"repository: {root}, a clone that Windlass keeps; go there, or: windlass --repo {url} status")
-    return build(root)
+        click.echo(f"repository: {root}, a clone that Windlass keeps; go there, or: {called(named)} status")
+    return build(root, named=named)
 
 
 def _replaced(here: App, id: str, *, as_json: bool) -> bool:
@@ -260,7 +263,8 @@ def _detached(here: App, run: str, as_json: bool) -> int:
     if as_json:
         echo_json({"run": run, "pid": pid})
     else:
-        click.echo(f"run {run} goes on in the background (process {pid}); watch it: windlass log {run} --follow")
+        watch = f"{called(here.world.named)} log {run} --follow"
+        click.echo(f"run {run} goes on in the background (process {pid}); watch it: {watch}")
     return 0
 
 
@@ -270,6 +274,7 @@ def _drive(here: App, run: str, *, as_json: bool, alone: bool = False, **more: A
         ended = here.drive(run, on_event=face.on_event, asker=face.asker, beside=face.beside, **more)
     finally:
         face.gone()
+    ended = replace(ended, hint=addressed(ended.hint, here.world.named))
     if face.left(ended):
         here.service.leave(run)
         return _detached(here, run, as_json)

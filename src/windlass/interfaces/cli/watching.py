@@ -84,7 +84,8 @@ def _live(here: App, run: str) -> LiveFace:
         size=_size,
         clock=here.world.clock,
     )
-    return LiveFace(screen, Hands(lambda text: here.service.tell(run, text, "terminal")), here.world.clock)
+    hands = Hands(lambda text: here.service.tell(run, text, "terminal"))
+    return LiveFace(screen, hands, here.world.clock, here.world.named)
 
 
 def _has_left(face: LiveFace, ended: Ended) -> bool:
@@ -96,7 +97,14 @@ def _has_left(face: LiveFace, ended: Ended) -> bool:
 def _plain(here: App, run: str) -> Callable[[Recorded], None]:
     from windlass.interfaces.terminal.plain import PlainFace
 
-    face = PlainFace(sys.stdout, width=width(), color=colour_fits(), unicode=unicode_fits(), clock=here.world.clock)
+    face = PlainFace(
+        sys.stdout,
+        width=width(),
+        color=colour_fits(),
+        unicode=unicode_fits(),
+        clock=here.world.clock,
+        place=here.world.named,
+    )
     _begin(here, run, face)
     return face.on_event
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from windlass.interfaces.terminal.dialog import Dialog
 from windlass.interfaces.terminal.ink import Line, Look, Span, Tone, cut, row
+from windlass.projections.outlook import called
 
 
-def hints(dialog: Dialog, run: str, look: Look) -> list[Line]:
+def hints(dialog: Dialog, run: str, look: Look, place: str = "") -> list[Line]:
     ways = (Span(_fitted(_ways(dialog, look), look), Tone.DIM),)
-    elsewhere = (Span(f"or: windlass answer {look.text(run, 20)} VALUE", Tone.DIM),) if _open(dialog) else ()
+    elsewhere = (Span(f"or: {called(place)} answer {look.text(run, 20)} VALUE", Tone.DIM),) if _open(dialog) else ()
     both = row(ways, elsewhere, look, least=1000)
     return [both] if len(both) > len(ways) or not elsewhere else [cut(ways, look.width, look.ellipsis)]
 

@@ -10,7 +10,7 @@ from windlass.events import Recorded
 from windlass.interfaces.terminal.ink import Look, plain
 from windlass.interfaces.terminal.markdown import markdown
 from windlass.interfaces.terminal.plain import PlainFace
-from windlass.interfaces.terminal.question import render_question
+from windlass.projections.outlook import addressed_report
 from windlass.projections.parts import QuestionView
 from windlass.projections.view import OutputEvent
 
@@ -18,10 +18,10 @@ from windlass.projections.view import OutputEvent
 class History(PlainFace):
     """Contract: writes to memory only; `drain` gives what is new."""
 
-    def __init__(self, look: Look, *, color: bool, clock: Callable[[], float]) -> None:
+    def __init__(self, look: Look, *, color: bool, clock: Callable[[], float], place: str = "") -> None:
         self._roll = io.StringIO()
         self._asked: dict[str, QuestionView] = {}
-        super().__init__(self._roll, width=look.width, color=color, unicode=look.unicode, clock=clock)
+        super().__init__(self._roll, width=look.width, color=color, unicode=look.unicode, clock=clock, place=place)
 
     def drain(self) -> str:
         text = self._roll.getvalue()
@@ -47,11 +47,7 @@ class History(PlainFace):
         asked = self._asked.get(key)
         if asked:
             self._out.line()
-            self._out.block(
-                render_question(
-                    asked._replace(detail=""), run=self.view.run, width=self._out.width, unicode=self._out.unicode
-                )
-            )
+            self._out.block(self._asking(asked._replace(detail="")))
 
     def _activity(self, event: e.Activity) -> None:
         """The view shows it."""
@@ -77,6 +73,6 @@ class History(PlainFace):
         if isinstance(event, e.ReportWritten) and event.text:
             look = Look(self._out.width, unicode=self._out.unicode)
             self._out.line()
-            self._out.block(plain(markdown(event.text, look)))
+            self._out.block(plain(markdown(addressed_report(event.text, self.view.place), look)))
         else:
             super()._output(event)

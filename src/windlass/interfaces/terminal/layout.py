@@ -112,7 +112,8 @@ class Board:
 
     def hints(self) -> StyleAndTextTuples:
         assert self.live is not None
-        return fragments(hints(self.dialog, self.live.view.run, self.look)) if self.dialog else []
+        view = self.live.view
+        return fragments(hints(self.dialog, view.run, self.look, view.place)) if self.dialog else []
 
     def _text(self) -> list[Line]:
         return markdown(self.dialog.question.detail, self.look) if self.dialog and self.dialog.question.detail else []

@@ -34,10 +34,10 @@ class Hands:
 class LiveFace:
     """Contract: `on_event` never raises for what an event holds, never waits. As an asker: None when it was closed."""
 
-    def __init__(self, screen: Screen, hands: Hands, clock: Callable[[], float]) -> None:
+    def __init__(self, screen: Screen, hands: Hands, clock: Callable[[], float], place: str = "") -> None:
         self._screen = screen
         self._hands = hands
-        self._history = History(screen.look, color=screen.color, clock=clock)
+        self._history = History(screen.look, color=screen.color, clock=clock, place=place)
         self.live = Live(self._history.view)
         self.background = False
         """The person left: a driver in the background shall go on."""

@@ -11,8 +11,8 @@ from windlass.interfaces.terminal import said
 from windlass.interfaces.terminal.question import render_question
 from windlass.interfaces.terminal.text import Paint, Printer
 from windlass.model import RunState
-from windlass.projections.outlook import diff_command, land_command, resume_command
-from windlass.projections.parts import COMPLETE, ENDED, UNCHANGED, Running, TaskView, View, published
+from windlass.projections.outlook import addressed, addressed_report, diff_command, land_command, resume_command
+from windlass.projections.parts import COMPLETE, ENDED, UNCHANGED, QuestionView, Running, TaskView, View, published
 from windlass.projections.text import clean, elapsed, hhmm, money, plural, short_sha, spoken
 from windlass.projections.view import Folder, OutputEvent, RunEvent
 
@@ -27,11 +27,18 @@ class PlainFace:
     """Contract: `on_event` never raises for what an event holds, and asks for nothing."""
 
     def __init__(
-        self, out: TextIO, *, width: int = 80, color: bool = False, unicode: bool = True, clock: Callable[[], float]
+        self,
+        out: TextIO,
+        *,
+        width: int = 80,
+        color: bool = False,
+        unicode: bool = True,
+        clock: Callable[[], float],
+        place: str = "",
     ) -> None:
         self._out = Printer(out, max(width, 40), color, unicode)
         self._clock = clock
-        self._folder = Folder("")
+        self._folder = Folder("", place)
         self._headed: set[tuple[str, int]] = set()
         self._unlisted = False
         """A list of tasks came that the person has not been shown."""
@@ -157,7 +164,7 @@ class PlainFace:
 
     def _go_on(self, hint: str) -> None:
         if hint:
-            self._out.line(f"hint: {hint}", indent=2)
+            self._out.line(f"hint: {addressed(hint, self._view.place)}", indent=2)
         self._out.line("Continue with:", indent=2)
         self._out.verbatim(resume_command(self._view), indent=4)
 
@@ -287,8 +294,7 @@ class PlainFace:
             case e.QuestionAsked():
                 self._list_tasks()
                 self._out.line()
-                asked = render_question(event, run=self._view.run, width=self._out.width, unicode=self._out.unicode)
-                self._out.block(asked)
+                self._out.block(self._asking(event))
             case e.QuestionAnswered():
                 comment = f": {event.comment}" if event.comment else ""
                 self._good(f"{event.id or event.key}: {clean(event.answer, 200)} (by {event.by}){comment}")
@@ -296,6 +302,10 @@ class PlainFace:
                 self._bad(f"'{clean(event.answer, 100)}' is not an answer: {event.reason}")
             case _:
                 assert_never(event)
+
+    def _asking(self, asked: e.QuestionAsked | QuestionView) -> str:
+        view, out = self._view, self._out
+        return render_question(asked, run=view.run, place=view.place, width=out.width, unicode=out.unicode)
 
     def _output(self, event: OutputEvent) -> None:
         match event:
@@ -308,7 +318,7 @@ class PlainFace:
                 self._out.line(f"edited {event.name} adopted by {event.by}; {again} will run again", indent=2)
             case e.ReportWritten():
                 self._out.line()
-                self._out.block(event.text or f"Report: {event.path}")
+                self._out.block(addressed_report(event.text, self._view.place) or f"Report: {event.path}")
             case e.BranchPublished():
                 note = f" ({event.note})" if event.note else ""
                 self._out.line(f"branch {event.branch} is at {short_sha(event.commit)}{note}", indent=2)

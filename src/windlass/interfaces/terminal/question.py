@@ -9,7 +9,7 @@ from windlass.projections.text import Page
 
 
 def render_question(
-    question: QuestionAsked | QuestionView, *, run: str = "", width: int = 80, unicode: bool = True
+    question: QuestionAsked | QuestionView, *, run: str = "", place: str = "", width: int = 80, unicode: bool = True
 ) -> str:
     asked = question if isinstance(question, QuestionView) else question_from(question, 0.0)
     page = Page(width, unicode=unicode)
@@ -23,7 +23,7 @@ def render_question(
     if asked.default and not any(option.key == asked.default for option in asked.options):
         page.line(f"default: {asked.default}", indent=2)
     page.line("From another shell:", indent=2)
-    page.command(answer_command(asked, run), indent=4)
+    page.command(answer_command(asked, run, place), indent=4)
     return page.text()
 
 
