@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -209,7 +210,17 @@ def test_kept_slots_stay_after_the_run_until_it_is_collected_by_name(front: Fron
     assert done.code == 0, done.err
     (slot,) = Path(front.env["XDG_STATE_HOME"]).glob("windlass/*/slots/1")
     assert (slot / "build" / "out").read_text() == "out\n"
+    assert f"    {slot}\n" in done.out
+    assert f"    windlass gc {front.run}\n" in done.out
     assert "kept by --keep" in front("gc").out
     assert slot.exists()
     assert front("gc", front.run).code == 0
     assert not slot.exists()
+
+
+def test_json_names_the_kept_slots_too_and_without_keep_there_are_none(front: Front) -> None:
+    done = front.task(worker("echo 1 > one"), "x", "--keep", "--json")
+    (slot,) = Path(front.env["XDG_STATE_HOME"]).glob("windlass/*/slots/1")
+    assert json.loads(done.out.splitlines()[-1])["kept"] == [str(slot)]
+    done = front.task(worker("echo 2 > two"), "y", "--json")
+    assert json.loads(done.out.splitlines()[-1])["kept"] == []

@@ -7,7 +7,7 @@ import signal
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from windlass import git
@@ -39,7 +39,7 @@ from windlass.projecting import Projecting, edits, restore, set_aside
 from windlass.starting import check_agents
 from windlass.store.rows import RunRow
 from windlass.store.sqlite import Store
-from windlass.workspace import EngineRepo, Slots
+from windlass.workspace import EngineRepo, Slots, Use
 
 POLL_S = 0.1
 CONFIG_LIMIT = "config_usd"
@@ -56,6 +56,8 @@ class Ended:
     exit: Exit
     reason: str = ""
     hint: str = ""
+    kept: tuple[Path, ...] = ()
+    """Folders that `--keep` left as they were."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +181,7 @@ class _Drive:
             ended = await self._guarded(row, parts, retry)
             watcher.cancel()
             self._end(parts, projecting, ended)
+            ended = replace(ended, kept=_kept(parts.slots, row.id))
         finally:
             watcher.cancel()
             # Only now: a terminal that closes hangs up more than once, and the end is to be on record.
@@ -286,6 +289,11 @@ class _Drive:
 def _budget(journal: Journal, broker: Broker, flow: Flow, config: Config) -> Budget:
     beyond = BeyondTheLimit(journal, broker) if flow.over_budget == "ask" else None
     return Budget(journal, Prices(config.budget.dispatch_usd, config.budget.unknown_usd), beyond)
+
+
+def _kept(slots: Slots, run: str) -> tuple[Path, ...]:
+    kept = [lease for lease in slots.leases() if (lease.use, lease.run) == (Use.KEPT, run)]
+    return tuple(slots.slot(lease.n).path for lease in kept)
 
 
 def _published_tip(store: Store, run: str) -> str:

@@ -19,6 +19,7 @@ from windlass.interfaces.cli.common import (
     echo_json,
     is_interactive,
     json_option,
+    page,
     pairs,
     run_argument,
 )
@@ -279,14 +280,29 @@ def _drive(here: App, run: str, *, as_json: bool, alone: bool = False, **more: A
         here.service.leave(run)
         return _detached(here, run, as_json)
     if as_json:
-        click.echo(
-            json.dumps(
-                {"run": run, "state": ended.state, "exit": int(ended.exit), "reason": ended.reason, "hint": ended.hint}
-            )
-        )
+        click.echo(json.dumps(_in_short(ended)))
     else:
+        _tell_kept(ended, here.world.named)
         _last_words(ended)
     return int(ended.exit)
+
+
+def _in_short(ended: Ended) -> dict[str, Any]:
+    told = {"run": ended.run, "state": ended.state, "exit": int(ended.exit)}
+    kept = [str(path) for path in ended.kept]
+    return {**told, "reason": ended.reason, "hint": ended.hint, "kept": kept}
+
+
+def _tell_kept(ended: Ended, place: str) -> None:
+    if not ended.kept:
+        return
+    out = page()
+    out.line("Kept for you to look at, as agents left them:", indent=2)
+    for path in ended.kept:
+        out.command(str(path), indent=4)
+    out.line("Remove them with:", indent=2)
+    out.command(f"{called(place)} gc {ended.run}", indent=4)
+    click.echo(out.text(), nl=False)
 
 
 def _last_words(ended: Ended) -> None:
