@@ -27,7 +27,8 @@ case "$2" in
   list) cat "$here/gh.open" 2>/dev/null || echo '[]' ;;
   create)
     cat > "$here/gh.body"
-    echo '[{{"url": "{url}"}}]' > "$here/gh.open"
+    for word in "$@"; do case "$word" in --head=*:*) login="${{word#--head=}}"; login="${{login%%:*}}" ;; esac; done
+    printf '[{{"url": "%s", "headRepositoryOwner": {{"login": "%s"}}}}]' "{url}" "$login" > "$here/gh.open"
     echo "{url}" ;;
 esac
 """

@@ -16,6 +16,60 @@ SECONDS = 120.0
 NOT_LOGGED_IN = 4
 QUIET = {"GH_PROMPT_DISABLED": "1", "GH_NO_UPDATE_NOTIFIER": "1", "NO_COLOR": "1", "CLICOLOR": "0", "GH_PAGER": "cat"}
 URL = re.compile(r"https?://[^\s\"'<>]+")
+#: https://host/owner/name.git, ssh://git@host:22/owner/name, git@host:owner/name.git
+ADDRESS = re.compile(
+    r"(?:(?:https?|ssh|git)://(?:[^/@]*@)?(?P<host>[^/:@]+)(?::\d+)?/|(?:[^/@:]+@)?(?P<short>[^/:@]+):(?!/))"
+    r"(?P<owner>[\w.-]+)/(?P<name>[\w.-]+?)(?:\.git)?/?"
+)
+HOME = "github.com"
+MANY = 50
+
+
+@dataclass(frozen=True)
+class Repo:
+    """A repository as its server names it."""
+
+    host: str
+    owner: str
+    name: str
+
+    def is_same(self, other: Repo) -> bool:
+        """Servers do not tell small letters from capitals."""
+        return self.slug.lower() == other.slug.lower()
+
+    @property
+    def slug(self) -> str:
+        # A host without a dot is an alias of somebody's ssh config: gh would not know it.
+        other = self.host != HOME and "." in self.host
+        return f"{self.host}/{self.owner}/{self.name}" if other else f"{self.owner}/{self.name}"
+
+
+def repo_of(url: str) -> Repo | None:
+    """None for what is no address of that form, as a folder."""
+    found = ADDRESS.fullmatch(url.strip())
+    if not found:
+        return None
+    return Repo((found["host"] or found["short"]).lower(), found["owner"], found["name"])
+
+
+@dataclass(frozen=True)
+class Heading:
+    """From which branch, whose, to which repository."""
+
+    branch: str
+    owner: str = ""
+    """'' when the address does not tell."""
+    repo: str = ""
+    """'' leaves it to gh."""
+    is_fork: bool = False
+
+    @property
+    def head(self) -> str:
+        return f"{self.owner}:{self.branch}" if self.is_fork else self.branch
+
+    @property
+    def into(self) -> list[str]:
+        return [f"--repo={self.repo}"] if self.repo else []
 
 
 @dataclass(frozen=True)
@@ -56,13 +110,16 @@ class Gh:
     cwd: Path
     environ: Mapping[str, str]
 
-    def pull_request_of(self, branch: str) -> Said:
+    def pull_requests_of(self, heading: Heading) -> Said:
         """Any state counts: one that was merged or closed meanwhile is not opened again."""
-        return self._call("pr", "list", f"--head={branch}", "--state=all", "--limit=1", "--json=url")
+        # It takes no owner here: branches of that name in other forks are listed too.
+        which = [f"--head={heading.branch}", "--state=all", f"--limit={MANY}"]
+        return self._call("pr", "list", *heading.into, *which, "--json=url,headRepositoryOwner")
 
-    def open_pull_request(self, branch: str, base: str, title: str, body: str) -> Said:
-        into = [f"--base={base}"] if base else []
-        return self._call("pr", "create", f"--head={branch}", *into, f"--title={title}", "--body-file=-", input=body)
+    def open_pull_request(self, heading: Heading, base: str, title: str, body: str) -> Said:
+        onto = [f"--base={base}"] if base else []
+        what = [f"--head={heading.head}", *onto, f"--title={title}", "--body-file=-"]
+        return self._call("pr", "create", *heading.into, *what, input=body)
 
     def _call(self, *args: str, input: str = "") -> Said:
         env = {**self.environ, **QUIET}
@@ -84,14 +141,21 @@ def find(cwd: Path, environ: Mapping[str, str]) -> Gh | None:
     return Gh(binary, cwd, environ) if binary else None
 
 
-def first_url(listed: str) -> str:
-    """The address in what `pr list` said; '' when it lists none."""
+def first_url(listed: str, owner: str = "") -> str:
+    """The address in what `pr list` said of that owner's branch, of anybody's without one; '' when it lists none."""
     try:
         found = json.loads(listed)
     except ValueError:
         return ""
-    first = found[0] if isinstance(found, list) and found else None
-    return str(first.get("url") or "") if isinstance(first, dict) else ""
+    entries = [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
+    urls = [str(entry.get("url") or "") for entry in entries if not owner or _owner(entry) in ("", owner.lower())]
+    return urls[0] if urls else ""
+
+
+def _owner(entry: Mapping[str, object]) -> str:
+    """'' when the fork is gone."""
+    found = entry.get("headRepositoryOwner")
+    return str(found.get("login") or "").lower() if isinstance(found, dict) else ""
 
 
 def _text(raw: bytes) -> str:

@@ -77,6 +77,24 @@ def choose(root: Path, branch: str, wanted: str = "") -> str:
     return next((name for name in [*configured, *known[:1]] if name in known), "")
 
 
+def proposed_to(root: Path, branch: str, pushed: str) -> str:
+    """The remote that changes are proposed to: what gh was told, else what the branch follows, else where it is pushed.
+
+    A remote is not taken for its name: who has an `upstream` need not want to show their work there.
+    """
+    known = names(root)
+    told = [name for name in known if _setting(root, f"remote.{name}.gh-resolved") == ["base"]]
+    follows = _setting(root, f"branch.{branch}.remote") if branch else []
+    return next((name for name in [*told, *follows] if name in known), pushed)
+
+
+def addresses(root: Path, name: str, *, push: bool = False) -> list[str]:
+    """As git reaches it, and as it was written: a rewritten address may tell less, or more."""
+    reached = git.run(["remote", "get-url", *(["--push"] if push else []), name], root, check=False).out.splitlines()
+    written = [*(_setting(root, f"remote.{name}.pushurl") if push else []), *_setting(root, f"remote.{name}.url")]
+    return [*reached[:1], *written[:1]]
+
+
 def _setting(root: Path, name: str) -> list[str]:
     return git.run(["config", "--get", name], root, check=False).out.split()
 

@@ -9,7 +9,7 @@ import asyncio
 import os
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from windlass import gh, git, remote
 from windlass.engine.lander import Lander
@@ -136,18 +136,20 @@ class Publisher:
         if isinstance(there, Found):
             return there
         program = gh.find(self._parts.engine.user.root, self._parts.machine.environ)
-        branch, base = where["branch"], self._base(there, wish)
-        commands = self._by_hand(there, branch, base)
+        target = self._target(there) if there else None
+        heading = self._heading(there, target, where["branch"])
+        base = self._base(target, wish)
+        commands = self._by_hand(there, heading, base)
         if there is None or program is None:
             lacking = "this repository has no remote" if there is None else "gh is not installed"
             return Found(LEFT, f"no pull request: {lacking}", commands=commands)
-        return self._opened(program, branch, base, commands)
+        return self._opened(program, heading, base, commands)
 
-    def _opened(self, program: gh.Gh, branch: str, base: str, commands: tuple[str, ...]) -> Found:
-        listed = program.pull_request_of(branch)
-        if listed.ok and (url := gh.first_url(listed.out)):
+    def _opened(self, program: gh.Gh, heading: gh.Heading, base: str, commands: tuple[str, ...]) -> Found:
+        listed = program.pull_requests_of(heading)
+        if listed.ok and (url := gh.first_url(listed.out, heading.owner)):
             return Found(ALREADY, "it is open already", url)
-        said = program.open_pull_request(branch, base, self._title, self._body()) if listed.ok else listed
+        said = program.open_pull_request(heading, base, self._title, self._body()) if listed.ok else listed
         if said.ok and said.url:
             return Found(DONE, "", said.url)
         if "already exists" in said.err and said.url:
@@ -166,6 +168,21 @@ class Publisher:
         except UserError as error:
             return Found(FAILED, f"{error.message}; {error.hint}")
         return Remote(root, name, environ) if name else None
+
+    def _target(self, there: Remote) -> Remote:
+        """The remote that the pull request is for: another one when the branch goes to a fork."""
+        return replace(there, name=remote.proposed_to(there.root, self._parts.world.base_branch, there.name))
+
+    def _heading(self, there: Remote | None, target: Remote | None, branch: str) -> gh.Heading:
+        if there is None or target is None:
+            return gh.Heading(branch)
+        ours, theirs = _repo(there, push=True), _repo(target)
+        owner = ours.owner if ours else ""
+        if ours is None or theirs is None:
+            return gh.Heading(branch, owner)
+        fork, several = not ours.is_same(theirs), len(remote.names(there.root)) > 1
+        # Said, not left to gh: among several remotes it takes one by its name.
+        return gh.Heading(branch, owner, theirs.slug if fork or several else "", is_fork=fork)
 
     def _base(self, there: Remote | None, wish: Wish) -> str:
         """What the person worked on, if the other side has it; else the other side's own default, by saying nothing."""
@@ -186,13 +203,20 @@ class Publisher:
         (self._parts.folder / BODY).write_text(text, encoding="utf-8")
         return text
 
-    def _by_hand(self, there: Remote | None, branch: str, base: str) -> tuple[str, ...]:
+    def _by_hand(self, there: Remote | None, heading: gh.Heading, base: str) -> tuple[str, ...]:
         self._body()
         body = os.path.relpath(self._parts.folder / BODY, self._parts.engine.user.root)
         into = f" --base {shlex.quote(base)}" if base else ""
         title = shlex.quote(self._title)
-        create = f"gh pr create --head {shlex.quote(branch)}{into} --title {title} --body-file {shlex.quote(body)}"
-        return (*_push_commands("" if there is None else there.name, branch), create)
+        to = f" --repo {shlex.quote(heading.repo)}" if heading.repo else ""
+        head = shlex.quote(heading.head)
+        create = f"gh pr create{to} --head {head}{into} --title {title} --body-file {shlex.quote(body)}"
+        return (*_push_commands("" if there is None else there.name, heading.branch), create)
+
+
+def _repo(there: Remote, *, push: bool = False) -> gh.Repo | None:
+    found = (gh.repo_of(url) for url in remote.addresses(there.root, there.name, push=push))
+    return next((repo for repo in found if repo), None)
 
 
 def _push_commands(name: str, branch: str) -> tuple[str, ...]:
