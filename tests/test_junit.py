@@ -29,15 +29,18 @@ NODE = """<?xml version="1.0" encoding="utf-8"?>
 		<failure type="testCodeFailure" message="test failed">[Error: test failed]</failure></testcase>
 	<!-- tests 4 -->
 </testsuites>"""
-VITEST = """<?xml version="1.0" encoding="UTF-8" ?>
-<testsuites name="vitest tests" tests="4"><testsuite name="test/a.test.js" hostname="vm" tests="3">
-<testcase classname="test/a.test.js" name="adds" time="0.001"></testcase>
-<testcase classname="test/a.test.js" name="group &gt; inner">
-<failure message="expected 2 to be 3" type="AssertionError"/></testcase>
-<testcase classname="test/a.test.js" name="group &gt; skipped"><skipped/></testcase></testsuite>
-<testsuite name="test/b.test.js"><testcase classname="test/b.test.js" name="test/b.test.js">
-<failure message="Cannot find module &apos;../src/nope.js&apos; imported from &apos;b.test.js&apos;" type="Error"/>
-</testcase></testsuite></testsuites>"""
+REPORTS = Path(__file__).parent / "captures" / "junit"
+"""As vitest 4 and jest 30 with jest-junit 17 wrote them, told what Windlass tells them, about the same tests."""
+RAN = {
+    "test/calc.test.js::half of an even number": Status.PASSED,
+    "test/calc.test.js::half of an odd number": Status.FAILED,
+    "test/calc.test.js::left out": Status.SKIPPED,
+    "test/calc.test.js::later": Status.SKIPPED,
+    "test/name.test.js::area of what is not exported": Status.FAILED,
+    "test/inner.test.js::imported inside": Status.ERROR,
+}
+LOADS_NOT = ("absent", "empty", "own", "syntax")
+"""Without its module, without a test, with a syntax error of its own, with one in the code."""
 
 
 def test_pytest_s_report_tells_what_ran_from_what_did_not_load() -> None:
@@ -62,11 +65,20 @@ def test_node_s_own_report_names_files_from_the_slot() -> None:
 
 
 def test_vitest_s_report_is_read() -> None:
-    assert parse_report(VITEST, "/slot/1") == {
-        "test/a.test.js::adds": Status.PASSED,
-        "test/a.test.js::group > inner": Status.FAILED,
-        "test/a.test.js::group > skipped": Status.SKIPPED,
-        "test/b.test.js": Status.ERROR,
+    group = {"group > inner": Status.PASSED, "group > throws": Status.FAILED}
+    assert parse_report((REPORTS / "vitest.xml").read_text(), "/slot/1") == {
+        **RAN,
+        **{f"test/calc.test.js::{name}": status for name, status in group.items()},
+        **{f"test/{name}.test.js": Status.ERROR for name in LOADS_NOT},
+    }
+
+
+def test_jest_s_report_is_read_and_a_todo_has_not_passed() -> None:
+    group = {"group::inner": Status.PASSED, "group::throws": Status.FAILED}
+    assert parse_report((REPORTS / "jest.xml").read_text(), "/slot/1") == {
+        **RAN,
+        **{f"test/calc.test.js::{name}": status for name, status in group.items()},
+        **{f"test/{name}.test.js::Test suite failed to run": Status.ERROR for name in LOADS_NOT},
     }
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proofs import ADD_SUB, BASE, PYTEST, TEST_SUB, Proving
+from proofs import ADD_SUB, BASE, PYTEST, REPORTING, TEST_SUB, Proving
 
 OLD_TEST = BASE["tests/test_calc.py"]
 
@@ -253,3 +253,11 @@ def test_without_a_report_assert_true_is_still_unproved(tmp_path: Path) -> None:
     proving = Proving(tmp_path, run_files=[*PYTEST, "{files}"])
     changed = {"calc.py": ADD_SUB, "tests/test_sub.py": "def test_sub():\n    assert True\n"}
     assert proving.change(changed).proof == "unproved"
+
+
+def test_the_command_is_told_what_its_report_must_say(tmp_path: Path) -> None:
+    told = 'test -f "$JEST_JUNIT_TEST_CASE_PROPERTIES_DIR/$JEST_JUNIT_TEST_CASE_PROPERTIES_JSON_FILE" && exec "$0" "$@"'
+    found = Proving(tmp_path, run_files=["sh", "-c", told, *REPORTING]).change(
+        {"calc.py": ADD_SUB, "tests/test_sub.py": TEST_SUB}
+    )
+    assert found.proof == "proved"

@@ -22,7 +22,15 @@ NO_TEST = "no test specified"
 #: what the test script of a package calls, and how that runs some files and writes a report
 NODE_RUNNERS = {
     "vitest": ["npx", "vitest", "run", "--reporter=junit", "--outputFile={junit}", "{files}"],
-    "jest": ["env", "JEST_JUNIT_OUTPUT_FILE={junit}", "npx", "jest", "--reporters=jest-junit", "{files}"],
+    "jest": [
+        "env",
+        "JEST_JUNIT_OUTPUT_FILE={junit}",
+        "npx",
+        "jest",
+        "--reporters=jest-junit",
+        "--runTestsByPath",
+        "{files}",
+    ],
     "node --test": ["node", "--test", "--test-reporter=junit", "--test-reporter-destination={junit}", "{files}"],
 }
 

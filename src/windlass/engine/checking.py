@@ -17,6 +17,7 @@ from windlass.errors import StoppedError, UserError, near
 from windlass.events import CommandFinished, Event
 from windlass.model import Json, Key, digest
 from windlass.phases.base import Ran
+from windlass.tdd.reporting import VARIABLES
 from windlass.workspace import Slot, commit_tree, lock_hash
 
 
@@ -107,7 +108,7 @@ class Checker:
     async def probe(self, argv: Sequence[str], slot: Slot, folder: Path, timeout: float) -> RunOutput:
         """One run as it is, on what stands in the slot; nothing is remembered."""
         # What one tree compiled can look newer than the source of the next.
-        env = {**self._env(), "PYTHONDONTWRITEBYTECODE": "1"}
+        env = {**self._env(), **VARIABLES, "PYTHONDONTWRITEBYTECODE": "1"}
         output = await self._runner(argv, slot.path, env, timeout, folder)
         self._parts.wanted.check()
         return output

@@ -41,6 +41,8 @@ HARNESS_GLOBS = (
     "package.json",
     "jest.config.*",
     "jest.setup.*",
+    "junitProperties.js",
+    "junitTestCaseProperties.js",
     "vitest.config.*",
     "vitest.workspace.*",
     "vitest.setup.*",

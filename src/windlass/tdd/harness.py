@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 TOOLS = ("pytest", "coverage", "tox", "nox")
-SCRIPTS = ("scripts", "jest", "vitest", "mocha", "ava", "tap", "c8", "nyc", "wireit")
+SCRIPTS = ("scripts", "jest", "jest-junit", "vitest", "mocha", "ava", "tap", "c8", "nyc", "wireit")
 
 
 def changes_harness(path: str, old: str, new: str) -> bool:
