@@ -17,35 +17,11 @@ from typing import Any
 
 from benchmarks.clock import run_quietly
 from benchmarks.figures import Figure
-from benchmarks.sample import Sample, make_sample, memory_mb, wait_until
+from benchmarks.sample import TASKS_FLOW, Sample, make_sample, memory_mb, wait_until
 from windlass.agents.programs import program
 from windlass.model import Task
 from windlass.phases.scheduling import layers
 
-FLOW = """\
-flow: side-by-side
-about: A plan, then its tasks, one dispatch each, several at once.
-artifacts:
-  plan: {kind: file, path: docs/plan.md, contract: tasks, commit: true}
-phases:
-  - id: plan
-    kind: produce
-    calls: [{role: planner, in: [request], out: plan}]
-    on: {empty: stop, failed: stop}
-  - id: build
-    kind: tasks
-    from: plan
-    order: ORDER
-    slots: 8
-    steps:
-      - id: implement
-        kind: produce
-        calls: [{role: implementer, in: [task]}]
-        on: {failed: fail}
-    land: {checks: none, on: {conflict: fail}}
-    on: {done: next, stopped: stop}
-  - {id: report, kind: report, template: plan}
-"""
 GRAPH, SEED, AGENTS = 40, 4, 64
 
 
@@ -146,8 +122,13 @@ def _sample(home: Path, works: Sequence[Work], order: str) -> Sample:
     rules: list[dict[str, object]] = [{"when": {"role": "planner"}, "files": {"{plan_path}": plan}, "say": "done"}]
     rules += [_rule(work) for work in works]
     (home / "script.yaml").write_text(json.dumps(rules))
-    (home / "flow.yaml").write_text(FLOW.replace("ORDER", order))
+    (home / "flow.yaml").write_text(_flow(order))
     return sample
+
+
+def _flow(order: str) -> str:
+    """The flow of many tasks, in that order; how many at once is said on the command line."""
+    return TASKS_FLOW.replace("    from: plan\n", f"    from: plan\n    order: {order}\n")
 
 
 def _rule(work: Work) -> dict[str, object]:
