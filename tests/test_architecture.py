@@ -37,6 +37,7 @@ ADAPTER_MAY_IMPORT = {
     "windlass.agents.opencode_log",
     "windlass.agents.pricing",
     "windlass.agents.programs",
+    "windlass.agents.tally",
     "windlass.agents.tokens",
     "windlass.errors",
     "windlass.events",

@@ -28,7 +28,7 @@ NOT_TRIED = "not tried"
 COSTS = {
     "stream": "told while it works",
     "end": "told at its end",
-    "tokens": "from its tokens and a price list, at its end",
+    "tokens": "from its tokens and a price list, while it works",
     "none": "unknown",
 }
 SANDBOX = "its commands are confined"

@@ -165,6 +165,25 @@ class Overhears(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Ledger:
+    """Where a CLI writes down what it spends."""
+
+    folder: str
+    """Below the attempt's folder."""
+    files: str
+    """Below that: a path whose parts may hold `*`."""
+
+
+@runtime_checkable
+class WritesDown(Protocol):
+    """A reader of a CLI that tells in its stream at the end only what it spent, and in files of its own at once."""
+
+    def ledger(self) -> Ledger: ...
+
+    def parse_ledger(self, line: str) -> list[AgentEvent]: ...
+
+
 @runtime_checkable
 class StartsAnother(Protocol):
     """An adapter whose invocation is a client of the agent: what has to be installed is this program."""

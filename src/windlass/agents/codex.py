@@ -1,4 +1,7 @@
-"""Codex: `codex exec --json`. It tells tokens, not money, and confines its commands itself."""
+"""Codex: `codex exec --json`. It tells tokens, not money, and confines its commands itself.
+
+Its stream tells them at the end of a turn; the rollout, its record of the session, after every response of the model.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,9 @@ from windlass.agents.base import (
     Done,
     Invocation,
     Job,
+    Ledger,
     Said,
     SessionSeen,
-    Spent,
     ToolFinished,
     ToolStarted,
 )
@@ -33,6 +36,7 @@ from windlass.agents.cli import (
     text,
 )
 from windlass.agents.failures import REASON, class_of
+from windlass.agents.tally import Tally
 from windlass.model import Usage
 
 TESTED = "0.166.0"
@@ -126,6 +130,23 @@ class CodexReader:
     answer: str = ""
     trouble: str = ""
     open: set[str] = field(default_factory=set)
+    tally: Tally = field(default_factory=Tally)
+
+    def ledger(self) -> Ledger:
+        return Ledger(f"{ACCOUNT.room}/{ACCOUNT.sessions}", "*/*/*/rollout-*.jsonl")
+
+    def parse_ledger(self, line: str) -> list[AgentEvent]:
+        """Each response by its id: its totals leave out what a kill cut off, and go on counting in a later turn."""
+        data = load(line)
+        told = table(data, "payload")
+        match data.get("type"):
+            case "turn_context":
+                self.model = self.model or text(told, "model")
+                return []
+            case "token_usage_record":
+                return self.tally.response(text(told, "response_id"), self._usage(table(told, "usage")))
+            case _:
+                return []
 
     def parse(self, line: str) -> list[AgentEvent]:
         data = load(line)
@@ -174,8 +195,11 @@ class CodexReader:
         if not told or (self.job and self.job.session):
             # of a continued session it tells the whole thread's tokens, those already counted too
             return []
+        return self.tally.last_word(self._usage(told))
+
+    def _usage(self, told: dict[str, Any]) -> Usage:
         usage = Usage(count(told, "input_tokens"), count(told, "output_tokens"), count(told, "cached_input_tokens"))
-        return [Spent(costed(usage, None, self.model), total=True)]
+        return costed(usage, None, self.model)
 
 
 def _failed(told: str) -> Done:

@@ -24,10 +24,12 @@ from windlass.agents.base import (
     Spent,
     ToolFinished,
     ToolStarted,
+    WritesDown,
 )
 from windlass.agents.carrying import bring, take_away
 from windlass.agents.failures import WAITS, reset_time
 from windlass.agents.fences import plain
+from windlass.agents.ledger import LedgerFiles
 from windlass.agents.processes import (
     Exit,
     Proc,
@@ -97,6 +99,7 @@ async def run_agent(
                 on_started=on_started,
                 marker=marker_of(job),
                 on_error_line=stream.error_line if isinstance(stream.reader, Overhears) else None,
+                beside=stream.ledger(),
             )
         finally:
             stream.relieved()
@@ -148,6 +151,16 @@ class Stream:
         assert isinstance(self.reader, Overhears)
         reader = self.reader
         self._take_all(lambda: reader.parse_error(text))
+
+    def ledger(self) -> Callable[[], bool] | None:
+        """What the CLI writes down besides, from now on."""
+        if not isinstance(self.reader, WritesDown):
+            return None
+        reader = self.reader
+        told = LedgerFiles(
+            self.job.folder, reader.ledger(), lambda text: self._take_all(lambda: reader.parse_ledger(text))
+        )
+        return told.pull
 
     def _take_all(self, read: Callable[[], list[AgentEvent]]) -> None:
         if self.broken:

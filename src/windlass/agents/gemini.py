@@ -1,4 +1,7 @@
-"""Gemini CLI: `gemini --output-format stream-json`. It tells tokens, not money."""
+"""Gemini CLI: `gemini --output-format stream-json`. It tells tokens, not money.
+
+Its stream tells them at its end; the chat that it records, after every response of the model.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,15 @@ from windlass.agents.base import (
     Done,
     Invocation,
     Job,
+    Ledger,
     Said,
     SessionSeen,
-    Spent,
     ToolFinished,
     ToolStarted,
 )
 from windlass.agents.cli import Settings, costed, count, doing, load, summed, table, text, tools_of
 from windlass.agents.failures import REASON, class_of
+from windlass.agents.tally import Tally
 from windlass.model import ErrorClass, Json, Usage
 
 TESTED = "0.61.0"
@@ -42,6 +46,9 @@ _TOOLS = {
     "edit": ("replace",),
 }
 _NAMES = {name: tool for tool, names in _TOOLS.items() for name in names} | {"search_file_content": "grep"}
+#: sent, spoken, and all of it: in the stream, and in the recorded chat
+_TOLD = ("input_tokens", "output_tokens", "total_tokens")
+_RECORDED = ("input", "output", "total")
 _TURN_LIMIT = "FatalTurnLimitedError"
 
 
@@ -115,6 +122,17 @@ class GeminiReader:
     """What was said since the last tool."""
     tools: dict[str, str] = field(default_factory=dict)
     trouble: str = ""
+    tally: Tally = field(default_factory=Tally)
+
+    def ledger(self) -> Ledger:
+        return Ledger(f"{ACCOUNT.room}/{ACCOUNT.sessions}", "*/chats/session-*.jsonl")
+
+    def parse_ledger(self, line: str) -> list[AgentEvent]:
+        data = load(line)
+        if data.get("type") != "gemini":
+            return []
+        usage = _tokens(table(data, "tokens"), *_RECORDED)
+        return self.tally.response(text(data, "id"), costed(usage, None, text(data, "model")))
 
     def parse(self, line: str) -> list[AgentEvent]:
         data = load(line)
@@ -158,7 +176,7 @@ class GeminiReader:
 
     def _result(self, data: dict[str, Any]) -> list[AgentEvent]:
         answer = "".join(self.answer)
-        spent: list[AgentEvent] = [Spent(_usage(table(data, "stats")), total=True)]
+        spent = self.tally.last_word(_usage(table(data, "stats")))
         if data.get("status") == "success" and not (self.trouble and not answer.strip()):
             return [*self._said(), *spent, Done(answer)]
         # It calls a run that it cut short itself ("Loop detected") a success with nothing to say.
@@ -174,13 +192,14 @@ def _failed(told: str) -> Done:
 
 
 def _usage(stats: dict[str, Any]) -> Usage:
-    models = {name: _tokens(one) for name, one in table(stats, "models").items() if isinstance(one, dict)}
+    models = {name: _tokens(one, *_TOLD) for name, one in table(stats, "models").items() if isinstance(one, dict)}
     used = {name: usage for name, usage in models.items() if usage.input or usage.output}
-    return summed(*(costed(usage, None, name) for name, usage in used.items()), None if used else _tokens(stats))
+    return summed(
+        *(costed(usage, None, name) for name, usage in used.items()), None if used else _tokens(stats, *_TOLD)
+    )
 
 
-def _tokens(stats: dict[str, Any]) -> Usage:
+def _tokens(told: dict[str, Any], *names: str) -> Usage:
     # thoughts are paid as output, and told in the total only
-    sent = count(stats, "input_tokens")
-    spoken = max(count(stats, "output_tokens"), count(stats, "total_tokens") - sent)
-    return Usage(sent, spoken, count(stats, "cached"))
+    sent = count(told, names[0])
+    return Usage(sent, max(count(told, names[1]), count(told, names[2]) - sent), count(told, "cached"))

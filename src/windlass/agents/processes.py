@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO, TypeAlias
+from typing import Any, TextIO, TypeAlias
 
 import psutil
 
@@ -20,6 +20,7 @@ from windlass.agents.supervisors import Supervisor
 
 MARKER = "WINDLASS_ATTEMPT"
 BUSY_POLL_S, IDLE_POLL_S, BUSY_FOR_S = 0.04, 0.1, 2.0
+BESIDE_POLL_S = 0.25
 CHUNK = 1 << 20
 MAX_LINE = 64 << 20
 _ENV = frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "TMPDIR", "TZ"})
@@ -68,6 +69,8 @@ class Exit:
 
 
 Listener: TypeAlias = Callable[[str], None] | None
+#: reads what is new; whether there was anything
+Pull: TypeAlias = Callable[[], bool]
 
 
 async def supervise(
@@ -83,15 +86,19 @@ async def supervise(
     on_started: Callable[[Proc], None] = lambda proc: None,
     marker: str = "",
     on_error_line: Listener = None,
+    beside: Pull | None = None,
 ) -> Exit:
-    """Contract: when it returns or raises, cancellation included, no process of the tree is left."""
+    """Contract: when it returns or raises, cancellation included, no process of the tree is left.
+
+    `beside` reads what is told elsewhere; at the end after all of the output.
+    """
     job = _prepare(invocation, cwd, env, folder, wall_s, grace_s, marker)
     begun = time.monotonic()
     with open_private(folder / "stderr") as errors:
         supervisor = await Supervisor.start(errors)
     try:
         supervisor.tell(json.dumps(job).encode() + b"\n")
-        await _follow(supervisor, folder, (on_line, on_error_line), stop, on_started)
+        await _follow(supervisor, folder, (on_line, on_error_line), stop, on_started, beside)
     finally:
         await _end(supervisor)
     ended = _read_exit(folder, time.monotonic() - begun)
@@ -151,6 +158,7 @@ async def _follow(
     listeners: tuple[Listener, Listener],
     stop: asyncio.Event,
     on_started: Callable[[Proc], None],
+    beside: Pull | None,
 ) -> None:
     stopping = asyncio.create_task(stop.wait())
     stopping.add_done_callback(lambda task: None if task.cancelled() else supervisor.tell(b"s"))
@@ -161,32 +169,43 @@ async def _follow(
         ended = asyncio.create_task(supervisor.gone.wait())
         files = ("stdout", "stderr")
         wanted = [(folder / name, tell) for name, tell in zip(files, listeners, strict=True) if tell]
-        await asyncio.gather(ended, *(_tail(path, tell, ended) for path, tell in wanted))
+        told = asyncio.gather(ended, *(_tail(path, tell, ended) for path, tell in wanted))
+        try:
+            if beside:
+                await _drain(beside, told, BESIDE_POLL_S, BESIDE_POLL_S)
+            await told
+        finally:
+            told.cancel()
     finally:
         stopping.cancel()
 
 
 async def _tail(output: Path, on_line: Callable[[str], None], ended: asyncio.Task[bool]) -> None:
     lines = Lines(on_line)
-    quiet_since = time.monotonic()
     with output.open("rb", buffering=0) as file:
-        while not ended.done():
-            if lines.read(file.read(CHUNK)):
-                quiet_since = time.monotonic()
-                await asyncio.sleep(0)
-                continue
-            idle = time.monotonic() - quiet_since > BUSY_FOR_S
-            await asyncio.wait({ended}, timeout=IDLE_POLL_S if idle else BUSY_POLL_S)
-        while lines.read(file.read(CHUNK)):
-            pass
+        await _drain(lambda: lines.read(file.read(CHUNK)), ended, BUSY_POLL_S, IDLE_POLL_S)
     lines.end()
+
+
+async def _drain(pull: Pull, ended: asyncio.Future[Any], busy_s: float, idle_s: float) -> None:
+    quiet_since = time.monotonic()
+    while not ended.done():
+        if pull():
+            quiet_since = time.monotonic()
+            await asyncio.sleep(0)
+            continue
+        idle = time.monotonic() - quiet_since > BUSY_FOR_S
+        await asyncio.wait({ended}, timeout=idle_s if idle else busy_s)
+    while pull():
+        pass
 
 
 class Lines:
     """Bytes in, whole lines out; a line may come in many pieces and be of any size up to the limit."""
 
-    def __init__(self, on_line: Callable[[str], None]) -> None:
+    def __init__(self, on_line: Callable[[str], None], limit: int = MAX_LINE) -> None:
         self.on_line = on_line
+        self.limit = limit
         self.pieces: list[bytes] = []
         self.held = 0
 
@@ -203,7 +222,7 @@ class Lines:
             self._emit()
 
     def _hold(self, piece: bytes) -> None:
-        if piece and self.held < MAX_LINE:
+        if piece and self.held < self.limit:
             self.pieces.append(piece)
             self.held += len(piece)
 
