@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from windlass.agents import registry
-from windlass.agents.base import Adapter, AgentEvent, Done, Job, Limits, Remembers
+from windlass.agents.base import Adapter, AgentEvent, Done, Job, Limits, Reader, Remembers, Spent, WritesDown
 
 CAPTURES = Path(__file__).parent / "captures"
 CLIS = ("claude", "codex", "gemini", "opencode", "pi")
@@ -55,6 +55,18 @@ def events(cli: str, name: str, job: Job | None = None) -> list[AgentEvent]:
 def told(cli: str, *stream: object, job: Job | None = None) -> list[AgentEvent]:
     """What lines written by hand say."""
     return read(registry.make(cli, {}), [json.dumps(line, separators=(",", ":")) for line in stream], job)
+
+
+def reader_of(cli: str, **job: Any) -> Reader:
+    adapter = registry.make(cli, {})
+    assert isinstance(adapter, Remembers)
+    return adapter.reader(a_job(**job))
+
+
+def written_down(reader: Reader, name: str) -> list[Spent]:
+    """What the CLI's own record of its session says; recorded in `ledgers`."""
+    assert isinstance(reader, WritesDown)
+    return only(Spent, [event for line in lines("ledgers", name) for event in reader.parse_ledger(line)])
 
 
 def only(kind: type[Kind], found: Iterable[AgentEvent]) -> list[Kind]:

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from captured import URL, a_job, done, events, only, told
+from captured import URL, a_job, done, events, lines, only, reader_of, told, written_down
 from windlass.agents import registry
 from windlass.agents.base import Spent, ToolFinished, ToolStarted
 from windlass.agents.codex import CodexAdapter
@@ -22,6 +23,46 @@ def test_tokens_are_priced_by_the_model_that_was_asked_for() -> None:
 
 def test_the_tokens_of_a_continued_session_are_not_counted_again() -> None:
     assert only(Spent, events("codex", "happy", a_job(model="gpt-5", session="s"))) == []
+
+
+def test_the_rollout_tells_each_response_before_its_tool_is_at_its_end() -> None:
+    spent = written_down(reader_of("codex", model="gpt-5"), "codex")
+    assert [one.usage for one in spent] == [
+        Usage(15000, 10, 34, pytest.approx(0.01881175), True),
+        Usage(30000, 20, 67, pytest.approx(0.037624625), True),
+    ]
+    assert all(one.total for one in spent)
+
+
+def test_of_a_continued_session_the_rollout_tells_what_is_new() -> None:
+    reader = reader_of("codex", model="gpt-5", session="s")
+    spent = written_down(reader, "codex-continued")
+    assert spent[-1].usage == Usage(45000, 30, 100, pytest.approx(0.0564375), True)
+    # its last word is of the whole thread
+    usage = {"input_tokens": 60000, "cached_input_tokens": 134, "output_tokens": 40}
+    assert only(Spent, reader.parse(json.dumps({"type": "turn.completed", "usage": usage}))) == []
+
+
+def test_the_last_word_about_a_turn_is_not_added_to_what_the_rollout_told() -> None:
+    reader = reader_of("codex", model="gpt-5")
+    written_down(reader, "codex")
+    more = {"input_tokens": 45000, "cached_input_tokens": 100, "output_tokens": 30}
+    spent = only(Spent, reader.parse(json.dumps({"type": "turn.completed", "usage": more})))
+    assert [one.usage for one in spent] == [Usage(45000, 30, 100, pytest.approx(0.0564375), True)]
+
+
+def test_a_model_that_nobody_asked_for_by_name_is_told_by_the_rollout() -> None:
+    assert written_down(reader_of("codex"), "codex")[-1].usage.cost_usd == pytest.approx(0.037624625)
+
+
+def test_a_model_without_a_price_has_tokens_but_no_cost() -> None:
+    assert written_down(reader_of("codex", model="mine"), "codex")[-1].usage == Usage(30000, 20, 67, None)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 40, 200, -1])
+def test_a_line_of_the_rollout_that_is_damaged_says_nothing(cut: int) -> None:
+    reader = CodexAdapter().reader(a_job())
+    assert [event for line in lines("ledgers", "codex") for event in reader.parse_ledger(line[:cut])] == []
 
 
 def test_a_role_that_writes_is_confined_to_its_directory() -> None:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from captured import a_job, done, events, only, told
+from captured import a_job, done, events, lines, only, reader_of, told, written_down
 from windlass.agents import registry
 from windlass.agents.base import Done, Limits, Said, Spent, ToolFinished
 from windlass.agents.gemini import GeminiAdapter
@@ -19,6 +19,51 @@ def settings(**job: object) -> dict[str, object]:
 def test_thoughts_are_paid_as_output() -> None:
     spent = only(Spent, events("gemini", "happy"))
     assert [one.usage for one in spent] == [Usage(3900, 174, 600, pytest.approx(0.00594))]
+
+
+def test_the_recorded_chat_tells_each_response_once() -> None:
+    spent = written_down(reader_of("gemini"), "gemini")
+    assert [one.usage for one in spent] == [
+        Usage(15000, 10, 34, pytest.approx(0.01881175), True),
+        Usage(30000, 20, 67, pytest.approx(0.037624625), True),
+    ]
+    assert all(one.total for one in spent)
+
+
+def test_of_a_continued_chat_what_is_new_is_told() -> None:
+    spent = written_down(reader_of("gemini", session="s"), "gemini-continued")
+    assert spent[-1].usage == Usage(45000, 30, 100, pytest.approx(0.0564375), True)
+
+
+def test_thoughts_in_the_recorded_chat_are_paid_as_output() -> None:
+    tokens = {"input": 100, "output": 10, "cached": 0, "thoughts": 40, "tool": 0, "total": 150}
+    line = json.dumps({"id": "1", "type": "gemini", "content": "", "tokens": tokens, "model": "mine"})
+    assert only(Spent, GeminiAdapter().reader(a_job()).parse_ledger(line))[0].usage == Usage(100, 50, 0, None)
+
+
+def test_the_last_word_counts_what_was_asked_on_the_side_too_and_is_not_added() -> None:
+    reader = reader_of("gemini")
+    written_down(reader, "gemini")
+    models = {
+        "gemini-2.5-pro": {"input_tokens": 30000, "output_tokens": 20, "total_tokens": 30020, "cached": 67},
+        "gemini-2.5-flash-lite": {"input_tokens": 500, "output_tokens": 5, "total_tokens": 505},
+    }
+    end = {"type": "result", "status": "success", "stats": {"models": models}}
+    [spent] = only(Spent, reader.parse(json.dumps(end)))
+    assert (spent.usage.input, spent.usage.output, spent.total) == (30500, 25, True)
+    assert written_down(reader, "gemini") == []
+
+
+@pytest.mark.parametrize("cut", [0, 1, 40, 200, -1])
+def test_a_line_of_the_recorded_chat_that_is_damaged_says_nothing(cut: int) -> None:
+    reader = GeminiAdapter().reader(a_job())
+    assert [event for line in lines("ledgers", "gemini") for event in reader.parse_ledger(line[:cut])] == []
+
+
+@pytest.mark.parametrize("tokens", [None, 5, [], {}, {"input": "x"}, {"input": -1}, {"input": 1e300}])
+def test_a_recorded_message_without_tokens_says_nothing(tokens: object) -> None:
+    line = json.dumps({"id": "1", "type": "gemini", "tokens": tokens, "model": "gemini-2.5-pro"})
+    assert GeminiAdapter().reader(a_job()).parse_ledger(line) == []
 
 
 def test_one_model_without_a_price_makes_the_cost_unknown() -> None:
