@@ -98,6 +98,23 @@ def test_a_stream_that_breaks_off_is_got_over(name: str, tmp_path: Path, model: 
     record_property("the model's stream is cut once", how)
 
 
+def test_a_stream_that_always_breaks_off_is_given_up_within_bounds_and_the_next_attempt_ends_right(
+    name: str, tmp_path: Path, model: Model, record_property: Note
+) -> None:
+    run = Tiny(tmp_path, name, model(at_first(cut_after=500), build()), PAUSES)
+    run.ended_right(run.start())
+    if name == "claude":
+        # it asks again without a stream, and that comes whole
+        assert run.errors == [""]
+        assert {request.body["stream"] for request in run.asked(1)} == {True, False}
+    else:
+        assert run.errors == [ErrorClass.OVERLOADED, ""]
+        assert len(run.asked(1)) <= MOST_REQUESTS
+        assert run.asked(2)[0].at >= run.waits[0].until
+    how = "asks without a stream" if name == "claude" else "given up, asked again after our pause"
+    record_property("it is always cut", f"{how}; ends right")
+
+
 # -- what never ends by itself
 
 
