@@ -125,6 +125,8 @@ def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(notebook: Notebook) -> No
     os.mkfifo(notebook.path)
     read(notebook.follow())
     assert notebook.lines == []
+    # put there after the look at the folder
+    assert ledger._bytes(str(notebook.path), 0) == b""
 
 
 def test_a_file_that_shrinks_or_goes_away_is_survived(notebook: Notebook) -> None:

@@ -76,10 +76,11 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
 
 def _bytes(path: str, start: int) -> bytes:
+    """Nothing where it is no longer the file that was found."""
     try:
         opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(opened, "rb", buffering=0) as file:
+            file.seek(start)
+            return file.read(CHUNK)
     except OSError:
         return b""
-    with os.fdopen(opened, "rb", buffering=0) as file:
-        file.seek(start)
-        return file.read(CHUNK)
