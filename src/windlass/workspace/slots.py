@@ -111,18 +111,8 @@ class Slots:
         """Keep what is in the slot, then make it a clean checkout of `at`. Ignored files stay. The keep-refs made."""
         kept = self.keep(slot, attempt, date, seen=seen)
         clear_locks(slot)
-        if kept and _is_plain(slot) and _is_clean(kept.status, self.engine.tree_of(at)):
-            # The files and the index are right already: only HEAD has to say so.
-            _restore(slot.git_dir / "HEAD", f"{at}\n")
-            _start_log(slot, at)
-        else:
-            self._renew(slot, at, swept=kept is not None and self._is_swept(kept.status, at))
+        self._renew(slot, at, kept.status if kept and _is_plain(slot) else None)
         return kept.refs if kept else ()
-
-    def _is_swept(self, seen: SlotStatus, at: str) -> bool:
-        """Nothing untracked is in it, and nothing that was ignored will be untracked at that commit."""
-        changed = self.engine.differences(seen.tree, self.engine.tree_of(at))[1::2]
-        return not seen.dirty and not any(path.endswith(".gitignore") for path in changed)
 
     def release(self, slot: Slot, attempt: Attempt, date: float) -> tuple[str, ...]:
         """Keep what is in the slot, then let others have it."""
@@ -173,19 +163,36 @@ class Slots:
     def _write(self, lease: Lease) -> None:
         write_atomically(self._file(lease.n), json.dumps(asdict(lease)))
 
-    def _renew(self, slot: Slot, at: str, *, swept: bool = False) -> None:
-        """A clean checkout of `at`. What was in the slot is kept; killed half way, nothing of it is taken for work."""
+    def _renew(self, slot: Slot, at: str, seen: SlotStatus | None = None) -> None:
+        """A clean checkout of `at`. What was in the slot is kept; killed half way, nothing of it is taken for work.
+
+        `seen`: as it is now, with nothing unfinished in it.
+        """
         self._mark(slot).touch()
-        try:
-            self._reset(slot, at, swept)
-        except GitError:
-            # What may not be written stands in the way: the agent's own doing.
-            make_writable(slot.path)
-            self._reset(slot, at, swept)
+        if not (seen and self._step(slot, seen, at)):
+            try:
+                self._reset(slot, at)
+            except GitError:
+                # What may not be written stands in the way: the agent's own doing.
+                make_writable(slot.path)
+                self._reset(slot, at)
         _start_log(slot, at)
         self._mark(slot).unlink()
 
-    def _reset(self, slot: Slot, at: str, swept: bool) -> None:
+    def _step(self, slot: Slot, seen: SlotStatus, at: str) -> bool:
+        """From one clean checkout to another: only what differs is looked at. False: it has to be made anew."""
+        if seen.dirty or not seen.detached:
+            return False
+        changed = self.engine.differences(seen.tree, self.engine.tree_of(at))[1::2]
+        # What was ignored so far may be untracked from there on.
+        if any(path.endswith(".gitignore") for path in changed):
+            return False
+        if changed and slot.git("read-tree", "-m", "-u", seen.tree, at, check=False).code != 0:
+            return False
+        _restore(slot.git_dir / "HEAD", f"{at}\n")
+        return True
+
+    def _reset(self, slot: Slot, at: str) -> None:
         if not (slot.git_dir / "HEAD").exists():
             self._register(slot, at)
         self._mend(slot)
@@ -194,8 +201,7 @@ class Slots:
         for name in UNFINISHED:
             shutil.rmtree(slot.git_dir / name, ignore_errors=True)
         slot.git("checkout", "-q", "--force", "--detach", at)
-        if not swept:
-            slot.git("clean", "-ffdq")
+        slot.git("clean", "-ffdq")
 
     def _mend(self, slot: Slot) -> None:
         """Put back what an agent may have changed or removed that our own commands rely on."""
@@ -238,10 +244,6 @@ def _metadata(slot: Slot) -> dict[str, str]:
 def _parse(file: Path) -> Lease:
     data = json.loads(file.read_text())
     return Lease(int(data["n"]), Use(data["use"]), str(data["run"]), str(data["key"]))
-
-
-def _is_clean(seen: SlotStatus, tree: str) -> bool:
-    return seen.tree == tree and not seen.dirty and seen.detached
 
 
 def _is_plain(slot: Slot) -> bool:
