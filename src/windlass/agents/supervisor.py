@@ -348,9 +348,8 @@ def exit_facts(status: int | None, reason: str, started: float, left: int, error
 
 
 def write_json(folder: str, name: str, facts: dict[str, Any]) -> None:
+    """Whole at once. Not synced: a power cut ends the process too, and what it printed is not synced either."""
     path = os.path.join(folder, name)
     with open(path + ".tmp", "wb") as file:
         file.write(to_json(facts).encode() + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
     os.rename(path + ".tmp", path)
