@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "windlass"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-PHASE_HELPERS = {"__init__", "base", "calls", "items", "routes", "scheduling", "crew", "visiting", "task_base"}
+PHASE_HELPERS = {"__init__", "base", "calls", "items", "routes", "scheduling", "crew", "turns", "visiting", "task_base"}
 KIND_MAY_IMPORT = {
     "windlass.errors",
     "windlass.events",
@@ -27,7 +27,7 @@ KIND_MAY_IMPORT = {
     "windlass.phases.routes",
 }
 #: what the `tasks` kind is made of
-TASKS = {f"windlass.phases.{name}" for name in ("scheduling", "crew", "visiting", "task_base")}
+TASKS = {f"windlass.phases.{name}" for name in ("scheduling", "crew", "turns", "visiting", "task_base")}
 TASK_STEPS = {"windlass.phases.command", "windlass.phases.produce", "windlass.phases.review"}
 ADAPTER_MAY_IMPORT = {
     "windlass.agents.account",

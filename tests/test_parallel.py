@@ -20,6 +20,7 @@ from windlass.events import (
     TaskChanged,
     TaskLanded,
 )
+from windlass.phases import turns
 
 QUICK = "[retries]\ncrashed = 0\n"
 CHECKS = '[checks]\ncommands = [["/bin/sh", "check.sh"]]\n'
@@ -304,6 +305,18 @@ def test_who_lands_lets_others_work(tmp_path: Path) -> None:
     pair = [own("t2", run=[meeting(meet, "t2", "t3")]), own("t3", run=[meeting(meet, "t3", "check")])]
     assert crew.go(flow(slots=2), [plan_rule(titles("A", "B", "C")), own("t1"), *pair]).code == 0
     assert sorted(landed(crew)) == ["t1", "t2", "t3"]
+
+
+def test_a_slot_is_kept_a_moment_for_who_waits_for_the_task_that_lands(
+    crew: Crewed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "SOON_S", 600.0)
+    plan = [{"title": "A"}, {"title": "B"}, {"title": "C"}, {"title": "D", "depends_on": ["A"]}]
+    plan += [{"title": "E", "depends_on": ["D"]}]
+    busy = own("t2", run=[meeting(crew.tmp / "meet", "t2", "t4")])
+    after = own("t4", run=[meeting(crew.tmp / "meet", "t4", "t2")])
+    assert crew.go(flow(slots=2), [plan_rule(plan), own("t1"), busy, own("t3"), after, own("t5")]).code == 0
+    assert began(crew).index("t4") < began(crew).index("t3")
 
 
 def test_who_is_sent_back_gets_a_slot_before_anything_new(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from windlass.phases.task_base import (
     TaskContext,
     TasksContext,
 )
+from windlass.phases.turns import Turns
 from windlass.phases.visiting import through
 
 if TYPE_CHECKING:
@@ -49,10 +50,7 @@ class Crew:
         self._working: dict[asyncio.Task[Ending], str] = {}
         self._parked: dict[str, asyncio.Future[None]] = {}
         """Done with their steps, until their wave has settled."""
-        self._landing: set[str] = set()
-        """Done with their steps and on their way to the tip: others work meanwhile."""
-        self._returning: dict[str, asyncio.Future[None]] = {}
-        """Of these, who was sent back and waits for a slot."""
+        self._turns = Turns(self._slots, self._stir)
         self._retrying: dict[str, asyncio.Future[None]] = {}
         """Failed and to be tried once more, when the others of the wave have settled."""
         self._held: dict[str, BaseException] = {}
@@ -100,7 +98,8 @@ class Crew:
                 self._end(id, Ending(SKIPPED, f"needs {names}, which did not complete", self._by_id[id].visit))
 
     def _start(self) -> None:
-        self._take_back()
+        # Who was sent back goes before anything new. Who waits for a person has left its slot.
+        self._turns.take_back(self._slots - len(set(self._working.values()) - self._resting), self._place)
         board = self._board()
         if self._closed:
             runs_out = self._spec.order == "waves" and not self._held and self._stop_reason is not None
@@ -108,14 +107,6 @@ class Crew:
                 return
         for task in to_start(self._tasks, self._spec.order, self._slots, board):
             self._begin(task, task.visit)
-
-    def _take_back(self) -> None:
-        """Who was sent back goes before anything new. Who waits for a person has left its slot."""
-        at_work = set(self._working.values()) - self._resting
-        free = self._slots - len(at_work)
-        for id in sorted(self._returning, key=self._place.__getitem__)[: max(0, free)]:
-            self._landing.discard(id)
-            self._returning.pop(id).set_result(None)
 
     def _failed_in(self, wave: int) -> bool:
         """A wave that one task failed in still runs to its end."""
@@ -173,7 +164,7 @@ class Crew:
     @property
     def _resting(self) -> set[str]:
         """Not at work, so that others may use their slots."""
-        return {*self._parked, *self._retrying, *self._landing}
+        return {*self._parked, *self._retrying, *self._turns.landing}
 
     # -- one task
 
@@ -191,7 +182,7 @@ class Crew:
             await here.begin()
             target, reason = await through(self._spec, here, Turn(self, task, visit, here))
         finally:
-            self._landing.discard(task.id)
+            self._turns.end(task.id)
             await here.leave()
         retried = target.to is To.FAIL and self._policy == "retry" and visit == task.visit
         if retried and self._spec.order == "waves":
@@ -229,16 +220,12 @@ class Crew:
 
     async def to_land_again(self, id: str, here: TaskContext) -> None:
         """With one slot each task begins on what the one before has landed, and a rest is due after a landing."""
-        if self._spec.order != "waves" and self._pause == "auto" and 1 < self._slots > len(self._landing):
+        if self._spec.order != "waves" and self._pause == "auto" and self._slots > 1:
             await here.leave()
-            self._landing.add(id)
-            self._stir()
+            self._turns.land(id, awaited=any(id in task.depends_on for task in self._tasks))
 
     async def to_work(self, id: str) -> None:
-        if id in self._landing:
-            self._returning[id] = asyncio.get_running_loop().create_future()
-            self._stir()
-            await self._returning[id]
+        await self._turns.work(id)
 
     def _stir(self) -> None:
         if not self._parking.done():
@@ -341,7 +328,7 @@ class Crew:
 
     def _let_go(self) -> None:
         """Who waits is woken, to be turned away at the next dispatch or landing."""
-        for waiting in (self._parked, self._retrying, self._returning):
+        for waiting in (self._parked, self._retrying, self._turns.returning):
             for id in list(waiting):
                 waiting.pop(id).set_result(None)
 
@@ -358,7 +345,7 @@ class Crew:
 
 @dataclass(frozen=True)
 class Turn:
-    """A task's turns to land and to work: waves land together, and who lands lets others work."""
+    """One task's turns to land and to work."""
 
     crew: Crew
     task: Task
