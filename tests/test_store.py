@@ -128,6 +128,23 @@ def _half_a_transaction(store: Store) -> None:
         raise ZeroDivisionError
 
 
+def test_what_is_not_synced_is_seen_by_others_at_once_and_synced_with_what_follows(tmp_path: Path) -> None:
+    with stored(tmp_path) as store, closing(_open(tmp_path / "windlass.db")) as other:
+        with store.tx(synced=False):
+            store.set_wanted("r1", "pause")
+        assert (store.pending, other.run("r1").wanted) == (True, "pause")
+        with store.tx():
+            store.set_wanted("r1", "")
+        assert not store.pending
+        with pytest.raises(ZeroDivisionError), store.tx(synced=False):
+            raise ZeroDivisionError
+        assert store.db.execute("PRAGMA synchronous").fetchone() == (2,)
+        with store.tx(synced=False):
+            store.set_wanted("r1", "abort")
+        store.sync()
+        assert not store.pending
+
+
 def test_an_error_inside_a_transaction_leaves_nothing_of_it(tmp_path: Path) -> None:
     with stored(tmp_path) as store:
         before = store.events("r1")

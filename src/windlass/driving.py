@@ -14,6 +14,7 @@ from windlass import git
 from windlass.agents import contracts
 from windlass.agents.processes import boot_id
 from windlass.agents.roles import Role
+from windlass.agents.supervisors import FORKER
 from windlass.casting import AS_CONFIGURED, Cast
 from windlass.config import Config
 from windlass.engine import adopting
@@ -21,6 +22,7 @@ from windlass.engine.beyond import BeyondTheLimit
 from windlass.engine.broker import Asker, Broker, PausedError, Policy, WaitingError
 from windlass.engine.budget import Budget, Prices
 from windlass.engine.governor import Governor
+from windlass.engine.heeding import heed
 from windlass.engine.journal import Journal
 from windlass.engine.loop import Driver
 from windlass.engine.machine import End
@@ -41,7 +43,6 @@ from windlass.store.rows import RunRow
 from windlass.store.sqlite import Store
 from windlass.workspace import EngineRepo, Slots, Use
 
-POLL_S = 0.1
 CONFIG_LIMIT = "config_usd"
 RETRY = "retry"
 TRY_AGAIN = "windlass resume tries again"
@@ -129,6 +130,7 @@ class _Drive:
     ) -> Ended:
         if row.state.final:
             raise UserError(f"run {row.id} is {row.state}", hint="windlass show tells what it did")
+        FORKER.warm()  # it starts while we read what is recorded
         row = self._take(row, policy, budget, cast, script)
         return asyncio.run(self._session(row, on_event, asker, row.options.get(RETRY) == self._retries(row.id)))
 
@@ -175,7 +177,7 @@ class _Drive:
             return await self._held(row, parts, projecting, retry)
 
     async def _held(self, row: RunRow, parts: Parts, projecting: Projecting, retry: bool) -> Ended:
-        watcher = asyncio.create_task(_watch(parts))
+        watcher = asyncio.create_task(heed(parts))
         _on_signals(parts.wanted)
         try:
             ended = await self._guarded(row, parts, retry)
@@ -349,26 +351,6 @@ def _ended(run: str, end: End) -> Ended:
     }
     hints = {RunState.STOPPED: "windlass retry tries that phase again", RunState.BLOCKED: "windlass resume looks again"}
     return Ended(run, end.state, exits[end.state], end.reason, hints.get(end.state, ""))
-
-
-async def _watch(parts: Parts) -> None:
-    """What another process asks of this run, noticed while agents work."""
-    version = parts.store.data_version()
-    while True:
-        await asyncio.sleep(POLL_S)
-        now = parts.store.data_version()
-        if now != version:
-            version = now
-            parts.journal.catch_up()
-            _obey(parts.wanted, parts.store.run(parts.world.facts.id).wanted)
-
-
-def _obey(wanted: Wanted, word: str) -> None:
-    if word == "pause":
-        wanted.pause = "paused by the user"
-    elif word == "abort":
-        wanted.abort = True
-        wanted.stop.set()
 
 
 def _on_signals(wanted: Wanted) -> None:

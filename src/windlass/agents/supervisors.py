@@ -6,7 +6,7 @@ import asyncio
 import atexit
 import os
 import socket
-import subprocess  # noqa: TID251 - the one place where agents and checks start
+import subprocess
 from contextlib import suppress
 from typing import TextIO
 

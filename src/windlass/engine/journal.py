@@ -138,10 +138,12 @@ class Journal:
         usage: Usage | None = None,
         events: Iterable[Event] = (),
         blobs: Iterable[tuple[str, str]] = (),
-        synced: bool = True,
     ) -> None:
-        """End the attempt, fenced; a result (None: there is none) becomes the step, all in one transaction."""
-        with self._recording(f"{key}@{n}.finish", synced=synced):
+        """End the attempt, fenced; a result (None: there is none) becomes the step, all in one transaction.
+
+        On the disk a moment later: whoever goes on from it says so by beginning something, which is synced with it.
+        """
+        with self._recording(f"{key}@{n}.finish", synced=False):
             for sha, content in blobs:
                 self.store.put_blob(sha, content)
             self.store.end_attempt(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from windlass import landing
@@ -20,6 +21,8 @@ from windlass.workspace import diff, follow, publish
 
 MOST_STRAYS = 3
 DIFF_BYTES = 12_000
+PUBLISH_PAUSE_S = 0.5
+"""The branch only shows what has landed: while much lands, not every step of it."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,8 @@ class Lander:
         self._checker = checker
         self._journal = parts.journal
         self._publishing: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
+        """Somebody waits for what is being published."""
         self._free = asyncio.Condition()
         self._queue: list[_Waiting] = []
         self._batches = Batches()
@@ -201,7 +206,9 @@ class Lander:
     async def _published(self) -> None:
         if self._publishing is not None:
             publishing, self._publishing = self._publishing, None
+            self._hurry.set()
             await publishing
+            self._hurry.clear()
 
     async def _publish(self) -> None:
         """Show the tip as the run's branch; what cannot be done now is tried again at the next landing."""
@@ -210,6 +217,8 @@ class Lander:
         while (tip := self._tip) not in ("", tried, world.published_tip, facts.base):
             tried = tip
             await self._show(tip)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), PUBLISH_PAUSE_S)
 
     async def _show(self, tip: str) -> None:
         facts, world = self._parts.world.facts, self._parts.world
@@ -265,12 +274,11 @@ class Lander:
             files = list(candidate.files)
             result: Json = {"kind": "landed", "detail": verdict.label, "files": [*files], "tip": tip}
             landed = TaskLanded(task.id, candidate.commit, tip, verdict.label, files)
-            last = link is chain[-1]
-            self._record(link.waiting, result, [*(verdict.events if last else ()), landed], synced=last)
+            self._record(link.waiting, result, [*(verdict.events if link is chain[-1] else ()), landed])
 
-    def _record(self, one: _Waiting, result: Json, events: Sequence[Event], *, synced: bool = True) -> None:
+    def _record(self, one: _Waiting, result: Json, events: Sequence[Event]) -> None:
         order = one.order
-        self._journal.finish(order.key, one.n, inputs=order.inputs, result=result, events=events, synced=synced)
+        self._journal.finish(order.key, one.n, inputs=order.inputs, result=result, events=events)
         one.done = True
         self._queue.remove(one)
         if not self._queue:

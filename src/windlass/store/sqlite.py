@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 from windlass.errors import LostAttemptError, StoreError
 from windlass.events import Event, Recorded, decode, encode
 from windlass.model import Json, RunState
 from windlass.store.codec import attempt_row, dump, question_row, run_row
-from windlass.store.opening import in_our_words, migrate, readable
+from windlass.store.opening import migrate, readable
 from windlass.store.rows import AdoptionRow, AttemptRow, Intent, QuestionRow, RunRow, Spend, StepRow, TimerRow, load
+from windlass.store.transaction import Transaction
 
 
 class Store:
@@ -21,6 +23,8 @@ class Store:
         self.db = db
         self.path = path
         self.clock = clock
+        self.pending = False
+        """Something was committed that is not synced yet."""
 
     @classmethod
     def open(cls, path: Path, clock: Callable[[], float], *, create: bool = False) -> Store:
@@ -39,10 +43,17 @@ class Store:
     def close(self) -> None:
         self.db.close()
 
-    def tx(self, *, synced: bool = True) -> _Transaction:
-        """One transaction; nested calls join the outer one. Not `synced`: a power cut may take it back, together with
-        all that came after it, but nothing else does."""
-        return _Transaction(self, synced)
+    def tx(self, *, synced: bool = True) -> Transaction:
+        """One transaction; nested calls join the outer one. Not `synced`: until the next one that is, or `sync`, a
+        power cut may take it back, together with all that came after it; nothing else does."""
+        return Transaction(self, synced)
+
+    def sync(self) -> None:
+        """Takes as long as the disk does; may be called in any thread."""
+        self.pending = False
+        # The log only: closing a file of the database would drop sqlite's locks on it.
+        with suppress(FileNotFoundError), self.path.with_name(f"{self.path.name}-wal").open("rb") as log:
+            os.fsync(log.fileno())
 
     def data_version(self) -> int:
         """Changes when another connection committed: a cheap wake-up."""
@@ -345,47 +356,3 @@ class Store:
             cursor = self.db.execute(sql, args)
             cursor.row_factory = sqlite3.Row
             return cursor.fetchall()
-
-
-class _Transaction:
-    """A class and no generator: it stands around every recorded step."""
-
-    def __init__(self, store: Store, synced: bool = True) -> None:
-        self._db = store.db
-        self._path = store.path
-        self._joined = False
-        self._synced = synced
-
-    def __enter__(self) -> None:
-        self._joined = self._db.in_transaction
-        if not self._joined:
-            if not self._synced:
-                self._db.execute("PRAGMA synchronous=NORMAL")
-            self._say("BEGIN IMMEDIATE")
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._joined:
-            return
-        if error is None:
-            self._say("COMMIT")
-            self._sync_again()
-            return
-        self._rollback()
-        if isinstance(error, sqlite3.DatabaseError | OSError):
-            raise in_our_words(error, self._path) from error
-
-    def _say(self, sql: str) -> None:
-        try:
-            self._db.execute(sql)
-        except sqlite3.DatabaseError as error:
-            self._rollback()
-            raise in_our_words(error, self._path) from error
-
-    def _rollback(self) -> None:
-        if self._db.in_transaction:
-            self._db.execute("ROLLBACK")
-        self._sync_again()
-
-    def _sync_again(self) -> None:
-        if not self._synced:
-            self._db.execute("PRAGMA synchronous=FULL")
