@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import subprocess
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -102,7 +101,7 @@ def run_raw(
     sent = input.encode("utf-8", "surrogateescape") if isinstance(input, str) else input or b""
     try:
         done = subprocess.run(
-            [_program(os.environ.get("PATH")), *ISOLATED, *args],
+            [program(), *ISOLATED, *args],
             cwd=cwd,
             env=environment(os.environ, env or {}),
             input=sent,
@@ -123,9 +122,13 @@ def run_raw(
     return done
 
 
-@cache
-def _program(path: str | None) -> str:
+def program() -> str:
     """Where it is: looking for it anew takes time at every start."""
+    return _found(os.environ.get("PATH"))
+
+
+@cache
+def _found(path: str | None) -> str:
     return shutil.which("git", path=path) or "git"
 
 
@@ -166,7 +169,7 @@ def _failed(args: Sequence[str], cwd: Path, err: str) -> WindlassError:
 
 def capped(args: Sequence[str], cwd: Path, limit: int) -> tuple[str, bool]:
     """The first `limit` bytes of what git says, and whether there was more."""
-    command = [_program(os.environ.get("PATH")), *ISOLATED, *args]
+    command = [program(), *ISOLATED, *args]
     env = environment(os.environ, {})
     with subprocess.Popen(command, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
         assert child.stdout is not None
@@ -242,10 +245,22 @@ class UserRepo:
         return self.common_dir / "windlass"
 
 
+QUESTIONS = ("--is-bare-repository", "--is-inside-work-tree", "--is-shallow-repository", "--show-object-format")
+PLACES = ("--path-format=absolute", "--git-dir", "--git-common-dir")
+HERE = ("HEAD^{commit}", "--symbolic-full-name", "HEAD")
+
+
 def discover(path: Path) -> UserRepo:
-    questions = ["--is-bare-repository", "--is-inside-work-tree", "--is-shallow-repository", "--show-object-format"]
-    places = ["--path-format=absolute", "--git-dir", "--git-common-dir"]
-    done = run(["rev-parse", *questions, *places], path, check=False)
+    match run(["rev-parse", *QUESTIONS, *PLACES, *HERE, "--show-toplevel"], path, check=False).out.split("\n"):
+        case ["false", "true", shallow, form, git_dir, common_dir, head, name, root, ""]:
+            return UserRepo(Path(root), Path(common_dir), Path(git_dir), head, _branch(name), shallow == "true", form)
+        case _:
+            return _ask_in_turn(path)
+
+
+def _ask_in_turn(path: Path) -> UserRepo:
+    """Something is odd: which of the questions has no answer says what."""
+    done = run(["rev-parse", *QUESTIONS, *PLACES], path, check=False)
     if done.code != 0:
         raise _no_repository(path, done.err)
     bare, inside, shallow, object_format, git_dir, common_dir = done.out.splitlines()
@@ -263,11 +278,16 @@ def _no_repository(path: Path, err: str) -> WindlassError:
 
 def _checkout(path: Path) -> tuple[Path, str, str]:
     root = Path(run(["rev-parse", "--show-toplevel"], path).out.removesuffix("\n"))
-    done = run(["rev-parse", "HEAD^{commit}", "--symbolic-full-name", "HEAD"], path, check=False)
+    done = run(["rev-parse", *HERE], path, check=False)
     if done.code != 0:
         raise UserError("the repository has no commit yet", hint='git add -A && git commit -m "Start"')
     head, name = done.out.splitlines()
-    return root, head, name.removeprefix("refs/heads/") if name.startswith("refs/heads/") else ""
+    return root, head, _branch(name)
+
+
+def _branch(name: str) -> str:
+    """'' for a HEAD that is on none."""
+    return name.removeprefix("refs/heads/") if name.startswith("refs/heads/") else ""
 
 
 def is_dirty(repo: UserRepo, *, untracked: bool = True) -> bool:
@@ -347,56 +367,3 @@ def is_branch_name(name: str) -> bool:
 def is_ancestor(cwd: Path, older: str, newer: str) -> bool:
     """Also False when one of them does not exist here."""
     return run(["merge-base", "--is-ancestor", older, newer], cwd, check=False).code == 0
-
-
-class Librarian:
-    """One `cat-file` that answers as long as this process lives. Not for several threads at once."""
-
-    def __init__(self, git_dir: Path) -> None:
-        self._git_dir = git_dir
-        self._child = self._start()
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        command = [_program(os.environ.get("PATH")), *ISOLATED, f"--git-dir={self._git_dir}", "cat-file", "--batch"]
-        env, pipe = environment(os.environ, {}), subprocess.PIPE
-        child = subprocess.Popen(
-            command, cwd=self._git_dir, env=env, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL
-        )
-        weakref.finalize(self, _end, child)
-        return child
-
-    def ask(self, sha: str) -> tuple[str, bytes] | None:
-        """Its kind and content; None when there is no such object."""
-        try:
-            return self._answer(sha)
-        except OSError:
-            # it was ended by somebody
-            _end(self._child)
-            self._child = self._start()
-        try:
-            return self._answer(sha)
-        except OSError:
-            raise GitError(f"`git cat-file` ends at once in {self._git_dir}", hint="try it there") from None
-
-    def _answer(self, sha: str) -> tuple[str, bytes] | None:
-        asked, told = self._child.stdin, self._child.stdout
-        assert asked is not None
-        assert told is not None
-        asked.write(f"{sha}\n".encode("ascii"))
-        asked.flush()
-        header = told.readline()
-        if not header:
-            raise BrokenPipeError
-        match header.decode("ascii").split():
-            case [_, kind, size]:
-                body = told.read(int(size) + 1)
-                if len(body) != int(size) + 1:
-                    raise BrokenPipeError
-                return kind, body[:-1]
-            case _:
-                return None
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    child.kill()
-    child.communicate()

@@ -27,7 +27,7 @@ def publish(engine: EngineRepo, run: str, branch: str, tip: str, last: str) -> P
     """Move the run's branch to `tip`. `last` is the commit of the last `Published` ('' at first). Never forces."""
     _require_branch_name(branch)
     base, ref = f"refs/windlass/base/{run}", f"refs/heads/{branch}"
-    present = git.read_refs(engine.user.root, base, ref, f"{ref}-*")
+    present = engine.watch.refs()
     transfer(engine, [tip], [present[name] for name in (base, ref) if name in present])
     for name in _names(branch):
         now, known = present.get(f"refs/heads/{name}", ""), last if name == branch else ""

@@ -17,8 +17,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
-from windlass import git
 from windlass.errors import GitError
+from windlass.workspace.librarian import Librarian
 
 MANY = 20_000
 """So many commits and trees are remembered."""
@@ -114,8 +114,8 @@ class Objects:
         return header.split(b" ")[0].decode("ascii", "replace"), body
 
     @cached_property
-    def _librarian(self) -> git.Librarian:
-        return git.Librarian(self._git_dir)
+    def _librarian(self) -> Librarian:
+        return Librarian(self._git_dir)
 
     def _asked(self, sha: str) -> tuple[str, bytes] | None:
         with self._lock:

@@ -193,7 +193,8 @@ class Slots:
         return True
 
     def _reset(self, slot: Slot, at: str) -> None:
-        if not (slot.git_dir / "HEAD").exists():
+        new = not (slot.git_dir / "HEAD").exists()
+        if new:
             self._register(slot, at)
         self._mend(slot)
         clear_locks(slot)
@@ -201,7 +202,8 @@ class Slots:
         for name in UNFINISHED:
             shutil.rmtree(slot.git_dir / name, ignore_errors=True)
         slot.git("checkout", "-q", "--force", "--detach", at)
-        slot.git("clean", "-ffdq")
+        if not new:
+            slot.git("clean", "-ffdq")
 
     def _mend(self, slot: Slot) -> None:
         """Put back what an agent may have changed or removed that our own commands rely on."""
@@ -219,12 +221,12 @@ class Slots:
 
     def _register(self, slot: Slot, at: str) -> None:
         """What `git worktree add` does, but whole at once: a git that meets a half-made worktree fails, in any slot."""
-        head = self.engine.git("rev-parse", "--verify", f"{at}^{{commit}}").line
+        self.engine.objects.commit(at)  # an error before anything is made, should there be none
         self._set_aside(slot.path)
         self._set_aside(slot.git_dir)
         new = self.engine.path / f"worktree-{slot.n}.new"
         shutil.rmtree(new, ignore_errors=True)
-        for name, text in {**_metadata(slot), "HEAD": f"{head}\n", "locked": LOCKED}.items():
+        for name, text in {**_metadata(slot), "HEAD": f"{at}\n", "locked": LOCKED}.items():
             write_atomically(new / name, text)
         slot.git_dir.parent.mkdir(exist_ok=True)
         new.rename(slot.git_dir)

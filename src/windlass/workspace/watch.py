@@ -73,6 +73,9 @@ class Watch:
         """As it is, or was a moment ago: a change in between counts as one that came later, so none is missed."""
         return self._look(ours, newer_than=self._begun, since=self._clock() - FRESH_S)
 
+    def refs(self) -> dict[str, str]:
+        return _refs(self._user, self._refs)
+
     def fresh(self, ours: tuple[str, ...]) -> UserSignature | None:
         """What was seen a moment ago, when somebody looked."""
         last = self._last

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import TextIO, assert_never
 
 from windlass import events as e
@@ -99,6 +100,9 @@ class PlainFace:
     def _feed(self, recorded: Recorded) -> None:
         if not self._view.run:
             self._view.run = recorded.run
+        if isinstance(recorded.event, e.Activity):
+            self._folder.feed(recorded)
+            return
         before = [task.title for task in self._view.tasks]
         self._folder.feed(recorded)
         self._unlisted = self._unlisted or before != [task.title for task in self._view.tasks]
@@ -112,8 +116,10 @@ class PlainFace:
     def _whose(self, task: str) -> str:
         """With several tasks at work their lines mix, so each says whose it is."""
         view = self._view.task(task)
-        busy = sum(one.active for one in self._view.tasks) if view else 0
-        return f"[{view.index}] " if view and busy > 1 else ""
+        if not view:
+            return ""
+        mixed = len(list(islice((one for one in self._view.tasks if one.active), 2))) > 1
+        return f"[{view.index}] " if mixed else ""
 
     def _run(self, event: RunEvent) -> None:
         match event:
