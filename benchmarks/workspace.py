@@ -27,6 +27,7 @@ from windlass.workspace import (
 
 FILES, FEW, IN_A_FOLDER = 20_000, 200, 50
 SLOTS = 16
+FILE = "d0/e0/f1.py"
 RUN, DATE = "bench", 1.7e9
 
 
@@ -91,14 +92,17 @@ def _merge(large: EngineRepo, small: EngineRepo, rounds: int) -> Figure:
 
 
 def _merger(engine: EngineRepo) -> Callable[[], float]:
-    """A task's head beside a tip that has moved on: a true merge, without a checkout."""
+    """A task's head beside a tip that has moved on, both in one file: a true merge, without a checkout."""
     base = engine.user.head
-    commit_artifacts(engine, RUN, base, {"d0/e0/f1.py": "landed\n"}, "landed\n", DATE)
-    head = commit_tree(engine, edited_tree(engine, base, {"d0/e1/f51.py": "head\n"}), [base], "head\n", DATE)
+    lines = ["x = 1\n"] * 20
+    commit_artifacts(engine, RUN, base, {FILE: "".join(["landed\n", *lines[1:]])}, "landed\n", DATE)
+    head = commit_tree(
+        engine, edited_tree(engine, base, {FILE: "".join([*lines[:-1], "head\n"])}), [base], "head\n", DATE
+    )
 
     def merge() -> None:
         if make_candidate(engine, RUN, "t1", "One", head, DATE).kind is not Landing.MERGED:
-            raise SystemExit("the merge of two different files failed")
+            raise SystemExit("the merge of two places in a file failed")
 
     return lambda: seconds(merge)
 

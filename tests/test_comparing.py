@@ -13,6 +13,7 @@ from gitrepo import make_repo, sh
 from windlass import git
 from windlass.errors import GitError
 from windlass.workspace.comparing import differences, meeting, merged
+from windlass.workspace.librarian import Librarian
 from windlass.workspace.objects import FOLDER, Entry, Objects
 
 Files = dict[str, tuple[str, str]]
@@ -181,7 +182,7 @@ def test_an_object_that_is_not_there_is_an_error(store: Store) -> None:
 
 def test_a_librarian_that_was_killed_is_replaced(store: Store) -> None:
     commit = sh(store.root, "rev-parse", "HEAD")
-    librarian = git.Librarian(store.root / ".git")
+    librarian = Librarian(store.root / ".git")
     first = librarian.ask(commit)
     librarian._child.kill()
     librarian._child.wait()

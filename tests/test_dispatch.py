@@ -406,6 +406,17 @@ def test_a_check_runs_through_the_same_supervisor(tmp_path: Path) -> None:
     assert supervised(tmp_path, "sleep", "60", wall_s=0.2).reason == "wall"
 
 
+def test_supervisors_outlive_the_process_that_forks_them_and_another_takes_its_place(tmp_path: Path) -> None:
+    """Killed while one is at work, and again while nothing is."""
+    assert supervised(tmp_path, "true").code == 0
+    (forker,) = [child for child in psutil.Process().children() if "supervisor.serve" in " ".join(child.cmdline())]
+    program = f"import os, signal; os.kill({forker.pid}, signal.SIGKILL); print('still here')"
+    assert supervised(tmp_path, sys.executable, "-c", program).code == 0
+    assert (tmp_path / "check" / "stdout").read_text() == "still here\n"
+    assert supervised(tmp_path, "sh", "-c", "exit 3").code == 3
+    assert not alive(forker.pid)
+
+
 def test_a_line_of_ten_megabytes_and_broken_utf8_arrive_whole(tmp_path: Path) -> None:
     lines: list[str] = []
     program = "import sys; sys.stdout.buffer.write(b'x' * 10_000_000 + b'\\n\\n\\xff\\xfe{\\r\\nlast')"
