@@ -39,7 +39,8 @@ def _row(figure: Figure) -> tuple[str, str, str, str, str]:
 
 
 def _amount(figure: Figure, value: float) -> str:
-    return f"{value:.1f} {figure.unit}" if value < 100 else f"{value:.0f} {figure.unit}"
+    digits = 0 if value >= 100 else 1 if figure.limit >= 5 else 2
+    return f"{value:.{digits}f} {figure.unit}"
 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:

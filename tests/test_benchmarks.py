@@ -19,9 +19,9 @@ def test_a_figure_is_judged_by_its_limit() -> None:
 def test_the_table_says_what_is_over_and_what_is_under() -> None:
     assert table([WITHIN, OVER, UNDER]).splitlines() == [
         "figure  measured       limit",
-        "steps      1.5 x    <= 2.0 x  ok     279 µs",
+        "steps     1.50 x   <= 2.00 x  ok     279 µs",
         "a task    120 ms  <= 50.0 ms  over",
-        "faster     3.0 x    >= 4.0 x  under",
+        "faster    3.00 x   >= 4.00 x  under",
     ]
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gitrepo import DATE, make_engine, make_repo, sh, write
+from gitrepo import DATE, commit, make_engine, make_repo, sh, write
 from windlass import git
 from windlass.errors import GitError
 from windlass.landing import Candidate, Landing, candidate, make_candidate, swap, swap_now
@@ -48,6 +48,27 @@ def test_a_head_on_the_tip_lands_with_its_own_tree_as_a_merge(engine: EngineRepo
     made = _land(engine, "t1", head)
     assert made == Candidate(Landing.MERGED, engine.tip("r1"), engine.tree_of(head), base, ("a.txt", "n\new"))
     assert engine.git("rev-parse", f"{made.commit}^1", f"{made.commit}^2").out.split() == [base, head]
+
+
+def test_in_a_sha256_repository_two_tasks_land_beside_each_other(tmp_path: Path) -> None:
+    sh(tmp_path, "init", "-q", "-b", "main", "--object-format=sha256", "user")
+    commit(tmp_path / "user", {"a.txt": "1\n", "d/b.txt": "1\n"})
+    engine = EngineRepo.open(git.discover(tmp_path / "user"), tmp_path / "state")
+    base = engine.user.head
+    assert engine.set_tip("r1", base, "")
+    _land(engine, "t1", _head(engine, base, {"d/b.txt": "2\n"}))
+    made = _land(engine, "t2", _head(engine, base, {"d/c.txt": "3\n"}))
+    assert made.files == ("d/c.txt",)
+    listed = engine.git("ls-tree", "-r", "--name-only", made.commit).out.split()
+    assert (listed, engine.git("show", f"{made.commit}:d/b.txt").out) == (["a.txt", "d/b.txt", "d/c.txt"], "2\n")
+    assert engine.git("fsck", "--strict").code == 0
+
+
+def test_a_commit_made_without_git_is_the_one_git_would_have_made(engine: EngineRepo) -> None:
+    base, message = engine.user.head, "Add limits\n\nWindlass-Task: t1\n"
+    made = commit_tree(engine, engine.tree_of(base), [base], message, DATE)
+    command = ["commit-tree", engine.tree_of(base), "-p", base, "-F", "-"]
+    assert engine.git(*command, input=message, env=git.dated(DATE)).line == made
 
 
 def test_the_commit_names_its_task_and_has_the_stored_date(engine: EngineRepo) -> None:
