@@ -223,7 +223,8 @@ async def tracked_files(cwd: Path) -> tuple[str, ...]:
 
 async def _forgiving(empty: T, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     try:
-        return await asyncio.wait_for(asyncio.to_thread(read, *args, **kwargs), READ_SECONDS)
+        async with asyncio.timeout(READ_SECONDS):
+            return await asyncio.to_thread(read, *args, **kwargs)
     except (WindlassError, OSError, TimeoutError):
         return empty
 

@@ -93,7 +93,8 @@ class Dispatcher:
 
     async def _sleep(self, seconds: float) -> None:
         try:
-            await asyncio.wait_for(self._parts.wanted.stop.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._parts.wanted.stop.wait()
         except TimeoutError:
             return
 

@@ -218,7 +218,8 @@ class Lander:
             tried = tip
             await self._show(tip)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._hurry.wait(), PUBLISH_PAUSE_S)
+                async with asyncio.timeout(PUBLISH_PAUSE_S):
+                    await self._hurry.wait()
 
     async def _show(self, tip: str) -> None:
         facts, world = self._parts.world.facts, self._parts.world

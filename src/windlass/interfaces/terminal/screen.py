@@ -121,8 +121,10 @@ class Screen:
     async def _draw(self) -> None:
         """When something changed, else once a tick. What the terminal cannot take is dropped, not queued."""
         while True:
+            # Not `wait_for`: before Python 3.12 it forgets that it was cancelled when what it waits for comes as well.
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._dirty.wait(), TICK_S)
+                async with asyncio.timeout(TICK_S):
+                    await self._dirty.wait()
             if not self._wire.busy:
                 self._dirty.clear()
                 self._flush()
