@@ -66,7 +66,6 @@ def test_as_many_tasks_as_there_are_slots_are_at_work_at_the_same_time(crew: Cre
     assert done.code == 0, done.out
     assert crew.landed >= {f"src/t{n}.py" for n in (1, 2, 3, 4)}
     assert began(crew)[3] == "t4"
-    assert landed(crew).index("t4") == 3
 
 
 @pytest.mark.parametrize("how", ["--slots", "config", "setting"])
