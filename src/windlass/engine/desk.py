@@ -163,6 +163,8 @@ class Desk:
 
     def _put_back(self, changes: list[RefChange], status: SlotStatus, attempt: Attempt) -> None:
         assert self.slot is not None
+        # What looks like an agent's trespass may be what another driver has done.
+        self.engine.require_fence()
         if not status.detached:
             # A branch of the agent's own is about to go; what it stood on stays.
             self.slot.git("update-ref", "--no-deref", "HEAD", status.head)

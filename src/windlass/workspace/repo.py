@@ -12,14 +12,16 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TextIO
 
 from windlass import git
-from windlass.errors import GitError, UserError
+from windlass.errors import GitError, StoppedError, UserError
 from windlass.git import Done, UserRepo
 from windlass.model import is_id
 from windlass.workspace import comparing
@@ -41,6 +43,8 @@ CONTENT_SETTINGS = (
     "excludesfile",
 )
 LONGEST_NAME = 120
+LOCK_PATIENCE_S = 120.0
+"""As long as a git under it may take."""
 IDENTITY = {"user.name": "Windlass", "user.email": "windlass@localhost"}
 
 
@@ -54,11 +58,31 @@ def repo_id(common_dir: Path) -> str:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """An OS lock, freed by `kill -9`; held for moments only."""
+    """An OS lock, freed by `kill -9`; held for moments only. A holder that does not go on is named, not waited for."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+    with path.open("a+") as handle:
+        until = time.monotonic() + LOCK_PATIENCE_S
+        while not _is_locked(handle):
+            if time.monotonic() > until:
+                handle.seek(0)
+                pid = handle.read().strip() or "unknown"
+                raise StoppedError(
+                    f"'{path}' has been locked by process {pid} for {LOCK_PATIENCE_S:.0f} seconds",
+                    hint=f"it may be stopped: kill -CONT {pid} lets it go on, kill -KILL {pid} ends it",
+                )
+            time.sleep(0.005)
+        handle.truncate(0)
+        handle.write(f"{os.getpid()}\n")
+        handle.flush()
         yield
+
+
+def _is_locked(handle: TextIO) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -83,6 +107,8 @@ class EngineRepo:
     home: Path
     sealed: Mapping[str, str]
     """Files below `path` and their content; an agent that changes them changes what later commands mean."""
+    fence: Callable[[], AbstractContextManager[None]] = field(default=nullcontext, repr=False, compare=False)
+    """A driver's: refs, slots and branches change only behind it, so never after another driver took over."""
     _moves: Moves = field(default_factory=Moves, repr=False, compare=False)
     _tips: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
     _reached: set[str] = field(default_factory=set, repr=False, compare=False)
@@ -91,9 +117,11 @@ class EngineRepo:
     """By tree: its `.gitattributes` files and their blobs, once somebody looked for them."""
 
     @classmethod
-    def open(cls, user: UserRepo, state_dir: Path) -> EngineRepo:
+    def open(
+        cls, user: UserRepo, state_dir: Path, *, fence: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> EngineRepo:
         home = state_dir.resolve() / "windlass" / repo_id(user.common_dir)
-        engine = cls(user, home, _sealed(user))
+        engine = cls(user, home, _sealed(user), fence)
         with locked(home / "lock"):
             if not engine.path.exists():
                 engine._create()
@@ -159,6 +187,11 @@ class EngineRepo:
             self._tips[run] = self.tip(run)
         return self._tips[run]
 
+    def require_fence(self) -> None:
+        """Before a longer change: raises when another driver took over."""
+        with self.fence():
+            pass
+
     def set_tip(self, run: str, new: str, old: str) -> bool:
         """Compare and swap; `old` is '' for the first one. False: somebody else moved it."""
         moved = self._swap(tip_ref(run), new, old)
@@ -168,13 +201,14 @@ class EngineRepo:
 
     def restore_tip(self, run: str) -> None:
         """Somebody else moved it: what they put there stays reachable, and the tip is ours again."""
-        found, own = self.tip(run), self.own_tip(run)
-        if found:
-            self.hold(run, "stray", found)
-        self.point(tip_ref(run), own)
+        with self.fence():
+            found, own = self.tip(run), self.own_tip(run)
+            if found:
+                self.hold(run, "stray", found)
+            self.point(tip_ref(run), own)
 
     def _swap(self, ref: str, new: str, old: str | None) -> bool:
-        with self._moves.noted((ref, new)):
+        with self.fence(), self._moves.noted((ref, new)):
             moved = move(self.path, ref, new, old)
         if moved:
             self._reached.add(new)
@@ -198,7 +232,7 @@ class EngineRepo:
 
     def drop(self, refs: Sequence[str]) -> None:
         self._reached.clear()
-        with self._moves.noted(*((ref, "") for ref in refs)):
+        with self.fence(), self._moves.noted(*((ref, "") for ref in refs)):
             self.git("update-ref", "--stdin", input="".join(f"delete {ref}\n" for ref in refs))
 
     def refs(self) -> dict[str, str]:
@@ -226,7 +260,7 @@ class EngineRepo:
     def _undo(self, change: RefChange) -> None:
         """Only what still is as it was seen: beside us the lander moves on, and others undo the same."""
         to = [change.before or "0" * len(change.after), change.after or "0" * len(change.before)]
-        with self._moves.noted((change.name, change.before)):
+        with self.fence(), self._moves.noted((change.name, change.before)):
             done = self.git("update-ref", "--no-deref", change.name, *to, check=False)
         if done.code != 0 and self.refs().get(change.name, "") == change.after:
             raise GitError(f"cannot put '{change.name}' back: {git.plain(done.err).strip()}", hint="`windlass doctor`")
