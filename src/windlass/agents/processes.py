@@ -295,6 +295,27 @@ def is_at_work(proc_json: Path) -> bool:
     return proc.host == socket.gethostname() and proc.boot_id == boot_id() and bool(_known(proc))
 
 
+@dataclass(frozen=True)
+class AtWork:
+    """A process that can be seen."""
+
+    pid: int
+    cwd: Path
+    marker: str
+    """Whose attempt or check it is; '' when it is none of ours."""
+
+
+def at_work() -> list[AtWork]:
+    """All but this one and those that started it: they may stand in any folder."""
+    own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if process.pid not in own and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(AtWork(process.pid, Path(process.cwd()), process.environ().get(MARKER, "")))
+    return found
+
+
 def marked() -> list[tuple[int, str]]:
     """Every process of any attempt or check that can be seen: its pid and whose it is."""
     found = []

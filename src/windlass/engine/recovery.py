@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,8 +49,7 @@ def recover(
     lost = store.open_attempts(run)
     if before_may_live:
         end_checks(folder, host, boot)
-    for row in lost:
-        _end_processes(row, run, slots, folder, host, boot)
+    end_attempts(lost, run, slots, folder, host, boot)
     _clear_ref_locks(slots, run)
     going_on = [row for row in lost if row.session and row.intent.slot and resumes(row.intent.agent)]
     intact = [row for row in going_on if _is_intact(row, slots) and not before_may_live]
@@ -75,6 +74,12 @@ def _left(row: AttemptRow, slots: Slots, folder: Path) -> Left:
 def _is_intact(row: AttemptRow, slots: Slots) -> bool:
     slot = slots.slot(int(row.intent.slot))
     return slot.path.is_dir() and (slot.git_dir / "HEAD").is_file()
+
+
+def end_attempts(rows: Sequence[AttemptRow], run: str, slots: Slots, folder: Path, host: str, boot: str) -> None:
+    """Whatever of them still runs."""
+    for row in rows:
+        _end_processes(row, run, slots, folder, host, boot)
 
 
 def _end_processes(row: AttemptRow, run: str, slots: Slots, folder: Path, host: str, boot: str) -> None:
