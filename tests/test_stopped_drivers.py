@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -56,7 +57,7 @@ sys.exit(run(sys.argv[4:]))
 """
 PLACES = (
     ("windlass.workspace.repo:EngineRepo.set_tip", 4),
-    ("windlass.workspace.refs:move", 9),
+    ("windlass.workspace.repo:move", 9),
     ("windlass.workspace.branch:_move", 2),
     ("windlass.engine.lander:publish", 2),
     ("windlass.store.sqlite:Store.begin_attempt", 8),
@@ -134,7 +135,9 @@ class Scene:
         else:
             place, most = self.chance.choice(PLACES)
             when = self.chance.choice(("before", "after"))
-            first = self.begin_first("-c", STOPPER, place, when, str(self.chance.randint(1, most)))
+            nth = str(self.chance.randint(1, most))
+            print(f"stops {when} {place} #{nth}")
+            first = self.begin_first("-c", STOPPER, place, when, nth)
         until(lambda: first.poll() is not None or is_stopped(first.pid), 60)
         return first
 
@@ -176,16 +179,23 @@ class Scene:
 
     def _replaced(self, first: subprocess.Popen[bytes]) -> int:
         had_ended = first.poll() is not None
+        state, epoch = self._state()
         self.lose_lock()
         with self.bench.driver("resume") as second:
             with suppress(subprocess.TimeoutExpired):
                 second.wait(self.chance.choice((60.0, self.chance.uniform(0.0, 2.0))))
+            replaced = not had_ended and state != "finished" and self._state()[1] != epoch
             if not had_ended:
                 first.send_signal(signal.SIGCONT)
             code = self._ended(first)
+            assert not replaced or code == STOPPED, f"replaced, and exit {code}\n{self.out.read_text()}"
             self._ended(second)
         self._drive_to_the_end()
         return code
+
+    def _state(self) -> tuple[str, int]:
+        row = self.bench.rows("SELECT state, epoch FROM run")[0]
+        return row["state"], row["epoch"]
 
     def _ended(self, driver: subprocess.Popen[bytes]) -> int:
         return driver.wait(90)
@@ -213,6 +223,7 @@ class Scene:
         self._assert_never_backwards(self.bench.root, moves[::-1])
         others = sh(self.bench.root, "for-each-ref", "--format=%(refname)", f"refs/heads/{branch}-*").split()
         assert others == []
+        assert not self.bench.rows("SELECT 1 FROM attempt WHERE state = 'running'")
         starts = Counter((line["key"], line["attempt"]) for line in self.bench.dispatches())
         assert set(starts.values()) == {1}
 
@@ -235,4 +246,101 @@ def is_stopped(pid: int) -> bool:
 @pytest.mark.parametrize("seed", range(RUNS))
 def test_a_stopped_driver_that_lost_its_lock_and_was_replaced_changes_nothing(seed: int, tmp_path: Path) -> None:
     scene = Scene(tmp_path, seed)
-    scene.assert_whole(scene.play())
+    code = scene.play()
+    print(f"the first driver ended with {code}")
+    scene.assert_whole(code)
+
+
+def test_a_driver_that_was_replaced_says_by_whom_and_writes_nothing_more(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, 0)
+    first = scene.begin_first("-c", STOPPER, "windlass.engine.journal:Journal.finish", "before", "1")
+    try:
+        until(lambda: is_stopped(first.pid), 60)
+        scene.lose_lock()
+        assert scene.bench.windlass("resume").code == OK
+        before = _everything(scene.bench)
+        first.send_signal(signal.SIGCONT)
+        assert first.wait(60) == STOPPED
+    finally:
+        kill(first)
+    assert f"another driver (epoch 2) took over run {scene.bench.id}" in scene.out.read_text()
+    assert _everything(scene.bench) == before
+    scene.assert_whole(STOPPED)
+
+
+def _everything(bench: Bench) -> tuple[object, ...]:
+    """What a driver writes: the journal, refs, leases, and the run's files for people."""
+    tables = ("run", "step", "attempt", "event", "question", "blob", "checked")
+    rows = [bench.rows(f"SELECT * FROM {table} ORDER BY rowid") for table in tables]
+    refs = [sh(place, "for-each-ref") for place in (bench.engine, bench.root)]
+    leases = {path.name: path.read_text() for path in bench.state.glob("windlass/*/slots/*.json")}
+    files = {str(path): path.read_bytes() for path in (bench.run_folder / "files").rglob("*") if path.is_file()}
+    return rows, refs, leases, files
+
+
+def test_a_driver_whose_lock_file_is_gone_stops_by_itself_and_leaves_the_run_as_it_is(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, 0)
+    first = scene.begin_first()
+    try:
+        wait_for(scene.bench, "SELECT 1 FROM attempt WHERE state = 'running'")
+        scene.lose_lock()
+        assert first.wait(60) == STOPPED
+    finally:
+        kill(first)
+    said = scene.out.read_text()
+    assert "lost its lock" in said, said
+    assert not scene.bench.leftovers()
+    assert scene.bench.run_state == "running"
+    assert not scene.bench.rows("SELECT 1 FROM event WHERE type = 'run.ended'")
+    assert scene.bench.windlass("resume").code == OK
+    scene.storm.assert_nothing_lost()
+
+
+@pytest.mark.parametrize(
+    ("place", "nth", "locks"),
+    [
+        ("windlass.store.sqlite:Store.add_step", 1, "windlass.db"),
+        # The first sets the run up, before there is a driver.
+        ("windlass.workspace.repo:move", 2, "windlass.db"),
+        ("windlass.workspace.slots:Slots._choose", 1, "slots/lock"),
+    ],
+)
+def test_a_stopped_driver_that_holds_a_lock_is_named_to_whoever_waits_for_it(
+    place: str, nth: int, locks: str, tmp_path: Path
+) -> None:
+    scene = Scene(tmp_path, 0)
+    first = scene.begin_first("-c", STOPPER, place, "after", str(nth))
+    try:
+        until(lambda: is_stopped(first.pid), 60)
+        scene.lose_lock()
+        said = scene.bench.windlass("resume")
+        assert said.code == STOPPED, str(said)
+        heard = said.out + said.err
+        assert f"locked by process {first.pid}" in heard
+        assert locks in heard
+        assert "which is stopped" in heard
+        assert f"kill -CONT {first.pid}" in heard
+        assert scene.bench.windlass("status").code == OK
+    finally:
+        kill(first)
+    assert scene.bench.windlass("resume").code == OK
+
+
+def test_an_older_driver_that_lives_keeps_its_slots_to_itself(tmp_path: Path) -> None:
+    """A git of its own may still be at work in any of them."""
+    scene = Scene(tmp_path, 0)
+    first = scene.begin_first("-c", STOPPER, "windlass.engine.journal:Journal.finish", "before", "1")
+    try:
+        until(lambda: is_stopped(first.pid), 60)
+        taken = [json.loads(path.read_text()) for path in scene.bench.state.glob("windlass/*/slots/*.json")]
+        scene.lose_lock()
+        assert scene.bench.windlass("resume").code == OK
+    finally:
+        kill(first)
+    leases = [json.loads(path.read_text()) for path in scene.bench.state.glob("windlass/*/slots/*.json")]
+    uses = {lease["n"]: lease["use"] for lease in leases}
+    mine = [lease["n"] for lease in taken if lease["use"] == "taken"]
+    assert mine
+    assert {uses[n] for n in mine} == {"retired"}
+    warned = scene.bench.rows("SELECT data FROM event WHERE type = 'warned'")
+    assert any(f"process {first.pid}" in row["data"] for row in warned)

@@ -23,6 +23,7 @@ from typing import TextIO
 from windlass import git
 from windlass.errors import GitError, StoppedError, UserError
 from windlass.git import Done, UserRepo
+from windlass.locks import is_stopped
 from windlass.model import is_id
 from windlass.workspace import comparing
 from windlass.workspace.files import read_or_empty
@@ -43,6 +44,8 @@ CONTENT_SETTINGS = (
     "excludesfile",
 )
 LONGEST_NAME = 120
+LOCK_LOOK_S = 2.0
+"""So long a lock is waited for before somebody asks whether its holder is stopped."""
 LOCK_PATIENCE_S = 120.0
 """As long as a git under it may take."""
 IDENTITY = {"user.name": "Windlass", "user.email": "windlass@localhost"}
@@ -58,23 +61,27 @@ def repo_id(common_dir: Path) -> str:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """An OS lock, freed by `kill -9`; held for moments only. A holder that does not go on is named, not waited for."""
+    """An OS lock, freed by `kill -9`; held for moments only. A holder that is stopped is named, not waited for."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as handle:
-        until = time.monotonic() + LOCK_PATIENCE_S
+        begun = time.monotonic()
         while not _is_locked(handle):
-            if time.monotonic() > until:
-                handle.seek(0)
-                pid = handle.read().strip() or "unknown"
-                raise StoppedError(
-                    f"'{path}' has been locked by process {pid} for {LOCK_PATIENCE_S:.0f} seconds",
-                    hint=f"it may be stopped: kill -CONT {pid} lets it go on, kill -KILL {pid} ends it",
-                )
             time.sleep(0.005)
+            handle.seek(0)
+            _require_at_work(path, handle.read().strip(), time.monotonic() - begun)
         handle.truncate(0)
         handle.write(f"{os.getpid()}\n")
         handle.flush()
         yield
+
+
+def _require_at_work(path: Path, holder: str, waited: float) -> None:
+    stopped = waited > LOCK_LOOK_S and holder.isdigit() and is_stopped(int(holder))
+    if stopped or waited > LOCK_PATIENCE_S:
+        raise StoppedError(
+            f"'{path}' is locked by process {holder or 'unknown'}{', which is stopped' if stopped else ''}",
+            hint=f"kill -CONT {holder} lets it go on, kill -KILL {holder} ends it",
+        )
 
 
 def _is_locked(handle: TextIO) -> bool:
