@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from stores import intent, journal, stored
 from windlass.engine.journal import Failure, Journal, refuse_unknown
-from windlass.errors import JournalMismatchError, LostAttemptError, StoppedError
+from windlass.errors import JournalMismatchError, LostAttemptError, StoppedError, TakenOverError
 from windlass.events import PhaseEntered, Recorded, Warned
 from windlass.model import ErrorClass, Json, Key, Usage
+from windlass.store.fence import Claim
 from windlass.store.rows import AdoptionRow
 from windlass.store.sqlite import Store
 
@@ -146,6 +147,28 @@ def test_an_attempt_of_an_older_driver_cannot_be_finished(store: Store) -> None:
     assert young.recorded(KEY) is None
     young.finish(KEY, 2, inputs=None, result="in time")
     assert [row.result for row in store.steps("r1")] == ["in time"]
+
+
+def test_a_driver_that_was_replaced_records_nothing_at_all(store: Store) -> None:
+    old = journal(store, 1)
+    old.begin(intent(KEY.text))
+    store.claim = Claim("r1", 1)
+    with store.tx():
+        store.next_epoch("r1")
+    before = "\n".join(store.db.iterdump())
+    writes: list[Callable[[], object]] = [
+        lambda: _step(old, Key.parse("another"), None, "late"),
+        lambda: old.begin(intent(KEY.text, 2)),
+        lambda: old.finish(KEY, 1, inputs=None, result="late"),
+        lambda: old.note_session(KEY, 1, "s1"),
+        lambda: old.writing("end").__enter__(),
+        lambda: (old.emit("here", Warned("a", "late")), old.flush()),
+    ]
+    for write in writes:
+        with pytest.raises(TakenOverError, match=r"another driver \(epoch 2\) took over run r1"):
+            write()
+    assert "\n".join(store.db.iterdump()) == before
+    assert not store.db.in_transaction
 
 
 def test_an_attempt_is_finished_once(store: Store) -> None:

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,11 @@ import pytest
 from processes_for_tests import until
 from stores import RUN, Clock, intent, put_run, stored
 from unwritable import unwritable
-from windlass.errors import LockHeldError, StoppedError, StoreError
+from windlass.errors import LockHeldError, StoppedError, StoreError, TakenOverError
 from windlass.events import Warned
-from windlass.locks import driver_lock, holder, is_driven
+from windlass.locks import DriverId, driver_lock, holder, is_driven
 from windlass.model import RunState
+from windlass.store.fence import Claim, Fence
 from windlass.store.opening import MIGRATIONS, VERSION
 from windlass.store.rows import TimerRow
 from windlass.store.sqlite import Store
@@ -225,7 +227,68 @@ def test_a_run_begun_while_another_process_reads_is_seen_by_it(tmp_path: Path) -
         assert [row.id for row in second.runs()] == [RUN.id]
 
 
+# -- the fence
+
+
+def test_no_driver_can_take_over_while_the_fence_is_held(tmp_path: Path) -> None:
+    with stored(tmp_path) as store, closing(Fence(store.path, Claim("r1", 1))) as fence:
+        store.db.execute("PRAGMA busy_timeout = 0")
+        with fence.held(), fence.held(), pytest.raises(sqlite3.OperationalError, match="locked"):
+            store.db.execute("BEGIN IMMEDIATE")
+        with store.tx():
+            store.next_epoch("r1")
+        with pytest.raises(TakenOverError, match=r"another driver \(epoch 2\) took over run r1"), fence.held():
+            raise AssertionError("it was held")
+        # Refused, it is not held either.
+        with store.tx():
+            store.set_state("r1", RunState.ABORTED)
+        with pytest.raises(TakenOverError, match="the run is aborted"), fence.held():
+            raise AssertionError("it was held")
+
+
+def test_writes_of_others_are_not_bound_to_the_driver(tmp_path: Path) -> None:
+    with stored(tmp_path) as store, closing(_open(store.path)) as other:
+        store.claim = Claim("r1", 1)
+        with other.tx():
+            other.set_wanted("r1", "pause")
+        with store.tx():
+            assert store.run("r1").wanted == "pause"
+
+
+def test_a_wish_to_pause_was_for_the_driver_before_and_a_wish_to_abort_is_for_whoever_comes(tmp_path: Path) -> None:
+    with stored(tmp_path) as store:
+        for wanted, left in (("pause", ""), ("abort", "abort")):
+            store.set_wanted("r1", wanted)
+            store.next_epoch("r1")
+            assert store.run("r1").wanted == left
+
+
 # -- the lock
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_lock_whose_file_is_gone_or_another_one_is_lost(again: bool, tmp_path: Path) -> None:
+    path = tmp_path / "r1.lock"
+    with driver_lock(path, "r1") as lock:
+        lock.require()
+        path.unlink()
+        if again:
+            path.write_text("")
+        with pytest.raises(TakenOverError, match="another file now" if again else "is gone"):
+            lock.require()
+        with driver_lock(path, "r1") as other:
+            other.require()
+
+
+def test_a_driver_is_told_from_another_process_with_its_number() -> None:
+    own = DriverId.own()
+    assert DriverId.parse(own.to_json()) == own
+    assert own.here
+    assert own.may_live
+    assert not replace(own, start=own.start + 1).may_live
+    assert not replace(own, boot="an earlier one").may_live
+    assert replace(own, host="elsewhere", pid=2**22 + 1).may_live, "nobody here can know"
+    assert DriverId.parse("") is None
 
 
 def test_a_second_driver_is_refused_with_the_holders_pid_until_kill_9_frees_it(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from windlass import git
 from windlass.agents import contracts
-from windlass.agents.processes import boot_id
 from windlass.agents.roles import Role
 from windlass.agents.supervisors import FORKER
 from windlass.casting import AS_CONFIGURED, Cast
@@ -22,29 +21,31 @@ from windlass.engine.beyond import BeyondTheLimit
 from windlass.engine.broker import Asker, Broker, PausedError, Policy, WaitingError
 from windlass.engine.budget import Budget, Prices
 from windlass.engine.governor import Governor
-from windlass.engine.heeding import heed
+from windlass.engine.heeding import heed, obey
 from windlass.engine.journal import Journal
 from windlass.engine.loop import Driver
 from windlass.engine.machine import End
 from windlass.engine.parts import Machine, Parts, Wanted
-from windlass.engine.recovery import recover
+from windlass.engine.recovery import Recovered, recover
 from windlass.engine.world import World as Facts
-from windlass.errors import AbortedError, Exit, InterruptedDriverError, UserError, WindlassError
+from windlass.errors import AbortedError, Exit, InterruptedDriverError, TakenOverError, UserError, WindlassError
 from windlass.events import BranchPublished, BudgetChanged, Recorded, RunEnded, RunResumed, Warned
 from windlass.flow.load import parse_flow
 from windlass.flow.schema import Flow
 from windlass.kit import Kit
-from windlass.locks import driver_lock
+from windlass.locks import DriverId, DriverLock, boot_id, driver_lock
 from windlass.model import Json, Key, RunState, content_id
 from windlass.place import state_dir
 from windlass.projecting import Projecting, edits, restore, set_aside
 from windlass.starting import check_agents
+from windlass.store.fence import Claim, Fence
 from windlass.store.rows import RunRow
 from windlass.store.sqlite import Store
 from windlass.workspace import EngineRepo, Slots, Use
 
 CONFIG_LIMIT = "config_usd"
 RETRY = "retry"
+ABORT, BY_USER = "abort", "aborted by the user"
 TRY_AGAIN = "windlass resume tries again"
 
 
@@ -98,11 +99,14 @@ def drive(
     cast: Cast = AS_CONFIGURED,
     script: str = "",
 ) -> Ended:
-    """Until the run ends or rests. Raises only for what is not the run's own ending: a lock, a bug, bad config."""
-    with driver_lock(kit.world.place.lock(run), run):
+    """Until the run ends or rests. Raises only for what is not the run's own ending: a lock, a bug, bad config.
+
+    TakenOverError: another driver has the run now, and this one left everything as it was.
+    """
+    with driver_lock(kit.world.place.lock(run), run) as lock:
         store = Store.open(kit.world.place.database, kit.world.clock)
         try:
-            driver = _Drive(kit, store, crash, beside)
+            driver = _Drive(kit, store, lock, crash, beside)
             return driver.run(store.run(run), on_event, asker, policy, budget, cast, script)
         finally:
             store.close()
@@ -111,8 +115,11 @@ def drive(
 class _Drive:
     """One driver's hold on a run, from the lock to the recorded end."""
 
-    def __init__(self, kit: Kit, store: Store, crash: Callable[[str], None], beside: Beside) -> None:
+    def __init__(self, kit: Kit, store: Store, lock: DriverLock, crash: Callable[[str], None], beside: Beside) -> None:
         self._kit = kit
+        self._lock = lock
+        self._before: DriverId | None = None
+        """The driver before this one, when it may still be alive."""
         self._beside = beside
         self._store = store
         self._world = kit.world
@@ -132,7 +139,13 @@ class _Drive:
             raise UserError(f"run {row.id} is {row.state}", hint="windlass show tells what it did")
         FORKER.warm()  # it starts while we read what is recorded
         row = self._take(row, policy, budget, cast, script)
-        return asyncio.run(self._session(row, on_event, asker, row.options.get(RETRY) == self._retries(row.id)))
+        claim = self._store.claim = Claim(row.id, row.epoch, self._lock.require)
+        fence = Fence(self._store.path, claim)
+        try:
+            retry = row.options.get(RETRY) == self._retries(row.id)
+            return asyncio.run(self._session(row, fence, on_event, asker, retry))
+        finally:
+            fence.close()
 
     def _retries(self, run: str) -> int:
         return sum(step.key.startswith("retry#") or "/again#" in step.key for step in self._store.steps(run))
@@ -151,13 +164,24 @@ class _Drive:
             options[RETRY] = self._retries(row.id)
         limit = budget if budget is not None else _raised(row, config)
         with self._store.tx():
-            self._store.next_epoch(row.id)
+            self._require_same(row)
+            self._store.next_epoch(row.id, DriverId.own().to_json())
             self._store.set_options(row.id, options)
             self._store.set_state(row.id, RunState.RUNNING)
             if limit != row.budget_usd or config.budget.warn_usd != row.warn_usd:
                 self._store.set_budget(row.id, limit, config.budget.warn_usd)
                 self._store.add_event(row.id, BudgetChanged(limit, "command line" if budget is not None else "config"))
-        return self._store.run(row.id)
+            # Inside: a moment later it may be another driver's.
+            return self._store.run(row.id)
+
+    def _require_same(self, row: RunRow) -> None:
+        """While this driver looked at the run, another one may have taken it, or somebody ended it."""
+        self._lock.require()
+        now = self._store.run(row.id)
+        if now.epoch != row.epoch or now.state.final:
+            Claim(row.id, row.epoch).refuse(now.epoch, now.state)
+        before = DriverId.parse(now.driver)
+        self._before = before if before and before.may_live else None
 
     def _check(self, row: RunRow, options: Mapping[str, Json]) -> None:
         """Who cannot play is refused before the run is touched."""
@@ -170,9 +194,9 @@ class _Drive:
         return parse_flow(row.flow_text, name, roles=set(roles), contracts=set(contracts.CONTRACTS))
 
     async def _session(
-        self, row: RunRow, on_event: Callable[[Recorded], None], asker: Asker | None, retry: bool
+        self, row: RunRow, fence: Fence, on_event: Callable[[Recorded], None], asker: Asker | None, retry: bool
     ) -> Ended:
-        parts, projecting = self._build(row, on_event, asker)
+        parts, projecting = self._build(row, fence, on_event, asker)
         async with self._beside(Reins(parts.wanted)):
             return await self._held(row, parts, projecting, retry)
 
@@ -182,7 +206,7 @@ class _Drive:
         try:
             ended = await self._guarded(row, parts, retry)
             watcher.cancel()
-            self._end(parts, projecting, ended)
+            ended = self._end(parts, projecting, ended)
             ended = replace(ended, kept=_kept(parts.slots, row.id))
         finally:
             watcher.cancel()
@@ -190,17 +214,19 @@ class _Drive:
             _ignore_signals()
         return ended
 
-    def _end(self, parts: Parts, projecting: Projecting, ended: Ended) -> None:
+    def _end(self, parts: Parts, projecting: Projecting, ended: Ended) -> Ended:
         parts.journal.flush()
-        if ended.state.final:
+        if ended.state.final or self._store.run(ended.run).wanted == ABORT:
             # Cleared before the end is on record: killed in between, nobody would come by again.
             projecting.flush(final=True)
-        self._record(parts, ended)
+        ended = self._record(parts, ended)
         projecting.flush(final=ended.state.final)
+        return ended
 
     async def _guarded(self, row: RunRow, parts: Parts, retry: bool) -> Ended:
         try:
             await self._recover(row, parts)
+            parts.wanted.check()
             await _settle_edits(parts, parts.folder)
             end = await Driver(parts, retry=retry).run()
             return _ended(row.id, end)
@@ -210,6 +236,8 @@ class _Drive:
             return Ended(row.id, RunState.PAUSED, error.exit, error.message, error.hint)
         except AbortedError as error:
             return Ended(row.id, RunState.ABORTED, error.exit, error.message, error.hint)
+        except TakenOverError:
+            raise
         except WindlassError as error:
             return Ended(row.id, RunState.STOPPED, Exit.STOPPED, error.message, error.hint or TRY_AGAIN)
         except Exception as bug:
@@ -219,26 +247,34 @@ class _Drive:
             raise
 
     async def _recover(self, row: RunRow, parts: Parts) -> None:
-        machine = parts.machine
-        found = await asyncio.to_thread(
-            lambda: recover(
-                Store.open(self._world.place.database, self._world.clock),
+        found = await asyncio.to_thread(self._recovered, row, parts)
+        parts.left.update(found.left)
+        if row.epoch > 1:
+            reason = f"{found.lost} interrupted" if found.lost else ""
+            if self._before:
+                parts.journal.emit(f"epoch{row.epoch}", Warned("driver", _two_drivers(self._before)))
+            with parts.journal.writing("resume", RunResumed(row.epoch, reason)):
+                pass
+
+    def _recovered(self, row: RunRow, parts: Parts) -> Recovered:
+        store, machine = Store.open(self._world.place.database, self._world.clock), parts.machine
+        store.claim = self._store.claim
+        try:
+            return recover(
+                store,
                 row.id,
                 parts.slots,
                 parts.folder,
                 host=machine.host,
                 boot=machine.boot,
                 resumes=lambda agent: parts.adapters(agent).capabilities.resume,
+                before_may_live=self._before is not None,
             )
-        )
-        parts.left.update(found.left)
-        if row.epoch > 1:
-            reason = f"{found.lost} interrupted" if found.lost else ""
-            with parts.journal.writing("resume", RunResumed(row.epoch, reason)):
-                pass
+        finally:
+            store.close()
 
     def _build(
-        self, row: RunRow, on_event: Callable[[Recorded], None], asker: Asker | None
+        self, row: RunRow, fence: Fence, on_event: Callable[[Recorded], None], asker: Asker | None
     ) -> tuple[Parts, Projecting]:
         world = self._world
         folder = world.place.run_folder(row.id)
@@ -246,15 +282,16 @@ class _Drive:
         cast, roles = Cast.remembered(row.options), self._kit.roles()
         config, flow = self._kit.config(told=cast.roles), self._flow(row, roles)
         in_place = world.place.root if row.options.get("in_place") else None
-        projecting = Projecting(self._store, row, flow, folder, world.clock, in_place)
+        projecting = Projecting(self._store, row, flow, folder, world.clock, in_place, fence.held)
 
         def publish(recorded: Recorded) -> None:
             projecting.feed(recorded)
             on_event(recorded)
 
-        wanted = Wanted()
+        wanted = Wanted(require_claim=self._store.require_claim)
+        obey(wanted, row.wanted)
         journal = Journal(self._store, row.id, row.epoch, publish=publish, crash=self._crash)
-        engine = EngineRepo.open(git.discover(world.cwd), state_dir(world.environ))
+        engine = EngineRepo.open(git.discover(world.cwd), state_dir(world.environ), fence=fence.held)
         facts = _facts(flow, row, self._store, projecting.view.published, world.place.root.name)
         broker = Broker(journal, Policy.from_json(row.options.get("policy")), asker, wanted.check)
         parts = Parts(
@@ -279,10 +316,15 @@ class _Drive:
         )
         return parts, projecting
 
-    def _record(self, parts: Parts, ended: Ended) -> None:
+    def _record(self, parts: Parts, ended: Ended) -> Ended:
+        """An abort that was asked for while the run came to rest ends it: nobody else will look."""
         parts.journal.flush()
-        with parts.journal.writing("end", RunEnded(ended.state, ended.reason, ended.hint)):
+        with parts.journal.writing("end"):
+            if not ended.state.final and self._store.run(ended.run).wanted == ABORT:
+                ended = Ended(ended.run, RunState.ABORTED, Exit.ABORTED, BY_USER)
+            parts.journal.say(RunEnded(ended.state, ended.reason, ended.hint))
             self._store.set_state(ended.run, ended.state, ended.reason, ended.hint)
+        return ended
 
 
 # -- small things
@@ -291,6 +333,12 @@ class _Drive:
 def _budget(journal: Journal, broker: Broker, flow: Flow, config: Config) -> Budget:
     beyond = BeyondTheLimit(journal, broker) if flow.over_budget == "ask" else None
     return Budget(journal, Prices(config.budget.dispatch_usd, config.budget.unknown_usd), beyond)
+
+
+def _two_drivers(before: DriverId) -> str:
+    where = "" if before.here else f" on '{before.host}'"
+    what = "it can write nothing more, and its slots are not used again"
+    return f"an earlier driver (process {before.pid}{where}) may still be alive; {what}"
 
 
 def _kept(slots: Slots, run: str) -> tuple[Path, ...]:

@@ -74,6 +74,12 @@ class LostAttemptError(WindlassError):
     exit = Exit.STOPPED
 
 
+class TakenOverError(WindlassError):
+    """The run is no longer this driver's: it ends its own agents and writes nothing more."""
+
+    exit = Exit.STOPPED
+
+
 class AbortedError(WindlassError):
     """A person ended the run."""
 

@@ -1,35 +1,76 @@
-"""One driver per run: an OS lock on a file, freed by the kernel whatever ends the process."""
+"""One driver per run: an OS lock on a file, freed by the kernel whatever ends the process, and who holds it."""
 
 from __future__ import annotations
 
 import fcntl
 import json
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from windlass.errors import LockHeldError
+from windlass.errors import LockHeldError, TakenOverError
+
+
+@dataclass(frozen=True)
+class DriverLock:
+    """The lock that this process holds on a run."""
+
+    path: Path
+    run: str
+    handle: int
+
+    def require(self) -> None:
+        """Raises when the file at the path is not the locked one: another driver may lock the run at any time."""
+        held = os.fstat(self.handle)
+        try:
+            found = os.stat(self.path)
+        except FileNotFoundError:
+            raise self._lost("is gone") from None
+        except OSError:
+            return  # a file system that does not answer proves nothing
+        if (found.st_dev, found.st_ino) != (held.st_dev, held.st_ino):
+            raise self._lost("is another file now")
+
+    def _lost(self, what: str) -> TakenOverError:
+        return TakenOverError(
+            f"this driver lost its lock on run {self.run}: '{self.path}' {what}",
+            hint=f"nothing was changed since; windlass resume {self.run} goes on",
+        )
 
 
 @contextmanager
-def driver_lock(path: Path, run: str) -> Iterator[None]:
+def driver_lock(path: Path, run: str) -> Iterator[DriverLock]:
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Not inherited by children: a left-over agent must not keep the run locked.
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    lock = _acquire(path, run)
     try:
+        os.ftruncate(lock.handle, 0)
+        os.pwrite(lock.handle, json.dumps({"pid": os.getpid()}).encode(), 0)
+        yield lock
+    finally:
+        os.close(lock.handle)
+
+
+def _acquire(path: Path, run: str) -> DriverLock:
+    while True:
+        # Not inherited by children: a left-over agent must not keep the run locked.
+        lock = DriverLock(path, run, os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock.handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock.require()
         except BlockingIOError:
+            os.close(lock.handle)
             raise LockHeldError(
                 f"run {run} is driven by process {holder(path) or 'unknown'}",
                 hint="windlass log --follow watches it; windlass pause stops it",
             ) from None
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, json.dumps({"pid": os.getpid()}).encode(), 0)
-        yield
-    finally:
-        os.close(handle)
+        except TakenOverError:
+            # Somebody removed the file between the opening and the locking: what we locked is not what others see.
+            os.close(lock.handle)
+        else:
+            return lock
 
 
 def is_driven(path: Path) -> bool:
@@ -51,3 +92,79 @@ def holder(path: Path) -> int | None:
         return int(json.loads(path.read_text())["pid"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+# -- who a driver is
+
+
+@dataclass(frozen=True)
+class DriverId:
+    """A process, told from every other one that has or had its number."""
+
+    host: str
+    boot: str
+    pid: int
+    start: int
+
+    @classmethod
+    def own(cls) -> DriverId:
+        return cls(socket.gethostname(), boot_id(), os.getpid(), process_start(os.getpid()))
+
+    @classmethod
+    def parse(cls, text: str) -> DriverId | None:
+        try:
+            data = json.loads(text)
+            return cls(str(data["host"]), str(data["boot"]), int(data["pid"]), int(data["start"]))
+        except (ValueError, KeyError, TypeError):
+            return None
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @property
+    def here(self) -> bool:
+        """It runs, or ran, under the kernel that we run under."""
+        return (self.host, self.boot) == (socket.gethostname(), boot_id())
+
+    @property
+    def may_live(self) -> bool:
+        """False only when it is proved to be gone."""
+        if self.host != socket.gethostname():
+            return True
+        if self.boot != boot_id():
+            return False
+        return process_start(self.pid) == self.start if self.start else _exists(self.pid)
+
+
+def is_stopped(pid: int) -> bool:
+    """By a signal or a debugger: it holds what it holds until it goes on."""
+    return (_stat(pid) or [""])[0] in ("T", "t")
+
+
+def boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def process_start(pid: int) -> int:
+    """Clock ticks since boot at which the process started; 0 when it is not there or cannot be known."""
+    fields = _stat(pid)
+    return int(fields[19]) if len(fields) > 19 and fields[0] not in ("Z", "X") else 0
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError as error:
+        return isinstance(error, PermissionError)
+    return True
+
+
+def _stat(pid: int) -> list[str]:
+    """What /proc says of it, from the state on; the name before may hold spaces and brackets."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].decode().split()
+    except OSError:
+        return []

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from windlass.engine.adopting import Edit
+from windlass.errors import TakenOverError
 from windlass.events import (
     ArtifactStored,
+    Event,
     PhaseEntered,
     PlanAdopted,
     QuestionAnswered,
@@ -39,12 +42,21 @@ PROGRESS = "progress"
 
 class Projecting:
     def __init__(
-        self, store: Store, row: RunRow, flow: Flow, folder: Path, clock: Callable[[], float], in_place: Path | None
+        self,
+        store: Store,
+        row: RunRow,
+        flow: Flow,
+        folder: Path,
+        clock: Callable[[], float],
+        in_place: Path | None,
+        fence: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._store = store
         self._row = row
         self._flow = flow
         self._clock = clock
+        self._fence = fence
+        """Files are written behind it: those of a run that another driver took over are that one's."""
         self._folds = Folder(row.id)
         self._written_at = 0.0
         there = [Projector(in_place, folder / IN_PLACE_MEMORY)] if in_place else []
@@ -57,7 +69,7 @@ class Projecting:
             self._folds.feed(recorded)
             if isinstance(recorded.event, ReportWritten):
                 self._report = recorded.event
-        self._rebuild(folder)
+        self._write(lambda: self._rebuild(folder))
 
     @property
     def view(self) -> View:
@@ -65,10 +77,8 @@ class Projecting:
 
     def feed(self, recorded: Recorded) -> None:
         self._folds.feed(recorded)
-        if isinstance(recorded.event, ArtifactStored):
-            self._artifact(recorded.event)
-        if isinstance(recorded.event, ReportWritten):
-            self._projectors[0].write(recorded.event.path, recorded.event.text)
+        if isinstance(recorded.event, ArtifactStored | ReportWritten):
+            self._write(lambda: self._store_file(recorded.event))
         if isinstance(recorded.event, AT_ONCE) or self._clock() - self._written_at > PAUSE_S:
             self.flush()
 
@@ -78,7 +88,17 @@ class Projecting:
             return render_progress(replace(self.view, state=RunState.FINISHED), self._settings())
         return render_report(self.view, template, now=now)
 
+    def _write(self, write: Callable[[], None]) -> None:
+        """Nothing of a driver that another one replaced; it is told so by whatever it records next."""
+        # Inside a transaction the epoch was compared already.
+        fence = nullcontext() if self._store.db.in_transaction else self._fence()
+        with suppress(TakenOverError), fence:
+            write()
+
     def flush(self, *, final: bool = False) -> None:
+        self._write(lambda: self._flush(final=final))
+
+    def _flush(self, *, final: bool) -> None:
         self._written_at = self._clock()
         if self._progress:
             self._files.write(self._progress, render_progress(self.view, self._settings()))
@@ -111,9 +131,14 @@ class Projecting:
         settings = {name: setting.default for name, setting in self._flow.settings.items()} | dict(self._row.settings)
         return settings | {name: value for name in self._flow.settings if (value := self.view.setting(name))}
 
-    def _artifact(self, event: ArtifactStored) -> None:
-        if event.path:
-            self._files.write(event.path, self._store.blob(event.sha))
+    def _store_file(self, event: Event) -> None:
+        match event:
+            case ArtifactStored(path=path, sha=sha) if path:
+                self._files.write(path, self._store.blob(sha))
+            case ReportWritten(path=path, text=text):
+                self._projectors[0].write(path, text)
+            case _:
+                pass
 
     def _rebuild(self, folder: Path) -> None:
         """What is missing is written again; what somebody edited is left for the question about it."""

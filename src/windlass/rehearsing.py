@@ -7,7 +7,7 @@ import socket
 from dataclasses import dataclass
 
 from windlass import git
-from windlass.agents.processes import agent_env, boot_id
+from windlass.agents.processes import agent_env
 from windlass.checks import canary_tree
 from windlass.config import Config
 from windlass.engine.checking import Checker
@@ -17,7 +17,7 @@ from windlass.engine.parts import Bench, Machine, Wanted
 from windlass.errors import LockHeldError, UserError
 from windlass.events import CommandFinished
 from windlass.kit import Kit
-from windlass.locks import driver_lock, holder
+from windlass.locks import boot_id, driver_lock, holder
 from windlass.model import Key
 from windlass.place import state_dir
 from windlass.store.sqlite import Store

@@ -5,15 +5,16 @@ Every face stands on this and on `driving`. Nothing heavy is loaded here.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from windlass.engine.answers import answer_from_outside
-from windlass.errors import UserError, near
+from windlass.errors import LockHeldError, UserError, near
 from windlass.events import Recorded, RunEnded, RunTold
-from windlass.locks import is_driven
+from windlass.locks import boot_id, driver_lock, is_driven
 from windlass.model import Answer, RunState
 from windlass.place import Place
 from windlass.projections.parts import View
@@ -142,15 +143,56 @@ class Service:
         row = self.run(run)
         if row.state.final:
             raise UserError(f"run {row.id} is {row.state} already", hint="windlass runs lists the others")
-        if self.driven(row.id):
-            with self.store.tx():
-                self.store.set_wanted(row.id, "abort")
-            return f"run {row.id} is being aborted"
+        try:
+            # Nobody can begin to drive it meanwhile.
+            with driver_lock(self.world.place.lock(row.id), row.id):
+                left = self._end_agents(row.id)
+                self._record_abort(row)
+        except LockHeldError:
+            if self._asks_driver(row):
+                return f"run {row.id} is being aborted"
+            left = ""
+        self._clear(row)
+        return f"run {row.id} is aborted; its branch and its record stay{left}"
+
+    def _asks_driver(self, row: RunRow) -> bool:
+        """False: whoever holds the lock has recorded the run's rest, or not yet begun. The run was ended here."""
         with self.store.tx():
+            if self.store.run(row.id).state is RunState.RUNNING:
+                # Its driver looks at this before it records anything else, and so does the next one if that dies.
+                self.store.set_wanted(row.id, "abort")
+                return True
+            self._record_abort(row)
+        return False
+
+    def _record_abort(self, row: RunRow) -> None:
+        """With an epoch of its own: a driver that lost its lock, and lives, writes nothing over it."""
+        with self.store.tx():
+            if self.store.run(row.id).state.final:
+                return
+            self.store.next_epoch(row.id)
+            for attempt in self.store.open_attempts(row.id):
+                self.store.interrupt(row.id, attempt.intent.key, attempt.intent.n)
+            self.store.set_wanted(row.id, "")
             self.store.set_state(row.id, RunState.ABORTED, "aborted by the user")
             self.store.add_event(row.id, RunEnded(RunState.ABORTED, "aborted by the user"))
-        self._clear(row)
-        return f"run {row.id} is aborted; its branch and its record stay"
+
+    def _end_agents(self, run: str) -> str:
+        """What a driver that died left at work. In words what cannot be reached from here."""
+        from windlass import git
+        from windlass.engine.recovery import end_attempts, end_checks
+        from windlass.place import state_dir
+        from windlass.workspace import EngineRepo, Slots
+
+        host, folder = socket.gethostname(), self.world.place.run_folder(run)
+        attempts = self.store.open_attempts(run)
+        here = [row for row in attempts if row.intent.host == host]
+        if here:
+            slots = Slots(EngineRepo.open(git.discover(self.world.cwd), state_dir(self.world.environ)))
+            end_attempts(here, run, slots, folder, host, boot_id())
+        end_checks(folder, host, boot_id())
+        others = sorted({row.intent.host for row in attempts} - {host})
+        return f"; an agent may still be at work on {', '.join(others)}" if others else ""
 
     def _clear(self, row: RunRow) -> None:
         """A driver that ends a run takes the active-workflow file away; here there is none."""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import partial
+from pathlib import Path
 
 from windlass import git
+from windlass.agents.processes import AtWork, at_work
 from windlass.errors import UserError
 from windlass.locks import is_driven
 from windlass.model import RunState
@@ -12,7 +15,7 @@ from windlass.place import state_dir
 from windlass.rehearsing import RUN as CHECK
 from windlass.service import Service, World
 from windlass.store.rows import RunRow
-from windlass.workspace import Collected, EngineRepo, LandResult, gc, land_on_checkout
+from windlass.workspace import Collected, EngineRepo, LandResult, Lease, gc, land_on_checkout
 
 
 def land(service: Service, row: RunRow, *, unfinished: bool) -> tuple[str, LandResult]:
@@ -44,7 +47,17 @@ def collect(
     engine = EngineRepo.open(git.discover(world.cwd), state_dir(world.environ))
     _require_known(engine, refs, final)
     by_name = final if runs else set()
-    return gc(engine, final | _checks(world), dry=dry, date=world.clock(), named=refs, chosen=by_name)
+    occupant = partial(_occupant, at_work())
+    done = final | _checks(world)
+    return gc(engine, done, dry=dry, date=world.clock(), named=refs, chosen=by_name, occupant=occupant)
+
+
+def _occupant(processes: Sequence[AtWork], lease: Lease, path: Path) -> str:
+    """Somebody may be writing there, whatever is on record: a folder is never taken away under a process."""
+    for process in processes:
+        if process.cwd.is_relative_to(path) or (lease.run and process.marker.startswith(f"{lease.run}:")):
+            return f"process {process.pid} is at work in it; `kill {process.pid}`, then `windlass gc`"
+    return ""
 
 
 def _require_final(row: RunRow) -> None:

@@ -34,15 +34,14 @@ from windlass.agents.processes import (
     Exit,
     Proc,
     agent_env,
-    boot_id,
     end_leftover,
     make_private,
     open_private,
-    process_start,
     supervise,
     write_private,
 )
 from windlass.errors import UserError
+from windlass.locks import boot_id, process_start
 from windlass.model import ErrorClass, Usage
 
 __all__ = ["Exit", "Proc", "agent_env", "boot_id", "end_leftover", "process_start", "run_agent", "supervise"]

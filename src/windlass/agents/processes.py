@@ -17,6 +17,7 @@ import psutil
 
 from windlass.agents.base import Invocation
 from windlass.agents.supervisors import Supervisor
+from windlass.locks import boot_id, process_start
 
 MARKER = "WINDLASS_ATTEMPT"
 BUSY_POLL_S, IDLE_POLL_S, BUSY_FOR_S = 0.04, 0.1, 2.0
@@ -256,24 +257,18 @@ def _read_exit(folder: Path, seconds: float) -> Exit | None:
 
 
 def _lost(folder: Path, marker: str, begun: float) -> Exit:
-    gone = end_leftover(folder / "proc.json", host=socket.gethostname(), boot_id=boot_id(), marker=marker)
+    # Another driver may have begun anew in this folder: its process is not ours to end.
+    own = folder / ("proc.json" if _marker(folder / "proc.json") == marker else "none")
+    gone = end_leftover(own, host=socket.gethostname(), boot_id=boot_id(), marker=marker)
     error = "the supervisor was killed" + ("" if gone else "; processes of the attempt may be left")
     return Exit(None, None, "lost", time.monotonic() - begun, 0 if gone else 1, error)
 
 
-def boot_id() -> str:
+def _marker(proc_json: Path) -> str | None:
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
-
-
-def process_start(pid: int) -> int:
-    """Clock ticks since boot at which the process started; 0 when it is not there or cannot be known."""
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
-    except (OSError, IndexError, ValueError):
-        return 0
+        return Proc.parse(proc_json.read_bytes()).marker
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def end_leftover(
@@ -289,6 +284,36 @@ def end_leftover(
     if proc and proc.boot_id != boot_id:
         return True
     return _end_all(lambda: list(_leftovers(proc, marker, slot)), grace_s)
+
+
+def is_at_work(proc_json: Path) -> bool:
+    """The supervisor or the program that the file names runs on this machine."""
+    try:
+        proc = Proc.parse(proc_json.read_bytes())
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return proc.host == socket.gethostname() and proc.boot_id == boot_id() and bool(_known(proc))
+
+
+@dataclass(frozen=True)
+class AtWork:
+    """A process that can be seen."""
+
+    pid: int
+    cwd: Path
+    marker: str
+    """Whose attempt or check it is; '' when it is none of ours."""
+
+
+def at_work() -> list[AtWork]:
+    """All but this one and those that started it: they may stand in any folder."""
+    own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if process.pid not in own and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(AtWork(process.pid, Path(process.cwd()), process.environ().get(MARKER, "")))
+    return found
 
 
 def marked() -> list[tuple[int, str]]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from windlass.agents.base import Invocation
-from windlass.agents.processes import agent_env, supervise
+from windlass.agents.processes import Exit, agent_env, supervise
 from windlass.checks import Check, CheckResult, RunOutput, acceptable, canary_tree, run_check
 from windlass.config import CommandSet
 from windlass.engine.desk import Desk
@@ -19,6 +21,10 @@ from windlass.model import Json, Key, digest
 from windlass.phases.base import Ran
 from windlass.tdd.reporting import VARIABLES
 from windlass.workspace import Slot, commit_tree, lock_hash
+
+MOST_RUNS = 3
+NO_END = ("lost", "stopped", "driver-died")
+"""How a supervisor ends, or is ended, without a word of the program's own end."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +115,7 @@ class Checker:
         """One run as it is, on what stands in the slot; nothing is remembered."""
         # What one tree compiled can look newer than the source of the next.
         env = {**self._env(), **VARIABLES, "PYTHONDONTWRITEBYTECODE": "1"}
-        output = await self._runner(argv, slot.path, env, timeout, folder)
+        output = await self._runner(slot, argv, slot.path, env, timeout, folder)
         self._parts.wanted.check()
         return output
 
@@ -158,15 +164,33 @@ class Checker:
             )
 
     async def _run(self, check: Check, slot: Slot, folder: Path) -> CheckResult:
-        result = await run_check(check, slot.path, self._env(), folder, self._runner)
+        result = await run_check(check, slot.path, self._env(), folder, partial(self._runner, slot))
         self._parts.wanted.check()
         return replace(result, tail=self._parts.redactor.text(result.tail))
 
     async def _runner(
-        self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout: float, folder: Path
+        self, slot: Slot, argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout: float, folder: Path
     ) -> RunOutput:
-        folder.mkdir(parents=True, exist_ok=True)
-        ended = await supervise(
+        """A run whose end was not recorded says nothing of the tree: it is repeated."""
+        commit = slot.commit
+        for number in range(1, MOST_RUNS + 1):
+            ended = await self._supervised(argv, cwd, env, timeout, folder, number)
+            if ended.reason not in NO_END or self._parts.wanted.stop.is_set():
+                return RunOutput(ended.code, _joined(folder, ended.error), ended.seconds, ended.reason == "wall")
+            await asyncio.to_thread(slot.stand_on, commit)
+        raise StoppedError(
+            f"'{' '.join(argv)}' was cut off {MOST_RUNS} times before it ended: its supervisor was killed",
+            hint="look who kills processes here (memory? dmesg tells); windlass resume runs it again",
+        )
+
+    async def _supervised(
+        self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout: float, folder: Path, number: int
+    ) -> Exit:
+        # What an earlier run left there, half a report perhaps, is none of this one's.
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        journal = self._parts.journal
+        return await supervise(
             Invocation(tuple(argv)),
             cwd=cwd,
             env=env,
@@ -174,9 +198,9 @@ class Checker:
             wall_s=timeout,
             on_line=None,
             stop=self._parts.wanted.stop,
-            marker=f"{self._parts.journal.run}:{folder.name}",
+            # No other run of a check has it: whoever ends what one left must not end another.
+            marker=f"{journal.run}:{folder.relative_to(self._parts.folder)}@{journal.epoch}.{number}",
         )
-        return RunOutput(ended.code, _joined(folder, ended.error), ended.seconds, ended.reason == "wall")
 
     def _env(self) -> dict[str, str]:
         return agent_env(self._parts.machine.environ, self._parts.config.workspace.env, ci=True)

@@ -165,6 +165,8 @@ class Desk:
     def _put_back(self, changes: list[RefChange], attempt: Attempt) -> None:
         """Branches and stashes that the agent left in its slot are kept under its attempt; they may stay there."""
         assert self.slot is not None
+        # What looks like an agent's trespass may be what another driver has done.
+        self.engine.require_fence()
         keep(self.engine, self.slot, attempt, self._clock(), changes)
         if changes:
             self.engine.undo(changes)

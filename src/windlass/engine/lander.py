@@ -194,6 +194,12 @@ class Lander:
         await self._published()
         await self._publish()
 
+    async def close(self) -> None:
+        """What is being published is left as it is."""
+        if self._publishing is not None:
+            self._publishing.cancel()
+            await asyncio.gather(self._publishing, return_exceptions=True)
+
     async def _publish_meanwhile(self) -> None:
         """The branch only shows what has landed, so the next task need not wait for it."""
         if self._publishing is None or self._publishing.done():

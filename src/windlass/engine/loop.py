@@ -51,9 +51,12 @@ class Driver:
             await baseline.establish(self._shared, desk)
             return await self._loop(desk)
         finally:
-            await desk.leave("driver")
-            await self._shared.leave()
-            await self._shared.lander.publish()
+            try:
+                await desk.leave("driver")
+                await self._shared.leave()
+                await self._shared.lander.publish()
+            finally:
+                await self._shared.lander.close()
 
     async def _loop(self, desk: Desk) -> End:
         world = self._parts.world

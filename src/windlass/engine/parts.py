@@ -34,6 +34,10 @@ class Wanted:
     """One task cannot go on: nothing new starts, what runs is recorded."""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     """Set: running agents are ended at once."""
+    require_claim: Callable[[], None] = lambda: None
+    """Raises when the run is another driver's now."""
+    taken_over: bool = False
+    """Noticed meanwhile: nothing starts again, and nobody lets the agents go on."""
 
     def wind_down(self, *, now: bool) -> None:
         self.winding_down = True
@@ -42,10 +46,11 @@ class Wanted:
 
     def go_on(self) -> None:
         self.winding_down = False
-        if not (self.abort or self.interrupt):
+        if not (self.abort or self.interrupt or self.taken_over):
             self.stop.clear()
 
     def check(self) -> None:
+        self.require_claim()
         if self.abort:
             raise AbortedError("aborted by the user")
         if self.interrupt:

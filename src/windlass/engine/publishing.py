@@ -128,6 +128,7 @@ class Publisher:
             return Found(ALREADY, f"{what}: it is there")
         if now and ref.startswith("refs/tags/"):
             return Found(FAILED, f"cannot bring {what}: it is there and names another commit", commands=by_hand)
+        self._parts.engine.require_fence()
         refused = there.push(commit, ref)
         return Found(FAILED, f"cannot bring {what}: {refused}", commands=by_hand) if refused else Found(DONE, what)
 
@@ -149,6 +150,7 @@ class Publisher:
         listed = program.pull_requests_of(heading)
         if listed.ok and (url := gh.first_url(listed.out, heading.owner)):
             return Found(ALREADY, "it is open already", url)
+        self._parts.engine.require_fence()
         said = program.open_pull_request(heading, base, self._title, self._body()) if listed.ok else listed
         if said.ok and said.url:
             return Found(DONE, "", said.url)

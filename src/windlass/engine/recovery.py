@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from windlass.agents.processes import end_leftover
+from windlass.agents.processes import end_leftover, is_at_work
 from windlass.errors import StoppedError
 from windlass.store.rows import AttemptRow
 from windlass.store.sqlite import Store
@@ -39,15 +39,22 @@ def recover(
     host: str,
     boot: str,
     resumes: Callable[[str], bool],
+    before_may_live: bool = False,
 ) -> Recovered:
-    """`resumes`: whether that agent can continue a session of its own."""
+    """`resumes`: whether that agent can continue a session of its own.
+
+    `before_may_live`: the driver before this one is not known to be dead, only to have been replaced. It cannot write
+    any more, but a git or a check of its own may be at work in any of its slots: none of them is used again.
+    """
     lost = store.open_attempts(run)
-    for row in lost:
-        _end_processes(row, run, slots, folder, host, boot)
+    if before_may_live:
+        end_checks(folder, host, boot)
+    end_attempts(lost, run, slots, folder, host, boot)
     _clear_ref_locks(slots, run)
     going_on = [row for row in lost if row.session and row.intent.slot and resumes(row.intent.agent)]
-    left = {row.intent.key: _left(row, slots, folder) for row in going_on if _is_intact(row, slots)}
-    _leave_slots(store, run, slots, lost, {one.slot.n for one in left.values()})
+    intact = [row for row in going_on if _is_intact(row, slots) and not before_may_live]
+    left = {row.intent.key: _left(row, slots, folder) for row in intact}
+    _leave_slots(store, run, slots, lost, {one.slot.n for one in left.values()}, retire=before_may_live)
     with store.tx():
         for row in lost:
             store.interrupt(run, row.intent.key, row.intent.n)
@@ -69,6 +76,12 @@ def _is_intact(row: AttemptRow, slots: Slots) -> bool:
     return slot.path.is_dir() and (slot.git_dir / "HEAD").is_file()
 
 
+def end_attempts(rows: Sequence[AttemptRow], run: str, slots: Slots, folder: Path, host: str, boot: str) -> None:
+    """Whatever of them still runs."""
+    for row in rows:
+        _end_processes(row, run, slots, folder, host, boot)
+
+
 def _end_processes(row: AttemptRow, run: str, slots: Slots, folder: Path, host: str, boot: str) -> None:
     intent = row.intent
     if intent.host != host:
@@ -87,14 +100,20 @@ def _end_processes(row: AttemptRow, run: str, slots: Slots, folder: Path, host: 
             )
 
 
-def _leave_slots(store: Store, run: str, slots: Slots, lost: list[AttemptRow], kept: set[int]) -> None:
+def end_checks(folder: Path, host: str, boot: str) -> None:
+    """Of set-up, checks and proofs, which have no attempt of their own: whatever is on record and still runs."""
+    for proc in (path for part in ("attempts", "setup") for path in (folder / part).rglob("proc.json")):
+        if is_at_work(proc) and not end_leftover(proc, host=host, boot_id=boot, marker=""):
+            raise StoppedError("processes of a check cannot be ended", hint=f"see {proc}, then: windlass resume")
+
+
+def _leave_slots(store: Store, run: str, slots: Slots, lost: list[AttemptRow], kept: set[int], *, retire: bool) -> None:
     """A slot with an open attempt is never used again, unless the agent's own session goes on in it."""
     at_work = {row.intent.slot: row for row in lost if row.intent.slot}
     for lease in slots.held(run):
         slot, row = slots.slot(lease.n), at_work.get(str(lease.n))
         if lease.n in kept:
             continue
-        if row is None:
-            slots.release(slot, Attempt(run, lease.key, 0), store.clock())
-        else:
-            slots.retire(slot, Attempt(run, row.intent.key, row.intent.n), store.clock())
+        whose = Attempt(run, row.intent.key, row.intent.n) if row else Attempt(run, lease.key, 0)
+        leave = slots.retire if row or retire else slots.release
+        leave(slot, whose, store.clock())

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from windlass.errors import AbortedError, Exit, InterruptedDriverError, WindlassError
+from windlass.errors import AbortedError, Exit, InterruptedDriverError, TakenOverError, WindlassError
 from windlass.events import StepEntered, TaskChanged, Warned
 from windlass.model import Task
 from windlass.phases.base import Outcome, holds
@@ -374,7 +374,8 @@ def _at_once(error: BaseException) -> bool:
     """Nobody wants what is still at work."""
     if isinstance(error, EndRunError):
         return error.target.to is To.ABORT
-    return isinstance(error, AbortedError | InterruptedDriverError) or not isinstance(error, WindlassError)
+    ours = AbortedError | InterruptedDriverError | TakenOverError
+    return isinstance(error, ours) or not isinstance(error, WindlassError)
 
 
 def _rank(error: BaseException) -> int:

@@ -35,6 +35,8 @@ class RunRow:
     budget_usd: float | None = None
     warn_usd: float | None = None
     parent: str = ""
+    driver: str = ""
+    """Who drives it, or did so last: a DriverId as text."""
 
     @property
     def facts(self) -> RunFacts:

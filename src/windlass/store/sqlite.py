@@ -13,7 +13,8 @@ from windlass.errors import LostAttemptError, StoreError
 from windlass.events import Event, Recorded, decode, encode
 from windlass.model import Json, RunState
 from windlass.store.codec import attempt_row, dump, question_row, run_row
-from windlass.store.opening import migrate, readable
+from windlass.store.fence import Claim
+from windlass.store.opening import connect, migrate, readable
 from windlass.store.rows import AdoptionRow, AttemptRow, Intent, QuestionRow, RunRow, Spend, StepRow, TimerRow, load
 from windlass.store.transaction import Transaction
 
@@ -25,6 +26,8 @@ class Store:
         self.clock = clock
         self.pending = False
         """Something was committed that is not synced yet."""
+        self.claim: Claim | None = None
+        """A driver's: every transaction compares its epoch first, and writes nothing once another driver took over."""
 
     @classmethod
     def open(cls, path: Path, clock: Callable[[], float], *, create: bool = False) -> Store:
@@ -32,7 +35,7 @@ class Store:
             raise StoreError(f"no runs yet: '{path}' does not exist", hint='start one: windlass run "what to build"')
         with readable(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            db = sqlite3.connect(path, isolation_level=None, timeout=30.0)
+            db = connect(path)
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=FULL")
             # A log that is written over syncs faster than one that grows: 1 MB, then from its start again.
@@ -81,10 +84,20 @@ class Store:
     def runs(self) -> list[RunRow]:
         return [run_row(row) for row in self._all("SELECT * FROM run ORDER BY started_at DESC, rowid DESC", ())]
 
-    def next_epoch(self, run: str) -> int:
-        """Each driver gets a number of its own; what an older one finishes no longer counts."""
-        self.db.execute("UPDATE run SET epoch = epoch + 1, wanted = '' WHERE id = ?", (run,))
+    def next_epoch(self, run: str, driver: str = "") -> int:
+        """Each driver gets a number of its own; an older one writes nothing more. A wish to pause was for that one."""
+        self.db.execute(
+            "UPDATE run SET epoch = epoch + 1, driver = ?, wanted = CASE wanted WHEN 'abort' THEN wanted ELSE '' END"
+            " WHERE id = ?",
+            (driver, run),
+        )
         return self.run(run).epoch
+
+    def require_claim(self) -> None:
+        """Raises when another driver took over. Only a look: inside `tx()` it is certain."""
+        if self.claim:
+            with readable(self.path):
+                self.claim.check(self.db)
 
     def set_state(self, run: str, state: RunState, reason: str = "", hint: str = "") -> None:
         self.db.execute(

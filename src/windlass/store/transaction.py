@@ -6,7 +6,7 @@ import sqlite3
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from windlass.store.opening import in_our_words
+from windlass.store.opening import begin, in_our_words
 
 if TYPE_CHECKING:
     from windlass.store.sqlite import Store
@@ -27,7 +27,7 @@ class Transaction:
         if not self._joined:
             if not self._synced:
                 self._db.execute("PRAGMA synchronous=NORMAL")
-            self._say("BEGIN IMMEDIATE")
+            self._begin()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._joined:
@@ -40,6 +40,16 @@ class Transaction:
         self._rollback()
         if isinstance(error, sqlite3.DatabaseError | OSError):
             raise in_our_words(error, self._path) from error
+
+    def _begin(self) -> None:
+        """A driver's transaction is its own only as long as nobody has replaced it."""
+        try:
+            begin(self._db, self._path)
+            if self._store.claim:
+                self._store.claim.check(self._db)
+        except BaseException:
+            self._rollback()
+            raise
 
     def _say(self, sql: str) -> None:
         try:

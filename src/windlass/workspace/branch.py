@@ -67,7 +67,8 @@ def _move(engine: EngineRepo, run: str, branch: str, tip: str, now: str) -> Publ
     where = checked_out(engine.user, branch)
     if where:
         return Published(branch, now, f"'{branch}' is checked out in '{where}' and stays as it is there")
-    done = git.run(["update-ref", "-m", f"windlass: {run}", ref, tip, now], root, check=False)
+    with engine.fence():
+        done = git.run(["update-ref", "-m", f"windlass: {run}", ref, tip, now], root, check=False)
     if done.code == 0:
         return Published(branch, tip)
     if git.read_refs(root, ref).get(ref, "") != now:
@@ -125,7 +126,8 @@ def follow(engine: EngineRepo, branch: str, tip: str) -> None:
         raise UserError(f"the checkout is on {where}, not on '{branch}'", hint=f"git switch {branch}")
     _require_clean(user, "bring the checkout forward")
     transfer(engine, [tip], [user.head])
-    done = git.run(["merge", "-q", "--ff-only", tip], user.root, check=False)
+    with engine.fence():
+        done = git.run(["merge", "-q", "--ff-only", tip], user.root, check=False)
     if done.code != 0:
         hint = "move what is in the way, then `windlass resume`"
         raise UserError(f"cannot bring '{branch}' forward: {_why(done.err)}", hint=hint)

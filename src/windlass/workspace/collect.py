@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
 from windlass import git
 from windlass.workspace.repo import EngineRepo, locked
-from windlass.workspace.slots import Slots, Use
+from windlass.workspace.slots import Lease, Slots, Use
 
 
 @dataclass(frozen=True)
@@ -33,14 +34,16 @@ def gc(
     date: float,
     named: Collection[str] = (),
     chosen: Collection[str] = (),
+    occupant: Callable[[Lease, Path], str] = lambda lease, path: "",
 ) -> list[Collected]:
     """Runs that are not final are not looked at.
 
-    `named`: refs to remove although no branch contains them; `chosen`: runs to remove although their slots are kept.
+    `named`: refs to remove although no branch contains them; `chosen`: runs to remove although their slots are kept;
+    `occupant`: in words who is still at work in a slot, '' when nobody is; such a slot stays.
     """
     # Another collector may be at work: what it has begun to remove is its own until it ends or dies.
     with locked(engine.home / "slots" / "gc.lock"):
-        slots = list(_collect_slots(engine, runs_final, dry=dry, date=date, chosen=chosen))
+        slots = list(_collect_slots(engine, runs_final, dry=dry, date=date, chosen=chosen, occupant=occupant))
     refs = [entry for run in sorted(runs_final) for entry in _collect_run(engine, run, dry=dry, named=named)]
     aside = engine.home / "aside"
     lost = [Remains(str(path), "set aside: nobody knows what is in it") for path in sorted(aside.glob("*"))]
@@ -48,7 +51,13 @@ def gc(
 
 
 def _collect_slots(
-    engine: EngineRepo, runs_final: Collection[str], *, dry: bool, date: float, chosen: Collection[str]
+    engine: EngineRepo,
+    runs_final: Collection[str],
+    *,
+    dry: bool,
+    date: float,
+    chosen: Collection[str],
+    occupant: Callable[[Lease, Path], str],
 ) -> Iterator[Collected]:
     slots = Slots(engine)
     for lease in slots.leases():
@@ -57,6 +66,8 @@ def _collect_slots(
         if lease.use is Use.KEPT and lease.run not in chosen:
             where = slots.slot(lease.n).path
             yield Remains(f"slot {lease.n}", f"kept by --keep in {where}; `windlass gc {lease.run}` removes it")
+        elif who := occupant(lease, slots.slot(lease.n).path):
+            yield Remains(f"slot {lease.n}", who)
         elif dry or slots.remove(lease, date):
             yield Removed(f"slot {lease.n}")
 

@@ -14,15 +14,18 @@ import re
 import shlex
 import shutil
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TextIO
 
 from windlass import git
-from windlass.errors import GitError, UserError
+from windlass.errors import GitError, StoppedError, UserError
 from windlass.git import Done, UserRepo
+from windlass.locks import is_stopped
 from windlass.model import is_id
 from windlass.workspace import comparing
 from windlass.workspace.files import read_or_empty
@@ -43,6 +46,10 @@ CONTENT_SETTINGS = (
     "excludesfile",
 )
 LONGEST_NAME = 120
+LOCK_LOOK_S = 2.0
+"""So long a lock is waited for before somebody asks whether its holder is stopped."""
+LOCK_PATIENCE_S = 120.0
+"""As long as a git under it may take."""
 IDENTITY = {"user.name": "Windlass", "user.email": "windlass@localhost"}
 
 
@@ -56,11 +63,35 @@ def repo_id(common_dir: Path) -> str:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """An OS lock, freed by `kill -9`; held for moments only."""
+    """An OS lock, freed by `kill -9`; held for moments only. A holder that is stopped is named, not waited for."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+    with path.open("a+") as handle:
+        begun = time.monotonic()
+        while not _is_locked(handle):
+            time.sleep(0.005)
+            handle.seek(0)
+            _require_at_work(path, handle.read().strip(), time.monotonic() - begun)
+        handle.truncate(0)
+        handle.write(f"{os.getpid()}\n")
+        handle.flush()
         yield
+
+
+def _require_at_work(path: Path, holder: str, waited: float) -> None:
+    stopped = waited > LOCK_LOOK_S and holder.isdigit() and is_stopped(int(holder))
+    if stopped or waited > LOCK_PATIENCE_S:
+        raise StoppedError(
+            f"'{path}' is locked by process {holder or 'unknown'}{', which is stopped' if stopped else ''}",
+            hint=f"kill -CONT {holder} lets it go on, kill -KILL {holder} ends it",
+        )
+
+
+def _is_locked(handle: TextIO) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -85,6 +116,8 @@ class EngineRepo:
     home: Path
     sealed: Mapping[str, str]
     """Files below `path` and their content; an agent that changes them changes what later commands mean."""
+    fence: Callable[[], AbstractContextManager[None]] = field(default=nullcontext, repr=False, compare=False)
+    """A driver's: refs, slots and branches change only behind it, so never after another driver took over."""
     _moves: Moves = field(default_factory=Moves, repr=False, compare=False)
     _tips: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
     _reached: set[str] = field(default_factory=set, repr=False, compare=False)
@@ -93,9 +126,11 @@ class EngineRepo:
     """By tree: its `.gitattributes` files and their blobs, once somebody looked for them."""
 
     @classmethod
-    def open(cls, user: UserRepo, state_dir: Path) -> EngineRepo:
+    def open(
+        cls, user: UserRepo, state_dir: Path, *, fence: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> EngineRepo:
         home = state_dir.resolve() / "windlass" / repo_id(user.common_dir)
-        engine = cls(user, home, _sealed(user))
+        engine = cls(user, home, _sealed(user), fence)
         with locked(home / "lock"):
             if not engine.path.exists():
                 engine._create()
@@ -176,6 +211,11 @@ class EngineRepo:
             self._tips[run] = self.tip(run)
         return self._tips[run]
 
+    def require_fence(self) -> None:
+        """Before a longer change: raises when another driver took over."""
+        with self.fence():
+            pass
+
     def set_tip(self, run: str, new: str, old: str) -> bool:
         """Compare and swap; `old` is '' for the first one. False: somebody else moved it."""
         moved = self._swap(tip_ref(run), new, old)
@@ -185,13 +225,14 @@ class EngineRepo:
 
     def restore_tip(self, run: str) -> None:
         """Somebody else moved it: what they put there stays reachable, and the tip is ours again."""
-        found, own = self.tip(run), self.own_tip(run)
-        if found:
-            self.hold(run, "stray", found)
-        self.point(tip_ref(run), own)
+        with self.fence():
+            found, own = self.tip(run), self.own_tip(run)
+            if found:
+                self.hold(run, "stray", found)
+            self.point(tip_ref(run), own)
 
     def _swap(self, ref: str, new: str, old: str | None) -> bool:
-        with self._moves.noted((ref, new)):
+        with self.fence(), self._moves.noted((ref, new)):
             moved = move(self.path, ref, new, old)
         if moved:
             self._reached.add(new)
@@ -215,7 +256,7 @@ class EngineRepo:
 
     def drop(self, refs: Sequence[str]) -> None:
         self._reached.clear()
-        with self._moves.noted(*((ref, "") for ref in refs)):
+        with self.fence(), self._moves.noted(*((ref, "") for ref in refs)):
             self.git("update-ref", "--stdin", input="".join(f"delete {ref}\n" for ref in refs))
 
     def refs(self) -> dict[str, str]:
@@ -243,7 +284,7 @@ class EngineRepo:
     def _undo(self, change: RefChange) -> None:
         """Only what still is as it was seen: beside us the lander moves on, and others undo the same."""
         to = [change.before or "0" * len(change.after), change.after or "0" * len(change.before)]
-        with self._moves.noted((change.name, change.before)):
+        with self.fence(), self._moves.noted((change.name, change.before)):
             done = self.git("update-ref", "--no-deref", change.name, *to, check=False)
         if done.code != 0 and self.refs().get(change.name, "") == change.after:
             raise GitError(f"cannot put '{change.name}' back: {git.plain(done.err).strip()}", hint="`windlass doctor`")

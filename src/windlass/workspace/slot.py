@@ -60,6 +60,12 @@ class Slot:
         for name, text in self.sealed().items():
             restore(self.git_dir / name, text)
 
+    @property
+    def commit(self) -> str:
+        """What HEAD names, for `stand_on`."""
+        head = (self.git_dir / "HEAD").read_text().strip()
+        return "HEAD" if head.startswith("ref:") else head
+
     def stand_on(self, commit: str) -> None:
         """A clean checkout of `commit`. What is there is not kept; the log of HEAD stays the agent's."""
         log = self.git_dir / "logs" / "HEAD"

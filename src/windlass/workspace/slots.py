@@ -71,7 +71,8 @@ class Slots:
         """A clean slot at that commit, leased until `release` or `retire`, whatever becomes of this process."""
         with locked(self.folder / "lock"):
             lease = self._choose(run, key)
-            self._write(lease)
+            with self.engine.fence():
+                self._write(lease)
             slot = self.slot(lease.n)
             self._mark(slot).touch()
         self._renew(slot, at)
@@ -112,6 +113,7 @@ class Slots:
         self, slot: Slot, at: str, attempt: Attempt, date: float, seen: SlotStatus | None = None
     ) -> tuple[str, ...]:
         """Keep what is in the slot, then make it a clean checkout of `at`. Ignored files stay. The keep-refs made."""
+        self.engine.require_fence()
         kept = self.keep(slot, attempt, date, seen=seen)
         clear_locks(slot)
         self._renew(slot, at, kept.status if kept and _is_plain(slot) else None)
@@ -128,8 +130,9 @@ class Slots:
         return self._leave(slot, attempt, date, Lease(slot.n, Use.RETIRED, attempt.run, attempt.key))
 
     def _leave(self, slot: Slot, attempt: Attempt, date: float, lease: Lease) -> tuple[str, ...]:
+        self.engine.require_fence()
         kept = self.keep(slot, attempt, date)
-        with locked(self.folder / "lock"):
+        with locked(self.folder / "lock"), self.engine.fence():
             self._write(lease)
         return kept.refs if kept else ()
 

@@ -120,7 +120,7 @@ class Hands:
         said = self.service.abort(row.id)
         self._wait(lambda: not self.service.driven(row.id))
         if not self.service.driven(row.id) and not self.service.run(row.id).state.final:
-            # The driver was on its way out and did not hear it.
+            # The driver died before it heard it.
             said = self.service.abort(row.id)
         return f"{said}\n\n{self._told(row.id)}"
 
