@@ -99,7 +99,9 @@ def test_a_conflict_names_its_files_and_moves_nothing(engine: EngineRepo) -> Non
     base = engine.user.head
     tip = _land(engine, "t1", _head(engine, base, {"a.txt": "one\n", "b.txt": "one\n"})).commit
     made = make_candidate(engine, "r1", "t2", "Two", _head(engine, base, {"a.txt": "two\n", "b.txt": "two\n"}), DATE)
-    assert made == Candidate(Landing.CONFLICT, "", "", tip, ("a.txt", "b.txt"))
+    told = "\n".join(f"- {path}: both sides changed the same lines" for path in ("a.txt", "b.txt"))
+    reason = f"it conflicts with what has landed:\n{told}"
+    assert made == Candidate(Landing.CONFLICT, "", "", tip, ("a.txt", "b.txt"), reason)
     with pytest.raises(GitError):
         swap_now(engine, "r1", made)
     assert engine.tip("r1") == tip

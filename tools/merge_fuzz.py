@@ -234,9 +234,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--merges", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0, help="the first seed; each merge has one of its own")
-    parser.add_argument(
-        "--folder", type=Path, default=None, help="where repositories are made and removed: best in memory"
-    )
+    parser.add_argument("--folder", type=Path, default=None, help="where repositories are made; best in memory")
     given = parser.parse_args()
     found: Counter[str] = Counter()
     started = time.perf_counter()

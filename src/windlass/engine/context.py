@@ -349,7 +349,9 @@ class TaskHere(Here):
 
     async def land(self, cycle: int, *, checked: bool, waived: bool = False) -> Landed:
         key = self.key.child("land", cycle=cycle)
-        refused = "" if waived else await self._unproved(cycle, key)
+        # With an open conflict the lander refuses it anyway: that is what its fixer must be told.
+        proves = not waived and not await self.has_open_conflicts()
+        refused = await self._unproved(cycle, key) if proves else ""
         if refused:
             await self.shared.lander.give_up_turn(self._own_task.id)
             return Landed("unproved", refused, self.desk.changed)
@@ -373,6 +375,12 @@ class TaskHere(Here):
     async def catch_up(self, cycle: int) -> None:
         key = self.key.child("land.onto", cycle=cycle)
         await catch_up(self.parts, key, self._own_task, self.desk)
+
+    async def has_open_conflicts(self) -> bool:
+        return bool(await self.desk.unresolved())
+
+    def say_resolved(self, paths: Sequence[str]) -> None:
+        self.desk.said_resolved |= set(paths)
 
     async def patch(self) -> str:
         return await self.desk.patch()

@@ -18,9 +18,14 @@ from windlass.model import Json, Key, Task
 from windlass.phases.task_base import Landed
 from windlass.store.rows import Intent
 from windlass.workspace import diff, follow, publish
+from windlass.workspace.conflicts import describe, paths_of
 
 MOST_STRAYS = 3
 DIFF_BYTES = 12_000
+UNRESOLVED = (
+    "these conflicts are not resolved. Each path must be changed, or named as resolved in the answer;"
+    " marks and made-up names must go:"
+)
 PUBLISH_PAUSE_S = 0.5
 """The branch only shows what has landed: while much lands, not every step of it."""
 
@@ -152,18 +157,16 @@ class Lander:
             elif found.kind is Landing.ALREADY:
                 await self._finish([_Link(one, found)], self._already(one))
             elif not chain:
-                what = found.reason or f"conflicts with what has landed: {', '.join(found.files)}"
-                await self._refuse(one, "conflict", what, found, ())
+                await self._refuse(one, "conflict", found.reason, found, ())
             # A conflict with one that is only about to land is looked at again when that has landed.
         return chain
 
     async def _candidate(self, one: _Waiting, tip: str) -> Candidate:
         order, engine = one.order, self._parts.engine
-        marked = order.desk.conflicts
-        left = await asyncio.to_thread(landing.unresolved, engine, order.desk.head, marked) if marked else ()
+        left = await order.desk.unresolved()
         if left:
-            reason = f"conflict marks are left in: {', '.join(left)}"
-            return Candidate(Landing.CONFLICT, "", "", tip, left, reason)
+            reason = f"{UNRESOLVED}\n{describe(left)}"
+            return Candidate(Landing.CONFLICT, "", "", tip, paths_of(left), reason)
         head, title = order.desk.head, order.task.title
         return await landing.candidate(engine, self._run, order.task.id, title, head, one.date, tip)
 

@@ -66,6 +66,10 @@ class Objects:
         """'' is the empty one."""
         return self._known(self._trees, sha, "tree", self._entries) if sha else {}
 
+    def blob(self, sha: str) -> bytes:
+        """A file's content; not remembered."""
+        return self._body(sha, "blob")
+
     def tree_at(self, sha: str) -> str:
         """The tree of a commit; a tree itself."""
         if sha in self._trees:

@@ -94,7 +94,9 @@ def _add_all(engine: EngineRepo, slot: Slot, dirty: Sequence[str], env: Mapping[
     """Only what was seen to differ, because `git add -A` would look at every file again. A repository inside the slot
     would be stored as the bare name of a commit: store its files instead."""
     nested = [path.rstrip("/") for path in dirty if path.endswith("/")]
-    names = "".join(f"{path}\0" for path in dirty if not path.endswith("/"))
+    # A file that became a folder is replaced by what is in the folder; git refuses its own name.
+    folders = {path[:n] for path in dirty for n, char in enumerate(path) if char == "/"}
+    names = "".join(f"{path}\0" for path in dirty if not path.endswith("/") and path not in folders)
     slot.git("update-index", "--add", "--remove", "--replace", "-z", "--stdin", input=names, env=env)
     for folder in nested:
         _stage(engine, _files_of(slot.path, slot.path / folder), env)
