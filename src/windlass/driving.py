@@ -201,6 +201,7 @@ class _Drive:
     async def _guarded(self, row: RunRow, parts: Parts, retry: bool) -> Ended:
         try:
             await self._recover(row, parts)
+            parts.tip.restore()
             await _settle_edits(parts, parts.folder)
             end = await Driver(parts, retry=retry).run()
             return _ended(row.id, end)

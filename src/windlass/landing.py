@@ -1,7 +1,8 @@
 """From a task's head to the run's tip, in steps that can be stopped and started again anywhere.
 
-candidate -> checks (by the caller) -> swap. The candidate's SHA depends on its arguments alone, and a head that the tip
-contains already is `already`: so a task lands exactly once, whatever was killed in between.
+candidate -> checks -> record it as the tip -> move the ref: all but the first by the caller. The candidate's SHA
+depends on its arguments alone, and a head that the tip contains already is `already`: so a task lands exactly once,
+whatever was killed in between.
 """
 
 from __future__ import annotations
@@ -48,34 +49,12 @@ class Candidate:
     """For a conflict: what is in conflict, and how."""
 
 
-async def candidate(
-    engine: EngineRepo, run: str, task_id: str, title: str, head: str, date: float, onto: str = ""
-) -> Candidate:
-    return await asyncio.to_thread(make_candidate, engine, run, task_id, title, head, date, onto)
+async def candidate(engine: EngineRepo, tip: str, task_id: str, title: str, head: str, date: float) -> Candidate:
+    return await asyncio.to_thread(make_candidate, engine, tip, task_id, title, head, date)
 
 
-async def swap(engine: EngineRepo, run: str, chosen: Candidate) -> bool:
-    """False: the tip moved since the candidate was made; make it anew."""
-    return await asyncio.to_thread(swap_now, engine, run, chosen)
-
-
-def swap_now(engine: EngineRepo, run: str, chosen: Candidate) -> bool:
-    match chosen.kind:
-        case Landing.MERGED:
-            return engine.set_tip(run, chosen.commit, chosen.tip)
-        case Landing.ALREADY:
-            return True
-        case Landing.CONFLICT:
-            raise GitError("a candidate with conflicts cannot become the tip", hint="this is a bug: please report it")
-
-
-def make_candidate(
-    engine: EngineRepo, run: str, task_id: str, title: str, head: str, date: float, onto: str = ""
-) -> Candidate:
-    """`onto`: a candidate not yet swapped in, to build a chain that is checked once at its top."""
-    tip = onto or engine.tip(run)
-    if not tip:
-        raise GitError(f"run '{run}' has no tip", hint="`windlass doctor`")
+def make_candidate(engine: EngineRepo, tip: str, task_id: str, title: str, head: str, date: float) -> Candidate:
+    """`tip`: the run's, or a candidate that is not the tip yet, to build a chain that is checked once at its top."""
     bases = _merge_bases(engine, tip, head)
     if not bases:
         return Candidate(Landing.CONFLICT, "", "", tip, (), "the commit has no history in common with the run")

@@ -14,10 +14,10 @@ from windlass.workspace.conflicts import CONTENTS, Conflict, OpenConflicts, carr
 
 async def catch_up(parts: Parts, key: Key, task: Task, desk: Desk) -> None:
     """From here on `base` is the tip it was joined with, so what counts as changed is the task's own again."""
-    run, engine = parts.world.facts.id, parts.engine
+    engine = parts.engine
 
     async def join(previous: Json) -> Json:
-        tip, date = engine.own_tip(run), float(int(parts.machine.clock()))
+        tip, date = parts.tip.now, float(int(parts.machine.clock()))
         left = await desk.unresolved()
         joined = await asyncio.to_thread(landing.join, engine, desk.head, tip, task.id, date)
         desk.hold(f"{key}/@1", joined.commit)
