@@ -75,7 +75,7 @@ async def _advance(ctx: Here, cycle: int, head: str) -> str:
     async def mended(previous: Json) -> Json:
         return head
 
-    found = await ctx.parts.journal.step(ctx.key.child(f"tip.{cycle}"), None, mended, tip=str, synced=False)
+    found = await ctx.parts.journal.step(ctx.key.child(f"tip.{cycle}"), None, mended, tip=str)
     await ctx.parts.tip.show()
     return str(found)
 

@@ -194,8 +194,11 @@ class Journal:
             self._write(events)
 
     def finish_landings(self, landings: Sequence[EndedLanding], tip: str) -> None:
-        """End all attempts of a chain and move the tip in one transaction: no link of it was checked alone."""
-        with self._recording(f"{landings[-1].key}@{landings[-1].n}.finish", synced=False):
+        """End all attempts of a chain and move the tip in one transaction: no link of it was checked alone.
+
+        On the disk before it returns when the tip moves: the ref and the branch follow it, and may not get ahead.
+        """
+        with self._recording(f"{landings[-1].key}@{landings[-1].n}.finish", synced=tip != self.tip):
             for one in landings:
                 self.store.end_attempt(self.run, one.key.text, one.n, self.epoch, state="done")
                 self._add(one.key, one.inputs, None, one.result)
