@@ -95,13 +95,13 @@ def _merger(engine: EngineRepo) -> Callable[[], float]:
     """A task's head beside a tip that has moved on, both in one file: a true merge, without a checkout."""
     base = engine.user.head
     lines = ["x = 1\n"] * 20
-    commit_artifacts(engine, RUN, base, {FILE: "".join(["landed\n", *lines[1:]])}, "landed\n", DATE)
+    tip = commit_artifacts(engine, base, {FILE: "".join(["landed\n", *lines[1:]])}, "landed\n", DATE)
     head = commit_tree(
         engine, edited_tree(engine, base, {FILE: "".join([*lines[:-1], "head\n"])}), [base], "head\n", DATE
     )
 
     def merge() -> None:
-        if make_candidate(engine, RUN, "t1", "One", head, DATE).kind is not Landing.MERGED:
+        if make_candidate(engine, tip, "t1", "One", head, DATE).kind is not Landing.MERGED:
             raise SystemExit("the merge of two places in a file failed")
 
     return lambda: seconds(merge)

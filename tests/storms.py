@@ -216,7 +216,8 @@ class Storm:
 
     def _assert_every_tip_green(self) -> None:
         bench = self.bench
-        tips = sh(bench.engine, "log", "-g", "--format=%H", tip_of(bench)).split()
+        tips = [row["sha"] for row in bench.rows("SELECT sha FROM tip WHERE run = ? ORDER BY seq", bench.id)]
+        assert tips[-1] == sh(bench.engine, "rev-parse", tip_of(bench))
         for number, tip in enumerate(dict.fromkeys(tips)):
             place = bench.folder / "tips" / str(number)
             place.mkdir(parents=True)

@@ -28,7 +28,9 @@ def engine(tmp_path: Path) -> EngineRepo:
 
 
 def _advance(engine: EngineRepo, files: dict[str, str]) -> str:
-    return commit_artifacts(engine, "r1", engine.tip("r1"), files, "step\n", DATE)
+    new = commit_artifacts(engine, engine.tip("r1"), files, "step\n", DATE)
+    assert engine.set_tip("r1", new, engine.tip("r1"))
+    return new
 
 
 def test_the_first_publish_makes_the_branch_and_the_next_moves_it(engine: EngineRepo) -> None:

@@ -10,10 +10,10 @@ import pytest
 from front import LEAN, Front, basics, builder, failing, passing, planner, scout, spent
 from gitrepo import reachable, sh
 from windlass.events import DispatchStarted, PhaseEntered
-from windlass.forking import tip_of
 from windlass.model import RunState
 from windlass.service import Service
 from windlass.store.rows import StepRow
+from windlass.store.tips import tip_of_steps
 
 
 @pytest.fixture(scope="module")
@@ -151,10 +151,14 @@ def test_the_tip_is_that_of_the_last_commit_or_landing() -> None:
     landed = step(3, "execute/t1/land#1", {"kind": "landed", "tip": "b" * 40})
     planned = step(1, "plan-draft/commit", "a" * 40)
     other = step(5, "execute/t2/implement", {"head": "c" * 40})
-    assert tip_of([planned], "base") == "a" * 40
-    assert tip_of([refused, landed, planned, other], "base") == "b" * 40
-    assert tip_of([other], "base") == "base"
-    assert tip_of([planned, step(2, "baseline/tip.1", "d" * 40)], "base") == "d" * 40
+    assert tip_of_steps([planned], "base") == "a" * 40
+    assert tip_of_steps([refused, landed, planned, other], "base") == "b" * 40
+    assert tip_of_steps([other], "base") == "base"
+    assert tip_of_steps([planned, step(2, "baseline/tip.1", "d" * 40)], "base") == "d" * 40
+    mended = step(9, "finalize/land", {"tip": "e" * 40, "refused": ""})
+    left = step(10, "finalize+2/land", {"tip": "f" * 40, "refused": "the checks fail"})
+    assert tip_of_steps([planned, mended, left], "base") == "e" * 40
+    assert tip_of_steps([planned, mended, step(11, "report/progress", "1" * 40)], "base") == "1" * 40
 
 
 def test_fixing_cycles_of_shared_tasks_are_not_repeated(tmp_path: Path) -> None:

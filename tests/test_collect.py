@@ -28,7 +28,8 @@ def engine(tmp_path: Path) -> EngineRepo:
 
 
 def _finished(engine: EngineRepo) -> str:
-    tip = commit_artifacts(engine, "r1", engine.user.head, {"x": "1"}, "x\n", DATE)
+    tip = commit_artifacts(engine, engine.user.head, {"x": "1"}, "x\n", DATE)
+    assert engine.set_tip("r1", tip, engine.user.head)
     engine.hold("r1", "t1", tip)
     publish(engine, "r1", "windlass/r1", tip, "")
     return tip

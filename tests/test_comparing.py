@@ -125,8 +125,13 @@ def test_changes_to_different_files_of_one_folder_are_joined(store: Store) -> No
         ({"d/a": None, "x": "1"}, {"d/a": None, "y": "1"}),
         ({"d/a": None, "d/b": None, "n/a": "1", "n/b": "1"}, {"d/new": "1"}),
         ({"x": "1"}, {"x/y": "1"}),
+        ({"d/a": None, "d/b": None, "d": "1", "m/a": "1"}, {"d/a": None, "d/b": None, "d": "1", "n/a": "1"}),
+        ({"d/a": None, "d/b": None, "d": "1", "m/a": "1"}, {"e": "1"}),
     ],
-    ids=["both changed", "changed and gone", "moved twice", "folder moved", "file and folder"],
+    ids=[
+        *("both changed", "changed and gone", "moved twice", "folder moved", "file and folder"),
+        *("folder replaced by the same file and moved apart", "folder replaced by a file on one side"),
+    ],
 )
 def test_what_needs_a_closer_look_is_left_to_git(
     store: Store, ours: dict[str, str | None], theirs: dict[str, str | None]

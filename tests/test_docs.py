@@ -170,6 +170,8 @@ def test_a_markdown_block_is_a_role_a_plan_or_an_answer_that_is_accepted(block: 
         parse_role(block.text, Path(block.file))
     elif last_block(block.text, ("superteam-tasks",)) is not None:
         assert contracts.parse_plan(block.text).problem == ""
+    elif '"resolved"' in block.text:
+        assert contracts.parse("resolution", block.text).value["resolved"] != []  # type: ignore[index, call-overload]
     else:
         assert contracts.parse("review", block.text).problem == ""
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gitrepo import DATE, commit, make_engine, make_repo, sh, write
 from windlass import git
 from windlass.errors import GitError
-from windlass.landing import Candidate, Landing, candidate, make_candidate, swap, swap_now
+from windlass.landing import Candidate, Landing, candidate, make_candidate
 from windlass.workspace import (
     Attempt,
     EngineRepo,
@@ -37,9 +37,14 @@ def _head(engine: EngineRepo, base: str, files: dict[str, str]) -> str:
 
 
 def _land(engine: EngineRepo, task: str, head: str) -> Candidate:
-    made = make_candidate(engine, "r1", task, f"Task {task}", head, DATE)
-    assert swap_now(engine, "r1", made)
+    made = make_candidate(engine, engine.tip("r1"), task, f"Task {task}", head, DATE)
+    assert _show(engine, made)
     return made
+
+
+def _show(engine: EngineRepo, made: Candidate) -> bool:
+    """What the engine does when the journal has it."""
+    return made.kind is Landing.ALREADY or engine.set_tip("r1", made.commit, made.tip)
 
 
 def test_a_head_on_the_tip_lands_with_its_own_tree_as_a_merge(engine: EngineRepo) -> None:
@@ -73,7 +78,7 @@ def test_a_commit_made_without_git_is_the_one_git_would_have_made(engine: Engine
 
 def test_the_commit_names_its_task_and_has_the_stored_date(engine: EngineRepo) -> None:
     head = _head(engine, engine.user.head, {"a.txt": "2\n"})
-    made = make_candidate(engine, "r1", "t3", "Add\nlimits \x1b[31m", head, DATE)
+    made = make_candidate(engine, engine.tip("r1"), "t3", "Add\nlimits \x1b[31m", head, DATE)
     shown = engine.git("log", "-1", "--format=%s|%(trailers:key=Windlass-Task,valueonly)|%at %ct", made.commit).line
     assert shown.split("\n") == ["Add limits|t3", f"|{int(DATE)} {int(DATE)}"]
 
@@ -82,8 +87,9 @@ def test_a_candidate_made_again_is_the_same_commit(tmp_path: Path, engine: Engin
     base = engine.user.head
     _land(engine, "t1", _head(engine, base, {"a.txt": "2\n"}))
     head = _head(engine, base, {"b.txt": "2\n"})
-    first = make_candidate(engine, "r1", "t2", "Two", head, DATE)
-    again = make_candidate(EngineRepo.open(engine.user, tmp_path / "state"), "r1", "t2", "Two", head, DATE)
+    first = make_candidate(engine, engine.tip("r1"), "t2", "Two", head, DATE)
+    afresh = EngineRepo.open(engine.user, tmp_path / "state")
+    again = make_candidate(afresh, afresh.tip("r1"), "t2", "Two", head, DATE)
     assert again == first
 
 
@@ -98,10 +104,11 @@ def test_tasks_that_do_not_meet_are_merged(engine: EngineRepo) -> None:
 def test_a_conflict_names_its_files_and_moves_nothing(engine: EngineRepo) -> None:
     base = engine.user.head
     tip = _land(engine, "t1", _head(engine, base, {"a.txt": "one\n", "b.txt": "one\n"})).commit
-    made = make_candidate(engine, "r1", "t2", "Two", _head(engine, base, {"a.txt": "two\n", "b.txt": "two\n"}), DATE)
-    assert made == Candidate(Landing.CONFLICT, "", "", tip, ("a.txt", "b.txt"))
-    with pytest.raises(GitError):
-        swap_now(engine, "r1", made)
+    head = _head(engine, base, {"a.txt": "two\n", "b.txt": "two\n"})
+    made = make_candidate(engine, tip, "t2", "Two", head, DATE)
+    told = "\n".join(f"- {path}: both sides changed the same lines" for path in ("a.txt", "b.txt"))
+    reason = f"it conflicts with what has landed:\n{told}"
+    assert made == Candidate(Landing.CONFLICT, "", "", tip, ("a.txt", "b.txt"), reason)
     assert engine.tip("r1") == tip
 
 
@@ -110,37 +117,37 @@ def test_a_head_that_is_in_the_tip_is_already_landed_and_by_which_commit(engine:
     head = _head(engine, base, {"a.txt": "2\n"})
     landed = _land(engine, "t1", head).commit
     tip = _land(engine, "t2", _head(engine, base, {"b.txt": "2\n"})).commit
-    again = make_candidate(engine, "r1", "t1", "Task t1", head, DATE)
+    again = make_candidate(engine, engine.tip("r1"), "t1", "Task t1", head, DATE)
     assert again == Candidate(Landing.ALREADY, landed, engine.tree_of(tip), tip, ())
-    assert swap_now(engine, "r1", again)
+    assert _show(engine, again)
     assert engine.tip("r1") == tip
 
 
 def test_a_task_that_changed_nothing_is_already_landed(engine: EngineRepo) -> None:
-    made = make_candidate(engine, "r1", "t1", "None", engine.user.head, DATE)
+    made = make_candidate(engine, engine.tip("r1"), "t1", "None", engine.user.head, DATE)
     assert (made.kind, made.commit) == (Landing.ALREADY, engine.user.head)
 
 
 def test_a_candidate_for_an_older_tip_is_refused(engine: EngineRepo) -> None:
     base = engine.user.head
-    late = make_candidate(engine, "r1", "t1", "Late", _head(engine, base, {"a.txt": "2\n"}), DATE)
+    late = make_candidate(engine, engine.tip("r1"), "t1", "Late", _head(engine, base, {"a.txt": "2\n"}), DATE)
     _land(engine, "t2", _head(engine, base, {"b.txt": "2\n"}))
-    assert not swap_now(engine, "r1", late)
+    assert not _show(engine, late)
 
 
 def test_candidates_can_be_chained_and_swapped_in_at_once(engine: EngineRepo) -> None:
     base = engine.user.head
-    one = make_candidate(engine, "r1", "t1", "One", _head(engine, base, {"a.txt": "2\n"}), DATE)
-    two = make_candidate(engine, "r1", "t2", "Two", _head(engine, base, {"b.txt": "2\n"}), DATE, onto=one.commit)
+    one = make_candidate(engine, engine.tip("r1"), "t1", "One", _head(engine, base, {"a.txt": "2\n"}), DATE)
+    two = make_candidate(engine, one.commit, "t2", "Two", _head(engine, base, {"b.txt": "2\n"}), DATE)
     assert two.tip == one.commit
     assert engine.set_tip("r1", two.commit, base)
     assert engine.git("show", f"{engine.tip('r1')}:a.txt").out == "2\n"
 
 
-def test_the_asynchronous_pair_does_the_same(engine: EngineRepo) -> None:
+def test_the_asynchronous_one_does_the_same(engine: EngineRepo) -> None:
     async def scenario() -> bool:
-        made = await candidate(engine, "r1", "t1", "One", _head(engine, engine.user.head, {"a.txt": "2\n"}), DATE)
-        return await swap(engine, "r1", made)
+        head = _head(engine, engine.user.head, {"a.txt": "2\n"})
+        return _show(engine, await candidate(engine, engine.tip("r1"), "t1", "One", head, DATE))
 
     assert asyncio.run(scenario())
     assert engine.git("show", f"{engine.tip('r1')}:a.txt").out == "2\n"
@@ -159,7 +166,9 @@ def test_a_file_marked_as_binary_is_never_merged_line_by_line(tmp_path: Path) ->
     engine = make_engine(tmp_path, {".gitattributes": "*.dat -merge\n", "x.dat": "1\n\n\n\n\n\n2\n"})
     base = engine.user.head
     _land(engine, "t1", _head(engine, base, {"x.dat": "one\n\n\n\n\n\n2\n"}))
-    made = make_candidate(engine, "r1", "t2", "Two", _head(engine, base, {"x.dat": "1\n\n\n\n\n\ntwo\n"}), DATE)
+    made = make_candidate(
+        engine, engine.tip("r1"), "t2", "Two", _head(engine, base, {"x.dat": "1\n\n\n\n\n\ntwo\n"}), DATE
+    )
     assert made.kind is Landing.CONFLICT
 
 
@@ -173,21 +182,21 @@ def test_merge_drivers_of_the_user_do_not_run(tmp_path: Path, monkeypatch: pytes
     engine.set_tip("r1", engine.user.head, "")
     base = engine.user.head
     _land(engine, "t1", _head(engine, base, {"a.txt": "one\n"}))
-    made = make_candidate(engine, "r1", "t2", "Two", _head(engine, base, {"a.txt": "two\n"}), DATE)
+    made = make_candidate(engine, engine.tip("r1"), "t2", "Two", _head(engine, base, {"a.txt": "two\n"}), DATE)
     assert made.kind is Landing.CONFLICT
     assert not (tmp_path / "ran").exists()
 
 
 def test_a_missing_tip_or_head_is_an_error_and_not_a_landing(engine: EngineRepo) -> None:
     with pytest.raises(GitError):
-        make_candidate(engine, "none", "t1", "x", engine.user.head, DATE)
+        make_candidate(engine, "e" * 40, "t1", "x", engine.user.head, DATE)
     with pytest.raises(GitError):
-        make_candidate(engine, "r1", "t1", "x", "f" * 40, DATE)
+        make_candidate(engine, engine.tip("r1"), "t1", "x", "f" * 40, DATE)
 
 
 def test_a_head_without_common_history_is_a_conflict_that_says_so(engine: EngineRepo) -> None:
     orphan = commit_tree(engine, engine.tree_of(engine.user.head), [], "orphan\n", DATE)
-    made = make_candidate(engine, "r1", "t1", "x", orphan, DATE)
+    made = make_candidate(engine, engine.tip("r1"), "t1", "x", orphan, DATE)
     assert (made.kind, made.files) == (Landing.CONFLICT, ())
     assert "no history in common" in made.reason
 
@@ -228,13 +237,13 @@ class Driver:
         self.point()
         engine.hold("r1", task, head)
         self.point()
-        made = make_candidate(engine, "r1", task, task, head, DATE)
+        made = make_candidate(engine, engine.tip("r1"), task, task, head, DATE)
         self.point()
         slots.release(slot, Attempt("r1", task, 1), DATE)
         self.point()
         if made.kind is Landing.CONFLICT:
             return self.land(engine, slots, task, files, made.tip)
-        assert swap_now(engine, "r1", made)
+        assert _show(engine, made)
         self.point()
         self.landed[task] = made.commit
         self.published = publish(engine, "r1", "windlass/r1", engine.tip("r1"), self.published).commit

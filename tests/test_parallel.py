@@ -214,7 +214,8 @@ def test_conflict_marks_that_nobody_resolved_never_land(tmp_path: Path) -> None:
     done = crew.go(flow(land=land, failure="continue"), [plan_rule(titles("A", "B")), idle, *sides, passing()])
     assert done.code == 0, done.out
     assert len(landed(crew)) == 1
-    assert "conflict marks are left in: src/app.py" in [event.detail for event in crew.events(LandingRefused)]
+    told = "- src/app.py: both sides changed the same lines; conflict marks are left in it"
+    assert told in crew.events(LandingRefused)[-1].detail
     assert "<<<<" not in crew.show("src/app.py")
 
 

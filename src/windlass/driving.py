@@ -227,6 +227,7 @@ class _Drive:
         try:
             await self._recover(row, parts)
             parts.wanted.check()
+            parts.tip.restore()
             await _settle_edits(parts, parts.folder)
             end = await Driver(parts, retry=retry).run()
             return _ended(row.id, end)

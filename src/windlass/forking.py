@@ -23,11 +23,12 @@ from windlass.events import (
 from windlass.flow.load import FlowSource
 from windlass.flow.schema import Flow
 from windlass.kit import Kit
-from windlass.model import Json, Key, RunState
+from windlass.model import Json, RunState
 from windlass.place import state_dir
 from windlass.store.copying import copy_adoptions, copy_events, copy_questions, copy_steps
 from windlass.store.rows import RunRow, StepRow
 from windlass.store.sqlite import Store
+from windlass.store.tips import tip_of_steps
 from windlass.workspace import EngineRepo, name_held
 
 #: they tell of the other run's own life and its money
@@ -110,20 +111,6 @@ def _key(recorded: Recorded) -> str:
     return recorded.event.key
 
 
-def tip_of(steps: Sequence[StepRow], base: str) -> str:
-    """The commit that the last of these steps put on the run's tip."""
-    found = [commit for step in sorted(steps, key=lambda step: step.seq) if (commit := _commit(step))]
-    return found[-1] if found else base
-
-
-def _commit(step: StepRow) -> str:
-    last, result = Key.parse(step.key).parts[-1].id, step.result
-    if isinstance(result, dict) and last == "land":
-        return str(result["tip"]) if result["kind"] == "landed" else ""
-    commits = last == "commit" or last.startswith(("adopted.", "tip."))
-    return result if commits and isinstance(result, str) else ""
-
-
 # -- inside
 
 
@@ -135,7 +122,7 @@ def _flow(kit: Kit, row: RunRow) -> Flow:
 def _give_refs(engine: EngineRepo, row: RunRow, beginning: Beginning, new_id: str) -> None:
     """Commits that copied steps name stay reachable, also when the other run is collected."""
     engine.pin_base(new_id, row.base)
-    engine.set_tip(new_id, tip_of(beginning.steps, row.base), "")
+    engine.set_tip(new_id, tip_of_steps(beginning.steps, row.base), "")
     for ref, sha in engine.refs().items():
         name = name_held(ref, row.id)
         if name and beginning.has(name):
@@ -170,6 +157,7 @@ def _record(store: Store, new: RunRow, row: RunRow, beginning: Beginning, phase:
     shared = [recorded.seq for recorded in beginning.events if not isinstance(recorded.event, NOT_SHARED)]
     with store.tx():
         store.add_run(new)
+        store.add_tip(new.id, tip_of_steps(beginning.steps, row.base), "", "")
         store.add_event(new.id, RunStarted(new.request, new.flow, new.base, new.branch, new.budget_usd, new.warn_usd))
         copy_steps(store, row.id, new.id, [step.key for step in beginning.steps])
         copy_questions(store, row.id, new.id, answered)

@@ -1,14 +1,15 @@
 """From a task's head to the run's tip, in steps that can be stopped and started again anywhere.
 
-candidate -> checks (by the caller) -> swap. The candidate's SHA depends on its arguments alone, and a head that the tip
-contains already is `already`: so a task lands exactly once, whatever was killed in between.
+candidate -> checks -> record it as the tip -> move the ref: all but the first by the caller. The candidate's SHA
+depends on its arguments alone, and a head that the tip contains already is `already`: so a task lands exactly once,
+whatever was killed in between.
 """
 
 from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -17,9 +18,8 @@ from windlass import git
 from windlass.errors import GitError
 from windlass.workspace import EngineRepo, changes, commit_tree
 from windlass.workspace.comparing import meeting, merged
+from windlass.workspace.conflicts import Conflict, by_own_names, describe, in_tree, parse_merge, paths_of
 
-#: merge-tree names the sides as they were given to it: by their SHA
-MARK = "^(<<<<<<<|>>>>>>>) [0-9a-f]{40,64}$"
 ATTRIBUTES = ".gitattributes"
 EMPTY_TREE = {
     "sha1": "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
@@ -46,45 +46,25 @@ class Candidate:
     files: tuple[str, ...]
     """What it changes on the tip; for a conflict, the files that conflict."""
     reason: str = ""
-    """For a conflict that is not about files."""
+    """For a conflict: what is in conflict, and how."""
 
 
-async def candidate(
-    engine: EngineRepo, run: str, task_id: str, title: str, head: str, date: float, onto: str = ""
-) -> Candidate:
-    return await asyncio.to_thread(make_candidate, engine, run, task_id, title, head, date, onto)
+async def candidate(engine: EngineRepo, tip: str, task_id: str, title: str, head: str, date: float) -> Candidate:
+    return await asyncio.to_thread(make_candidate, engine, tip, task_id, title, head, date)
 
 
-async def swap(engine: EngineRepo, run: str, chosen: Candidate) -> bool:
-    """False: the tip moved since the candidate was made; make it anew."""
-    return await asyncio.to_thread(swap_now, engine, run, chosen)
-
-
-def swap_now(engine: EngineRepo, run: str, chosen: Candidate) -> bool:
-    match chosen.kind:
-        case Landing.MERGED:
-            return engine.set_tip(run, chosen.commit, chosen.tip)
-        case Landing.ALREADY:
-            return True
-        case Landing.CONFLICT:
-            raise GitError("a candidate with conflicts cannot become the tip", hint="this is a bug: please report it")
-
-
-def make_candidate(
-    engine: EngineRepo, run: str, task_id: str, title: str, head: str, date: float, onto: str = ""
-) -> Candidate:
-    """`onto`: a candidate not yet swapped in, to build a chain that is checked once at its top."""
-    tip = onto or engine.tip(run)
-    if not tip:
-        raise GitError(f"run '{run}' has no tip", hint="`windlass doctor`")
-    base = _merge_base(engine, tip, head)
-    if not base:
+def make_candidate(engine: EngineRepo, tip: str, task_id: str, title: str, head: str, date: float) -> Candidate:
+    """`tip`: the run's, or a candidate that is not the tip yet, to build a chain that is checked once at its top."""
+    bases = _merge_bases(engine, tip, head)
+    if not bases:
         return Candidate(Landing.CONFLICT, "", "", tip, (), "the commit has no history in common with the run")
-    if base == head:
+    if bases == (head,):
         return Candidate(Landing.ALREADY, _brought_in_by(engine, tip, head), engine.tree_of(tip), tip, ())
-    merge = _merge(engine, base, tip, head)
+    merge = _merge(engine, bases, tip, head)
     if merge.conflicts:
-        return Candidate(Landing.CONFLICT, "", "", tip, merge.conflicts)
+        found = by_own_names(merge.conflicts, (tip, head))
+        reason = f"it conflicts with what has landed:\n{describe(found)}"
+        return Candidate(Landing.CONFLICT, "", "", tip, paths_of(found), reason)
     commit = commit_tree(engine, merge.tree, [tip, head], _message(task_id, title), date)
     files = tuple(change.path for change in changes(engine, tip, merge.tree))
     if not any(path.endswith(ATTRIBUTES) for path in files) and engine.tree_of(tip) in engine.attributes:
@@ -97,43 +77,36 @@ class Joined:
     """A task's head with the tip in it."""
 
     commit: str
-    conflicts: tuple[str, ...] = ()
-    """Files in which both sides stand, marked as git marks them."""
+    conflicts: tuple[Conflict, ...] = ()
+    """What could not be joined, with what the commit's tree holds there."""
 
 
 def join(engine: EngineRepo, head: str, tip: str, task_id: str, date: float) -> Joined:
     """The other way round than a candidate: the task goes on from here, on all that has landed."""
-    base = _merge_base(engine, tip, head)
-    if base == tip:
+    bases = _merge_bases(engine, tip, head)
+    if not bases or bases == (tip,):
         return Joined(head)
-    if base == head:
+    if bases == (head,):
         return Joined(tip)
-    merge = _merge(engine, base, head, tip)
-    marked = f", with conflicts in {', '.join(merge.conflicts)}" if merge.conflicts else ""
+    merge = _merge(engine, bases, head, tip)
+    marked = f", with conflicts in {', '.join(paths_of(merge.conflicts))}" if merge.conflicts else ""
     message = f"Join what has landed into {task_id}{git.plain(marked)}\n"
-    return Joined(commit_tree(engine, merge.tree, [head, tip], message, date), merge.conflicts)
+    commit = commit_tree(engine, merge.tree, [head, tip], message, date)
+    return Joined(commit, in_tree(engine.objects, merge.tree, merge.conflicts))
 
 
-def unresolved(engine: EngineRepo, head: str, files: Sequence[str]) -> tuple[str, ...]:
-    """Those of the files in which our own conflict marks still stand."""
-    if not files:
-        return ()
-    command = ["grep", "-l", "-z", "-I", "-E", "-e", MARK, head, "--", *(f":(literal){path}" for path in files)]
-    done = engine.git(*command, check=False)
-    return tuple(name.partition(":")[2] for name in done.fields)
-
-
-def _merge_base(engine: EngineRepo, tip: str, head: str) -> str:
-    """'' for unrelated histories. A missing commit is an error here already: merge-tree would call it a conflict."""
+def _merge_bases(engine: EngineRepo, tip: str, head: str) -> tuple[str, ...]:
+    """Empty for unrelated histories, several after criss-cross merges. A missing commit is an error here already:
+    merge-tree would call it a conflict."""
     plain = meeting(engine.objects, tip, head)
     if plain:
-        return plain
-    done = engine.git("merge-base", tip, head, check=False)
+        return (plain,)
+    done = engine.git("merge-base", "--all", tip, head, check=False)
     if done.code > 1:
         raise GitError(
             f"cannot compare {head[:12]} with the tip: {git.plain(done.err).strip()}", hint="`windlass doctor`"
         )
-    return done.line
+    return tuple(done.out.split())
 
 
 def _message(task_id: str, title: str) -> str:
@@ -151,16 +124,18 @@ def _brought_in_by(engine: EngineRepo, tip: str, head: str) -> str:
 @dataclass(frozen=True)
 class _Merge:
     tree: str
-    conflicts: tuple[str, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
 
 
-def _merge(engine: EngineRepo, base: str, tip: str, head: str) -> _Merge:
-    plain = merged(engine.objects, *(engine.tree_of(sha) for sha in (base, tip, head)))
+def _merge(engine: EngineRepo, bases: tuple[str, ...], tip: str, head: str) -> _Merge:
+    # Several bases are merged into one first, which is git's to do.
+    plain = merged(engine.objects, *(engine.tree_of(sha) for sha in (*bases, tip, head))) if len(bases) == 1 else None
     return _Merge(plain) if plain else _merge_files(engine, tip, head)
 
 
 def _merge_files(engine: EngineRepo, tip: str, head: str) -> _Merge:
-    command = ["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", tip, head]
+    # Both sides by their full names: those stand in the marks, where a leftover is known by them.
+    command = ["merge-tree", "--write-tree", "-z", "--messages", tip, head]
     with tempfile.TemporaryDirectory(prefix="windlass-merge-") as folder:
         _write_attributes(engine, tip, Path(folder))
         places = [f"--git-dir={engine.path}", f"--work-tree={folder}", "-c", "core.bare=false"]
@@ -170,7 +145,7 @@ def _merge_files(engine: EngineRepo, tip: str, head: str) -> _Merge:
         case 0:
             return _Merge(done.fields[0])
         case 1:
-            return _Merge(done.fields[0], tuple(dict.fromkeys(done.fields[1:])) or ("?",))
+            return _Merge(*parse_merge(done.out))
         case _:
             why = git.plain(done.err).strip()
             raise GitError(f"merging {head[:12]} into {tip[:12]} failed: {why}", hint="`windlass doctor`")

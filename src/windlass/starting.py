@@ -111,6 +111,7 @@ def _create(
     event = RunStarted(start.request, flow.flow, repo.head, branch, row.budget_usd, row.warn_usd, dirty)
     with store.tx():
         store.add_run(row)
+        store.add_tip(run, repo.head, "", "")
         store.add_event(run, event)
         if flow.source.labels:
             store.add_event(run, StepEntered("source", flow.source.labels[0]))

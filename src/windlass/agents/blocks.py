@@ -73,6 +73,13 @@ class ContractReview(Block):
     summary: Text = Field("", description="for NEEDS_DECISION: the decision a person has to take")
 
 
+class Resolution(Block):
+    resolved: Texts = Field(
+        (), description="paths in conflict that are right as they are now, also those you did not have to change"
+    )
+    summary: Text = Field("", description="how the conflicts were resolved")
+
+
 class SubtaskReview(Block):
     approved: bool
     feedback: Text = Field("", description="what to change; must be there when not approved")

@@ -80,6 +80,8 @@ class Contract:
     """The block is a list of the schema's items."""
     bare: bool = False
     """A file of its own: the whole text counts when it has no tagged block."""
+    optional: bool = False
+    """An answer without the block meets it as an empty one does."""
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
 
     @property
@@ -92,6 +94,8 @@ def parse(name: str, text: str) -> Parsed:
     block = last_block(text, contract.tags)
     if block is None and contract.bare:
         block = text
+    if block is None and contract.optional:
+        return check(name, {})
     if block is None:
         return _unusable(contract, f"there is no closed block tagged `{contract.tags[0]}`")
     if len(block) > MAX_CHARS:
@@ -387,6 +391,9 @@ def _table() -> dict[str, Contract]:
                  '{"readme": "updated", "reason": "The new option is described."}', _plain_value),
         Contract("coder-result", _JSON, blocks.CoderResult,
                  '{"status": "DONE", "reason": "", "summary": "Added the bucket with its tests."}', _coder_result),
+        Contract("resolution", _JSON, blocks.Resolution,
+                 '{"resolved": ["docs/logo.png"], "summary": "The new logo replaces both."}', _plain_value,
+                 optional=True),
     ]  # fmt: skip
     return {contract.name: contract for contract in all_of_them}
 

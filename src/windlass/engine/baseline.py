@@ -20,7 +20,7 @@ BEGIN_ANEW = "make them pass, commit that, and start a new run"
 
 async def establish(shared: Shared, desk: Desk) -> None:
     """Recorded: a resume does not check again."""
-    desk.move(shared.parts.engine.tip(shared.parts.world.facts.id) if shared.parts.journal.recorded(KEY) else desk.head)
+    desk.move(shared.parts.tip.now if shared.parts.journal.recorded(KEY) else desk.head)
     if not shared.checker.configured:
         return
     ctx = Here(shared, KEY, PhaseSpec(id="baseline", kind="command", on={}), desk)
@@ -66,16 +66,18 @@ async def _fix(ctx: Here, verdict: dict[str, Json], cycle: int) -> None:
     call = Call("implementer", "baseline-fix", inputs={"checks_output": verdict["output"]}, guard=False)
     reply = await ctx.dispatch("fix", replace(call, cycles=MAX_FIXES), cycle=cycle)
     if reply.ok and reply.head:
-        tip = await ctx.observe(f"tip.{cycle}", lambda: _advance(ctx, reply.head))
-        ctx.desk.move(str(tip))
+        ctx.desk.move(await _advance(ctx, cycle, reply.head))
 
 
-async def _advance(ctx: Here, head: str) -> Json:
-    engine, run = ctx.parts.engine, ctx.facts.id
-    tip = engine.tip(run)
-    if tip != head and not engine.set_tip(run, head, tip):
-        raise StoppedError("the run's tip moved while the base was mended", hint="windlass resume")
-    return head
+async def _advance(ctx: Here, cycle: int, head: str) -> str:
+    """The mended base becomes the run's tip, once."""
+
+    async def mended(previous: Json) -> Json:
+        return head
+
+    found = await ctx.parts.journal.step(ctx.key.child(f"tip.{cycle}"), None, mended, tip=str)
+    await ctx.parts.tip.show()
+    return str(found)
 
 
 async def _canary(ctx: Here) -> None:

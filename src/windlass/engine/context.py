@@ -270,16 +270,18 @@ class PhaseHere(Here):
         """Put artifacts in force on the run's tip, once."""
         if not names:
             return
-        world, engine, run = self.parts.world, self.parts.engine, self.facts.id
+        world, engine, tip = self.parts.world, self.parts.engine, self.parts.tip
         contents = {world.path(name): world.content(name) or "" for name in names}
         message = f"{', '.join(sorted(contents))}\n\nWindlass-Phase: {why}\n"
         date = float(int(self.parts.machine.clock()))
 
         async def commit(previous: Json) -> Json:
-            return await asyncio.to_thread(commit_artifacts, engine, run, engine.tip(run), contents, message, date)
+            return await asyncio.to_thread(commit_artifacts, engine, tip.now, contents, message, date)
 
         inputs: Json = {world.path(name): world.artifacts[name].sha for name in names}
-        self.stand(str(await self._journal.step(self.key.child(id), inputs, commit)), self.key.child(id))
+        made = str(await self._journal.step(self.key.child(id), inputs, commit, tip=str))
+        await tip.show()
+        self.stand(made, self.key.child(id))
 
     async def mark_halt(self, id: str, reason: str) -> None:
         async def reached(previous: Json) -> Json:
@@ -334,7 +336,7 @@ class TaskHere(Here):
         task = self._own_task
 
         async def tip() -> Json:
-            return self.parts.engine.own_tip(self.facts.id)
+            return self.parts.tip.now
 
         base = str(await self.observe("base", tip))
         self.desk.base = base
@@ -349,7 +351,9 @@ class TaskHere(Here):
 
     async def land(self, cycle: int, *, checked: bool, waived: bool = False) -> Landed:
         key = self.key.child("land", cycle=cycle)
-        refused = "" if waived else await self._unproved(cycle, key)
+        # With an open conflict the lander refuses it anyway: that is what its fixer must be told.
+        proves = not waived and not await self.has_open_conflicts()
+        refused = await self._unproved(cycle, key) if proves else ""
         if refused:
             await self.shared.lander.give_up_turn(self._own_task.id)
             return Landed("unproved", refused, self.desk.changed)
@@ -373,6 +377,12 @@ class TaskHere(Here):
     async def catch_up(self, cycle: int) -> None:
         key = self.key.child("land.onto", cycle=cycle)
         await catch_up(self.parts, key, self._own_task, self.desk)
+
+    async def has_open_conflicts(self) -> bool:
+        return bool(await self.desk.unresolved())
+
+    def say_resolved(self, paths: Sequence[str]) -> None:
+        self.desk.said_resolved |= set(paths)
 
     async def patch(self) -> str:
         return await self.desk.patch()

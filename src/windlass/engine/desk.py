@@ -19,6 +19,7 @@ from windlass.workspace import (
     files,
     trees,
 )
+from windlass.workspace.conflicts import Conflict, OpenConflicts, unresolved
 from windlass.workspace.keep import keep
 
 
@@ -59,8 +60,10 @@ class Desk:
         self.base = head
         self.head = head
         self.changed: tuple[str, ...] = ()
-        self.conflicts: tuple[str, ...] = ()
-        """Files in which the engine marked conflicts for the scope's agent to resolve."""
+        self.conflicts = OpenConflicts()
+        """What the last join left for the scope's agents to resolve."""
+        self.said_resolved: frozenset[str] = frozenset()
+        """Paths that a fixer named as resolved since then."""
         self.slot: Slot | None = None
         self._moved = False
         self._taken = False
@@ -192,6 +195,13 @@ class Desk:
     async def files_since_base(self) -> tuple[str, ...]:
         found = await asyncio.to_thread(trees.changes, self.engine, self.base, self.head)
         return tuple(change.path for change in found)
+
+    async def unresolved(self) -> tuple[Conflict, ...]:
+        """Conflicts that nobody has resolved yet."""
+        if not self.conflicts:
+            return ()
+        known, said = self.conflicts, self.said_resolved
+        return await asyncio.to_thread(unresolved, self.engine, self.base, self.head, known, said)
 
     async def nested_since_base(self) -> tuple[str, ...]:
         found = await asyncio.to_thread(trees.changes, self.engine, self.base, self.head)

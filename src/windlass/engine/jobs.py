@@ -76,7 +76,9 @@ class Order:
 
     @cached_property
     def contract(self) -> str:
-        """The reply's: that of a data output, else the role's, unless that one is met by a file."""
+        """The reply's: the call's own, that of a data output, else the role's, unless that one is met by a file."""
+        if self.call.contract:
+            return self.call.contract
         artifacts = self.parts.world.flow.artifacts
         data = [artifacts[name].contract for name in self.call.outs if artifacts[name].kind == "json"]
         own = contract_for(self.role, self.call.purpose)

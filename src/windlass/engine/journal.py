@@ -28,6 +28,17 @@ class Failure:
     """When the service said it may be tried again."""
 
 
+@dataclass(frozen=True)
+class EndedLanding:
+    """An attempt at a landing with its result."""
+
+    key: Key
+    n: int
+    inputs: Json
+    result: Json
+    events: Sequence[Event]
+
+
 class Journal:
     def __init__(
         self,
@@ -47,10 +58,27 @@ class Journal:
         self._replaced: dict[str, StepRow] = {row.key: row for row in store.superseded(run)}
         self._visited: set[str] = set()
         self._marks = store.marks(run)
+        self.tips = store.tips(run)
+        """What was put on the run's tip, oldest first."""
         self._waiting: list[tuple[Event, str]] = []
         self.adoptions: Sequence[AdoptionRow] = store.adoptions(run)
         self._seen = store.last_event(run)
         self._own: set[int] = set()
+
+    # -- the tip
+
+    @property
+    def tip(self) -> str:
+        """The run's tip, whatever its ref shows; '' while the run has none on record."""
+        return self.tips[-1] if self.tips else ""
+
+    def put_tip(self, key: str, sha: str) -> None:
+        """Inside a transaction: that step puts this commit on the tip. Move the ref only after it is committed."""
+        if sha == self.tip:
+            return
+        if not self.store.add_tip(self.run, sha, key, self.tip):
+            raise StoppedError("the run's tip was moved by another driver", hint="windlass resume")
+        self.tips = [*self.tips, sha]
 
     # -- steps
 
@@ -82,15 +110,19 @@ class Journal:
         *,
         context: Json = None,
         events: Callable[[Json], Iterable[Event]] = lambda result: (),
+        tip: Callable[[Json], str] | None = None,
         synced: bool = True,
     ) -> Json:
-        """Record fn's result once, in one transaction with its events. `synced`: as in `Store.tx`."""
+        """Record fn's result once, in one transaction with its events. `tip`: the commit it puts on the run's tip.
+        `synced`: as in `Store.tx`."""
         row = self.find(key, inputs)
         if row is not None:
             return row.result
         result = await fn(self.previous(key))
         with self._recording(key.text, synced=synced):
             self._add(key, inputs, context, result)
+            if tip is not None:
+                self.put_tip(key.text, tip(result))
             self._write(events(result))
         return result
 
@@ -160,6 +192,18 @@ class Journal:
             if result is not None:
                 self._add(key, inputs, context, result)
             self._write(events)
+
+    def finish_landings(self, landings: Sequence[EndedLanding], tip: str) -> None:
+        """End all attempts of a chain and move the tip in one transaction: no link of it was checked alone.
+
+        On the disk before it returns when the tip moves: the ref and the branch follow it, and may not get ahead.
+        """
+        with self._recording(f"{landings[-1].key}@{landings[-1].n}.finish", synced=tip != self.tip):
+            for one in landings:
+                self.store.end_attempt(self.run, one.key.text, one.n, self.epoch, state="done")
+                self._add(one.key, one.inputs, None, one.result)
+                self._write(one.events)
+            self.put_tip(landings[-1].key.text, tip)
 
     def note_session(self, key: Key, n: int, session: str) -> None:
         """The agent's own name for its conversation, so that it can be continued after a crash."""
@@ -243,6 +287,7 @@ class _Recording:
         self._journal = journal
         self._point = point
         self._tx = journal.store.tx(synced=synced)
+        self._tips = journal.tips
         self._written: list[Recorded] = []
 
     def __enter__(self) -> None:
@@ -255,7 +300,13 @@ class _Recording:
             self._written = [journal.store.add_event(journal.run, e, mark or None) for e, mark in journal._waiting]
             journal._own.update(recorded.seq for recorded in self._written)
             journal._waiting.clear()
-        self._tx.__exit__(*error)  # type: ignore[arg-type]
+        try:
+            self._tx.__exit__(*error)  # type: ignore[arg-type]
+        except BaseException:
+            journal.tips = self._tips
+            raise
+        if error[0] is not None:
+            journal.tips = self._tips
         if error[0] is None:
             journal._crash(f"after {self._point}")
             for recorded in self._written:

@@ -47,13 +47,15 @@ async def report(ctx: Here, template: str) -> None:
 
 async def commit_progress(ctx: Here) -> None:
     """The page in its final form becomes part of the run's branch, once."""
-    parts, run, key = ctx.parts, ctx.facts.id, ctx.key.child(PROGRESS)
+    parts, key = ctx.parts, ctx.key.child(PROGRESS)
     path, date = parts.world.progress_path(), float(int(parts.machine.clock()))
     message = f"{path}\n\nWindlass-Phase: {ctx.phase.id}\n"
 
     async def commit(previous: Json) -> Json:
-        contents, tip = {path: parts.report(PROGRESS)}, parts.engine.own_tip(run)
-        return await asyncio.to_thread(commit_artifacts, parts.engine, run, tip, contents, message, date)
+        contents = {path: parts.report(PROGRESS)}
+        return await asyncio.to_thread(commit_artifacts, parts.engine, parts.tip.now, contents, message, date)
 
     parts.journal.flush()
-    ctx.stand(str(await parts.journal.step(key, None, commit)), key)
+    made = str(await parts.journal.step(key, None, commit, tip=str))
+    await parts.tip.show()
+    ctx.stand(made, key)

@@ -10,17 +10,21 @@ from dataclasses import dataclass
 from windlass import landing
 from windlass.engine.checking import Checker, Verdict
 from windlass.engine.desk import Desk
+from windlass.engine.journal import EndedLanding
 from windlass.engine.parts import Parts
-from windlass.errors import StoppedError
 from windlass.events import BranchPublished, Event, LandingRefused, TaskLanded
 from windlass.landing import Candidate, Landing
 from windlass.model import Json, Key, Task
 from windlass.phases.task_base import Landed
 from windlass.store.rows import Intent
 from windlass.workspace import diff, follow, publish
+from windlass.workspace.conflicts import describe, paths_of
 
-MOST_STRAYS = 3
 DIFF_BYTES = 12_000
+UNRESOLVED = (
+    "these conflicts are not resolved. Each path must be changed, or named as resolved in the answer;"
+    " marks and made-up names must go:"
+)
 PUBLISH_PAUSE_S = 0.5
 """The branch only shows what has landed: while much lands, not every step of it."""
 
@@ -150,22 +154,23 @@ class Lander:
             if found.kind is Landing.MERGED:
                 chain.append(_Link(one, found))
             elif found.kind is Landing.ALREADY:
-                await self._finish([_Link(one, found)], self._already(one))
+                # In a chain that is yet to land, it may not be in the tip: looked at again when that has landed.
+                found = await self._candidate(one, self._tip) if chain else found
+                if found.kind is Landing.ALREADY:
+                    self._finish([_Link(one, found)], self._already(one))
             elif not chain:
-                what = found.reason or f"conflicts with what has landed: {', '.join(found.files)}"
-                await self._refuse(one, "conflict", what, found, ())
+                await self._refuse(one, "conflict", found.reason, found, ())
             # A conflict with one that is only about to land is looked at again when that has landed.
         return chain
 
     async def _candidate(self, one: _Waiting, tip: str) -> Candidate:
         order, engine = one.order, self._parts.engine
-        marked = order.desk.conflicts
-        left = await asyncio.to_thread(landing.unresolved, engine, order.desk.head, marked) if marked else ()
+        left = await order.desk.unresolved()
         if left:
-            reason = f"conflict marks are left in: {', '.join(left)}"
-            return Candidate(Landing.CONFLICT, "", "", tip, left, reason)
+            reason = f"{UNRESOLVED}\n{describe(left)}"
+            return Candidate(Landing.CONFLICT, "", "", tip, paths_of(left), reason)
         head, title = order.desk.head, order.task.title
-        return await landing.candidate(engine, self._run, order.task.id, title, head, one.date, tip)
+        return await landing.candidate(engine, tip, order.task.id, title, head, one.date)
 
     async def _verdict(self, top: _Link) -> Verdict:
         order = top.waiting.order
@@ -177,15 +182,8 @@ class Lander:
         return Verdict(True, "passed" if one.order.checked and self._checker.configured else "unchecked")
 
     async def _swap(self, chain: Sequence[_Link], verdict: Verdict) -> None:
-        whole = Candidate(Landing.MERGED, chain[-1].candidate.commit, "", chain[0].candidate.tip, ())
-        for _ in range(MOST_STRAYS):
-            if await landing.swap(self._parts.engine, self._run, whole):
-                break
-            # Nobody else may move the tip: an agent did, and its own look-round will report it.
-            await asyncio.to_thread(self._parts.engine.restore_tip, self._run)
-        else:
-            raise StoppedError("the run's tip is moved by somebody else again and again", hint="windlass doctor")
-        await self._finish(chain, verdict)
+        self._finish(chain, verdict)
+        await self._parts.tip.show()
         await self._publish_meanwhile()
 
     # -- publishing
@@ -240,12 +238,8 @@ class Lander:
     # -- recording
 
     @property
-    def _run(self) -> str:
-        return self._parts.world.facts.id
-
-    @property
     def _tip(self) -> str:
-        return self._parts.engine.own_tip(self._run)
+        return self._parts.tip.now
 
     def _begin(self, key: Key, head: str) -> tuple[int, float]:
         """The first attempt's date stays that of the commit, so a repeated landing makes the same one."""
@@ -274,18 +268,27 @@ class Lander:
         redact = self._parts.redactor.text
         return redact(ours), redact(theirs)
 
-    async def _finish(self, chain: Sequence[_Link], verdict: Verdict) -> None:
+    def _finish(self, chain: Sequence[_Link], verdict: Verdict) -> None:
+        ended = []
         for link in chain:
-            candidate, task = link.candidate, link.waiting.order.task
-            tip = candidate.commit if candidate.kind is Landing.MERGED else candidate.tip
+            candidate, order = link.candidate, link.waiting.order
+            tip = _tip_with(candidate)
             files = list(candidate.files)
             result: Json = {"kind": "landed", "detail": verdict.label, "files": [*files], "tip": tip}
-            landed = TaskLanded(task.id, candidate.commit, tip, verdict.label, files)
-            self._record(link.waiting, result, [*(verdict.events if link is chain[-1] else ()), landed])
+            landed = TaskLanded(order.task.id, candidate.commit, tip, verdict.label, files)
+            events = [*(verdict.events if link is chain[-1] else ()), landed]
+            ended.append(EndedLanding(order.key, link.waiting.n, order.inputs, result, events))
+        # Only together: what the checks passed on is the top of the chain.
+        self._journal.finish_landings(ended, _tip_with(chain[-1].candidate))
+        for link in chain:
+            self._settle(link.waiting)
 
     def _record(self, one: _Waiting, result: Json, events: Sequence[Event]) -> None:
         order = one.order
         self._journal.finish(order.key, one.n, inputs=order.inputs, result=result, events=events)
+        self._settle(one)
+
+    def _settle(self, one: _Waiting) -> None:
         one.done = True
         self._queue.remove(one)
         if not self._queue:
@@ -307,6 +310,10 @@ class Batches:
     def was_red(self, size: int) -> None:
         self._reds += 1
         self._most = 1 if self._reds >= 2 else size // 2
+
+
+def _tip_with(candidate: Candidate) -> str:
+    return candidate.commit if candidate.kind is Landing.MERGED else candidate.tip
 
 
 def _landed(result: Json) -> tuple[Landed, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from windlass import landing
-from windlass.errors import StoppedError
 from windlass.landing import Landing
 from windlass.model import Json, Key
 
@@ -18,31 +17,34 @@ MAX_OUTPUT = 1_500
 
 async def join(ctx: Here, id: str) -> tuple[str, str]:
     """The tip to go on from, and why the fix is not in it; '' when it is."""
-    key, tip = ctx.key.child(id), ctx.parts.engine.own_tip(ctx.facts.id)
+    key = ctx.key.child(id)
 
     async def try_it(previous: Json) -> Json:
         return await _joined(ctx, key)
 
-    result = await ctx.parts.journal.step(key, {"tree": ctx.desk.tree}, try_it)
+    def tip_of(result: Json) -> str:
+        assert isinstance(result, dict)
+        return str(result["tip"])
+
+    result = await ctx.parts.journal.step(key, {"tree": ctx.desk.tree}, try_it, tip=tip_of)
     assert isinstance(result, dict)
-    return str(result["tip"] or tip), str(result["refused"])
+    await ctx.parts.tip.show()
+    return str(result["tip"]), str(result["refused"])
 
 
 async def _joined(ctx: Here, key: Key) -> Json:
     """Repeated after a crash it finds its own commit in the tip and changes nothing."""
-    desk, run, engine = ctx.desk, ctx.facts.id, ctx.parts.engine
+    desk, engine, tip = ctx.desk, ctx.parts.engine, ctx.parts.tip.now
     date = float(int(ctx.parts.machine.clock()))
-    candidate = await landing.candidate(engine, run, TRAILER, TITLE, desk.head, date, engine.own_tip(run))
+    candidate = await landing.candidate(engine, tip, TRAILER, TITLE, desk.head, date)
     if candidate.kind is Landing.CONFLICT:
-        return _refused(candidate.tip, f"it conflicts with what has landed: {', '.join(candidate.files)}")
+        return _refused(candidate.tip, candidate.reason)
     if candidate.kind is Landing.ALREADY:
         return {"tip": candidate.tip, "refused": ""}
     verdict = await ctx.shared.checker.check(key, desk, candidate.commit, candidate.tree)
     ctx.emit(*verdict.events, at=key.text)
     if not verdict.ok:
         return _refused(candidate.tip, f"the checks fail: {verdict.output.strip()[-MAX_OUTPUT:]}")
-    if not await landing.swap(engine, run, candidate):
-        raise StoppedError("the run's tip was moved by somebody else", hint="windlass resume; windlass doctor")
     return {"tip": candidate.commit, "refused": ""}
 
 

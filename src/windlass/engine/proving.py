@@ -88,7 +88,7 @@ class Prover:
 
     def _trees(self, desk: Desk) -> Trees:
         engine, tests = desk.engine, self._parts.config.tests
-        tip = engine.own_tip(self._parts.world.facts.id)
+        tip = self._parts.tip.now
         # What was merged into the head meanwhile is not this task's.
         base = engine.git("merge-base", tip, desk.head, check=False).line if tip else ""
         names = Names(tests.globs or TEST_GLOBS, tests.modules or MODULE_GLOBS, (*HARNESS_GLOBS, *tests.harness))

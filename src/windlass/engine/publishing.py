@@ -71,7 +71,7 @@ class Publisher:
         async def look(previous: Json) -> Json:
             await self._lander.publish()
             world = self._parts.world
-            return {"branch": world.branch or world.facts.branch, "commit": self._parts.engine.tip(world.facts.id)}
+            return {"branch": world.branch or world.facts.branch, "commit": self._parts.tip.now}
 
         found = await self._journal.step(key.child("where"), None, look)
         assert isinstance(found, dict)

@@ -145,6 +145,8 @@ class Call:
     """The checkpoint name to show while it runs, as `fixing`."""
     instructions: tuple[str, ...] = ()
     """Files of the repository that the agent is told to follow, besides the flow's."""
+    contract: str = ""
+    """What the answer must look like, whatever the role's file says."""
     accept: Callable[[Mapping[str, str]], str] = field(default=lambda outs: "", compare=False)
     """Looks at the declared outputs; a problem in words is told to the agent and it tries again."""
     fits: Callable[[Json], str] = field(default=lambda data: "", compare=False)

@@ -132,6 +132,14 @@ class TaskContext(Context, Protocol):
         """Join what has landed meanwhile into the task's own work, conflicts marked in the files; once per cycle."""
         ...
 
+    async def has_open_conflicts(self) -> bool:
+        """True: a join brought conflicts that nobody has resolved yet."""
+        ...
+
+    def say_resolved(self, paths: Sequence[str]) -> None:
+        """A fixer named these paths of the last join as resolved as they are."""
+        ...
+
     async def patch(self) -> str:
         """Names the task's own change: the same on another base, another when a line of it changed."""
         ...

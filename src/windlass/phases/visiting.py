@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from windlass.events import TaskChanged
 from windlass.model import Finding, Json, Task
 from windlass.phases import command, produce, review
-from windlass.phases.base import CallSpec, Context, Outcome, holds
+from windlass.phases.base import CallSpec, Context, Outcome, Reply, holds
 from windlass.phases.calls import make_call, reached
 from windlass.phases.routes import Route, Target, To
 from windlass.phases.task_base import Landed, TaskContext
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from windlass.phases.tasks import Spec, Step
 
 GO_ON = (To.NEXT, To.WAIVE)
-TOLD_AS = {"conflict": "conflict", "red": "checks_output", "unproved": "proof"}
+CONFLICT = "conflict"
+RESOLUTION = "resolution"
+"""The contract of a fixer's answer to a conflict."""
+TOLD_AS = {CONFLICT: "conflict", "red": "checks_output", "unproved": "proof"}
 """What the fixer's prompt calls the facts."""
 
 
@@ -30,6 +33,10 @@ class Course:
     taken: Counter[str] = field(default_factory=Counter)
     entered: Counter[str] = field(default_factory=Counter)
     landings: int = 0
+    joined: int = 0
+    """The last refused landing after which the task was joined with what has landed."""
+    unreviewed: str = ""
+    """A commit: what fixers changed since then, no reviewer has judged."""
 
 
 class Turns(Protocol):
@@ -55,6 +62,7 @@ async def through(spec: Spec, ctx: TaskContext, turns: Turns) -> tuple[Target, s
         target, reason = await _steps(spec, ctx, course, at)
         if target.to is not To.NEXT:
             return target, reason
+        course.unreviewed = ""
         await turns.to_land()
         target, reason = await _land(spec, ctx, course, turns)
         if target.to is not To.GOTO:
@@ -169,14 +177,14 @@ async def _refused(spec: Spec, ctx: TaskContext, course: Course, landed: Landed)
     course.taken["land?"] += 1
     target, outcome = await _asked(here, _counted(route, f"land.{landed.kind}", ctx, course.taken), outcome)
     if target.to is To.GOTO:
-        await ctx.catch_up(course.landings)
+        await _catch_up(ctx, course)
     # After a landing there is no next step: going on means that a person takes it as it is.
     return (Target(To.WAIVE) if target.to is To.NEXT else target), outcome.detail
 
 
 async def _accepted(ctx: TaskContext, course: Course, landed: Landed, reason: str) -> tuple[Target, str]:
     """With known issues: without checks. What conflicts cannot be joined by anybody's word."""
-    if landed.kind == "conflict":
+    if landed.kind == CONFLICT:
         return Target(To.SKIP), f"it cannot be accepted as it is: {reason}"
     course.landings += 1
     again = await ctx.land(course.landings, checked=False, waived=True)
@@ -192,33 +200,60 @@ async def _mended(
         return None
     await turns.to_work()
     before = await ctx.patch()
-    await ctx.catch_up(course.landings)
-    since = ctx.head
+    await _catch_up(ctx, course)
     reached(ctx.step_scope("land"), spec.land.label.fix, f"land.fix#{course.landings}")
-    if not await _fix(
+    reply = await _fix(
         spec.land.fixer, ctx.step_scope("land"), landed, course.landings, int(ctx.setting(spec.land.max))
-    ):
+    )
+    if not reply.ok:
         return None
+    resolved = resolved_paths(reply) if landed.kind == CONFLICT else ()
+    ctx.say_resolved(resolved)
     found = Target(To.NEXT), ""
-    if await ctx.patch() != before:
-        found = await _relook(spec, ctx, course, since, landed)
+    if await _needs_review(ctx, landed, before):
+        named = f"; named as resolved by the fixer: {', '.join(resolved)}" if resolved else ""
+        found = await _relook(spec, ctx, course, f"landing refused: {landed.kind}{named}")
+        course.unreviewed = ""
     await turns.to_land_again()
     return found
 
 
-async def _fix(fixer: CallSpec, ctx: Context, landed: Landed, cycle: int, cap: int) -> bool:
+async def _catch_up(ctx: TaskContext, course: Course) -> None:
+    """Once after a refused landing, whoever goes on from it."""
+    if course.joined == course.landings:
+        return
+    course.joined = course.landings
+    changed = course.unreviewed not in ("", ctx.head)
+    await ctx.catch_up(course.landings)
+    course.unreviewed = course.unreviewed if changed else ctx.head
+
+
+async def _needs_review(ctx: TaskContext, landed: Landed, before: str) -> bool:
+    """A resolved conflict always: only a reviewer can judge whose work it kept. An open one does not land anyway."""
+    if landed.kind == CONFLICT:
+        return not await ctx.has_open_conflicts()
+    return await ctx.patch() != before
+
+
+async def _fix(fixer: CallSpec, ctx: Context, landed: Landed, cycle: int, cap: int) -> Reply:
     facts: dict[str, Json] = {TOLD_AS[landed.kind]: landed.detail}
     sides: dict[str, Json] = {"your side": landed.ours, "what landed meanwhile": landed.theirs}
     call = make_call(ctx, fixer, "land-fix", inputs=facts, context=sides)
-    reply = await ctx.dispatch(ctx.id("fix"), replace(call, cycles=cap), cycle=cycle)
-    return reply.ok
+    call = replace(call, cycles=cap, contract=RESOLUTION if landed.kind == CONFLICT else "")
+    return await ctx.dispatch(ctx.id("fix"), call, cycle=cycle)
 
 
-async def _relook(spec: Spec, ctx: TaskContext, course: Course, since: str, landed: Landed) -> tuple[Target, str]:
+def resolved_paths(reply: Reply) -> tuple[str, ...]:
+    listed = reply.data.get("resolved") if isinstance(reply.data, dict) else None
+    return tuple(str(path) for path in listed) if isinstance(listed, list) else ()
+
+
+async def _relook(spec: Spec, ctx: TaskContext, course: Course, why: str) -> tuple[Target, str]:
     """What was reviewed is no longer what would land: its reviewers judge what the fix changed."""
+    since = course.unreviewed
     reviews = [step for step in spec.steps if isinstance(step, review.Spec) and step.of == "changes"]
     for step in (step for step in reviews if course.entered[step.id]):
-        target, outcome = await _enter(step, ctx, course, since=since, why=f"landing refused: {landed.kind}")
+        target, outcome = await _enter(step, ctx, course, since=since, why=why)
         while target.to in (To.AGAIN, To.FIX):
             to_fix = outcome.findings if target.to is To.FIX else ()
             target, outcome = await _enter(step, ctx, course, since=since, to_fix=to_fix, why=outcome.detail)

@@ -114,6 +114,21 @@ class Store:
     def set_options(self, run: str, options: dict[str, Json]) -> None:
         self.db.execute("UPDATE run SET options = ? WHERE id = ?", (dump(options), run))
 
+    # -- tips
+
+    def tips(self, run: str) -> list[str]:
+        """What the engine put on the run's tip, oldest first; empty for a run that is older than this table."""
+        return [row["sha"] for row in self._all("SELECT sha FROM tip WHERE run = ? ORDER BY seq", (run,))]
+
+    def add_tip(self, run: str, sha: str, key: str, onto: str) -> bool:
+        """Compare and swap: False when the run's tip is not `onto` ('' when there is none yet)."""
+        done = self.db.execute(
+            "INSERT INTO tip (run, sha, key, at) SELECT ?, ?, ?, ? WHERE"
+            " coalesce((SELECT sha FROM tip WHERE run = ? ORDER BY seq DESC LIMIT 1), '') = ?",
+            (run, sha, key, self.clock(), run, onto),
+        )
+        return done.rowcount == 1
+
     # -- steps
 
     def steps(self, run: str) -> list[StepRow]:

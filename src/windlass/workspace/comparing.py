@@ -70,7 +70,9 @@ def merged(objects: Objects, base: str, ours: str, theirs: str) -> str | None:
 def _joined(objects: Objects, base: Entry | None, ours: Entry | None, theirs: Entry | None) -> Entry | None:
     if ours == theirs:
         # What is gone on both sides may have been moved to different places, which is a conflict.
-        return ours if ours == base or not _folder(ours) else None
+        return ours if ours == base or not (_folder(ours) or _folder(base)) else None
+    if _is_file_for_folder(base, ours, theirs):
+        return None
     if base == ours:
         return theirs or NOTHING
     if base == theirs:
@@ -81,6 +83,12 @@ def _joined(objects: Objects, base: Entry | None, ours: Entry | None, theirs: En
     if tree is None:
         return None
     return Entry(ours.mode, tree) if tree else NOTHING
+
+
+def _is_file_for_folder(*entries: Entry | None) -> bool:
+    """A file where another version has a folder: what was in the folder may have been moved, which only git follows."""
+    kinds = {entry.is_folder for entry in entries if entry}
+    return len(kinds) == 2
 
 
 def meeting(objects: Objects, tip: str, head: str) -> str | None:

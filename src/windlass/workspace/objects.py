@@ -73,6 +73,10 @@ class Objects:
         with self._lock:
             return self._librarian.has(sha)
 
+    def blob(self, sha: str) -> bytes:
+        """A file's content; not remembered."""
+        return self._body(sha, "blob")
+
     def tree_at(self, sha: str) -> str:
         """The tree of a commit; a tree itself."""
         if sha in self._trees:

@@ -15,7 +15,7 @@ import shlex
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -119,7 +119,8 @@ class EngineRepo:
     fence: Callable[[], AbstractContextManager[None]] = field(default=nullcontext, repr=False, compare=False)
     """A driver's: refs, slots and branches change only behind it, so never after another driver took over."""
     _moves: Moves = field(default_factory=Moves, repr=False, compare=False)
-    _tips: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    _shown: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    """Tip refs as this process set them last."""
     _reached: set[str] = field(default_factory=set, repr=False, compare=False)
     _compared: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict, repr=False, compare=False)
     attributes: dict[str, Mapping[str, str]] = field(default_factory=dict, repr=False, compare=False)
@@ -199,17 +200,11 @@ class EngineRepo:
         git.run(["update-ref", f"refs/windlass/base/{_named(run)}", sha], self.user.root)
 
     def tip(self, run: str) -> str:
-        """'' while the run has none."""
+        """What the ref shows, which an agent may have moved; '' while there is none. A driver goes by its journal."""
         loose = read_or_empty(self.path / tip_ref(run))
         if loose.strip():
             return loose.strip()
         return self.git("rev-parse", "--verify", "-q", tip_ref(run), check=False).line
-
-    def own_tip(self, run: str) -> str:
-        """The tip as this process found it or set it last: an agent may have moved the ref since."""
-        if run not in self._tips:
-            self._tips[run] = self.tip(run)
-        return self._tips[run]
 
     def require_fence(self) -> None:
         """Before a longer change: raises when another driver took over."""
@@ -220,16 +215,35 @@ class EngineRepo:
         """Compare and swap; `old` is '' for the first one. False: somebody else moved it."""
         moved = self._swap(tip_ref(run), new, old)
         if moved:
-            self._tips[run] = new
+            self._shown[tip_ref(run)] = new
         return moved
 
-    def restore_tip(self, run: str) -> None:
-        """Somebody else moved it: what they put there stays reachable, and the tip is ours again."""
+    def show_tip(self, run: str, tip: str, known: Collection[str]) -> str:
+        """Make the ref show the tip. What the ref showed instead, unless it is '' or `known`: that stays reachable."""
         with self.fence():
-            found, own = self.tip(run), self.own_tip(run)
-            if found:
-                self.hold(run, "stray", found)
-            self.point(tip_ref(run), own)
+            return self._show_tip(run, tip, known)
+
+    def _show_tip(self, run: str, tip: str, known: Collection[str]) -> str:
+        ref = tip_ref(run)
+        if ref in self._shown and self.set_tip(run, tip, self._shown[ref]):
+            return ""
+        refs = self.refs()
+        found = read_or_empty(self.path / ref).strip() or refs.get(ref, "")
+        strange = bool(found) and found not in known
+        if strange:
+            commit = self.git("rev-parse", "--verify", "-q", f"{ref}^{{commit}}", check=False).line
+            if commit:
+                self.hold(run, "stray", commit)
+        # A ref below its name would keep it from being written.
+        below = {name: sha for name, sha in refs.items() if name.startswith(f"{ref}/")}
+        for sha in below.values():
+            self.hold(run, "stray", sha)
+        if below:
+            self.drop([*below])
+        self._shown[ref] = tip
+        if found != tip:
+            self.point(ref, tip)
+        return found if strange else next(iter(below), "")
 
     def _swap(self, ref: str, new: str, old: str | None) -> bool:
         with self.fence(), self._moves.noted((ref, new)):
@@ -283,8 +297,9 @@ class EngineRepo:
 
     def _undo(self, change: RefChange) -> None:
         """Only what still is as it was seen: beside us the lander moves on, and others undo the same."""
-        to = [change.before or "0" * len(change.after), change.after or "0" * len(change.before)]
-        with self.fence(), self._moves.noted((change.name, change.before)):
+        before = self._shown.get(change.name, change.before)
+        to = [before or "0" * len(change.after), change.after or "0" * len(change.before)]
+        with self.fence(), self._moves.noted((change.name, before)):
             done = self.git("update-ref", "--no-deref", change.name, *to, check=False)
         if done.code != 0 and self.refs().get(change.name, "") == change.after:
             raise GitError(f"cannot put '{change.name}' back: {git.plain(done.err).strip()}", hint="`windlass doctor`")

@@ -119,7 +119,10 @@ def _add_all(engine: EngineRepo, slot: Slot, dirty: Sequence[str], env: Mapping[
     """Only what was seen to differ, because `git add -A` would look at every file again. A repository inside the slot
     would be stored as the bare name of a commit: store its files instead."""
     nested = [path.rstrip("/") for path in dirty if path.endswith("/")]
-    names = "".join(f"{path}\0" for path in dirty if not path.endswith("/"))
+    # A file that became a folder is replaced by what is in the folder: git refuses the name of a folder.
+    above = {path[:n] for path in dirty for n, char in enumerate(path) if char == "/"}
+    folders = {path for path in dirty if path in above and _is_folder(slot.path / path)}
+    names = "".join(f"{path}\0" for path in dirty if not path.endswith("/") and path not in folders)
     slot.git("update-index", "--add", "--remove", "--replace", "-z", "--stdin", input=names, env=env)
     for folder in nested:
         stage(engine, _entries_of(engine, slot.path, slot.path / folder), env)
@@ -140,6 +143,10 @@ def _entries_of(engine: EngineRepo, top: Path, root: Path) -> dict[str, str]:
                 mode = "100755" if seen.st_mode & stat.S_IXUSR else "100644"
                 found[path] = f"{mode} {engine.objects.write_blob(place.read_bytes())}"
     return found
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 @contextmanager
@@ -180,17 +187,13 @@ def commit_tree(engine: EngineRepo, tree: str, parents: Sequence[str], message: 
     return engine.objects.write_commit(tree, parents, f"{engine.committer} {int(date)} +0000", text)
 
 
-def commit_artifacts(
-    engine: EngineRepo, run: str, tip: str, contents: Mapping[str, str], message: str, date: float
-) -> str:
-    """Commit files onto the run's tip without a checkout. The new tip; `tip` itself when nothing would change."""
+def commit_artifacts(engine: EngineRepo, tip: str, contents: Mapping[str, str], message: str, date: float) -> str:
+    """A commit of files on a tip, made without a checkout, that nothing leads to yet; `tip` itself when nothing would
+    change."""
     tree = edited_tree(engine, tip, contents)
     if tree == engine.tree_of(tip):
         return tip
-    new = commit_tree(engine, tree, [tip], message, date)
-    if not engine.set_tip(run, new, tip):
-        raise GitError(f"the tip of run '{run}' moved while files were committed", hint="`windlass resume`")
-    return new
+    return commit_tree(engine, tree, [tip], message, date)
 
 
 def changes(engine: EngineRepo, base: str, head: str) -> tuple[Change, ...]:

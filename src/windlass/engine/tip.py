@@ -1,0 +1,42 @@
+"""The run's tip. The journal says what it is; the ref in the engine's repository shows it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from windlass.engine.journal import Journal
+from windlass.events import Warned
+from windlass.store.tips import tip_of_run
+from windlass.workspace import EngineRepo, tip_ref
+
+
+class Tip:
+    """Contract: the ref is moved only after the journal has the commit. An agent can write to the ref, not to the
+    journal."""
+
+    def __init__(self, journal: Journal, engine: EngineRepo) -> None:
+        self._journal = journal
+        self._engine = engine
+
+    @property
+    def now(self) -> str:
+        return self._journal.tip
+
+    async def show(self) -> None:
+        """Move the ref to where the journal's tip is."""
+        journal = self._journal
+        self._report(await asyncio.to_thread(self._engine.show_tip, journal.run, journal.tip, journal.tips))
+
+    def restore(self) -> None:
+        """At the start of a driver. A ref that lags behind was left by a driver that was killed before it moved it."""
+        if not self._journal.tip:
+            shown = self._engine.tip(self._journal.run)
+            with self._journal.writing("tip"):
+                self._journal.put_tip("", tip_of_run(self._journal.store, self._journal.run, shown))
+        self._report(self._engine.show_tip(self._journal.run, self._journal.tip, self._journal.tips))
+
+    def _report(self, stray: str) -> None:
+        if stray:
+            ref, tip = tip_ref(self._journal.run), self._journal.tip[:12]
+            text = f"{ref} was at {stray}, where this run never put it; it is back at {tip}, what it led to is kept"
+            self._journal.emit(f"tip/{stray}/{tip}", Warned("tip", text))

@@ -1,0 +1,40 @@
+"""The tip of a run, as the journal has it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from windlass.model import Key
+from windlass.store.rows import StepRow
+from windlass.store.sqlite import Store
+
+
+def tip_of_run(store: Store, run: str, shown: str = "") -> str:
+    """The commit that counts as the run's tip, whatever any ref says.
+
+    For a run that is older than the table of tips: the commit of the last recorded step. The ref counts only where it
+    shows the commit of a step that an adopted change replaced and that has not been done again.
+    """
+    tips = store.tips(run)
+    if tips:
+        return tips[-1]
+    base, steps = store.run(run).base, store.steps(run)
+    replaced = {tip_of_step(step) for step in store.superseded(run)} - {tip_of_step(step) for step in steps}
+    return shown if shown and shown in replaced else tip_of_steps(steps, base)
+
+
+def tip_of_steps(steps: Sequence[StepRow], base: str) -> str:
+    """The commit that the last of these steps put on the run's tip."""
+    found = [commit for step in sorted(steps, key=lambda step: step.seq) if (commit := tip_of_step(step))]
+    return found[-1] if found else base
+
+
+def tip_of_step(step: StepRow) -> str:
+    """'' when it put none there."""
+    last, result = Key.parse(step.key).parts[-1].id, step.result
+    if isinstance(result, dict) and last == "land":
+        # Of a task, or of what a fixer mended for the whole run.
+        landed = result["kind"] == "landed" if "kind" in result else not result.get("refused", True)
+        return str(result["tip"]) if landed else ""
+    commits = last in ("commit", "progress") or last.startswith(("adopted.", "tip."))
+    return result if commits and isinstance(result, str) else ""
