@@ -29,7 +29,7 @@ from windlass.engine.machine import End
 from windlass.engine.parts import Machine, Parts, Wanted
 from windlass.engine.recovery import recover
 from windlass.engine.world import World as Facts
-from windlass.errors import AbortedError, Exit, InterruptedDriverError, UserError, WindlassError
+from windlass.errors import AbortedError, Exit, InterruptedDriverError, UserError, WindlassError, exhausted
 from windlass.events import BranchPublished, BudgetChanged, Recorded, RunEnded, RunResumed, Warned
 from windlass.flow.load import parse_flow
 from windlass.flow.schema import Flow
@@ -100,7 +100,7 @@ def drive(
 ) -> Ended:
     """Until the run ends or rests. Raises only for what is not the run's own ending: a lock, a bug, bad config."""
     with driver_lock(kit.world.place.lock(run), run):
-        store = Store.open(kit.world.place.database, kit.world.clock)
+        store = Store.open(kit.world.place.database, kit.world.clock, drives=True)
         try:
             driver = _Drive(kit, store, crash, beside)
             return driver.run(store.run(run), on_event, asker, policy, budget, cast, script)
@@ -213,6 +213,9 @@ class _Drive:
         except WindlassError as error:
             return Ended(row.id, RunState.STOPPED, Exit.STOPPED, error.message, error.hint or TRY_AGAIN)
         except Exception as bug:
+            lacking = exhausted(bug)
+            if lacking:
+                return Ended(row.id, RunState.STOPPED, lacking.exit, lacking.message, lacking.hint)
             self._record(
                 parts, Ended(row.id, RunState.STOPPED, Exit.BUG, f"a bug: {bug}", "windlass resume tries again")
             )

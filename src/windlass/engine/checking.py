@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from windlass.agents.base import Invocation
-from windlass.agents.processes import agent_env, supervise
+from windlass.agents.dispatch import too_much
+from windlass.agents.processes import agent_env, open_private, supervise
 from windlass.checks import Check, CheckResult, RunOutput, acceptable, canary_tree, run_check
 from windlass.config import CommandSet
 from windlass.engine.desk import Desk
 from windlass.engine.parts import Bench
-from windlass.errors import StoppedError, UserError, near
+from windlass.engine.policy import STOPS
+from windlass.errors import ExhaustedError, StoppedError, UserError, near
 from windlass.events import CommandFinished, Event
-from windlass.model import Json, Key, digest
+from windlass.model import ErrorClass, Json, Key, digest
 from windlass.phases.base import Ran
 from windlass.tdd.reporting import VARIABLES
 from windlass.workspace import Slot, commit_tree, lock_hash
@@ -165,7 +168,7 @@ class Checker:
     async def _runner(
         self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout: float, folder: Path
     ) -> RunOutput:
-        folder.mkdir(parents=True, exist_ok=True)
+        most = self._parts.config.limits.output_mb << 20
         ended = await supervise(
             Invocation(tuple(argv)),
             cwd=cwd,
@@ -175,8 +178,15 @@ class Checker:
             on_line=None,
             stop=self._parts.wanted.stop,
             marker=f"{self._parts.journal.run}:{folder.name}",
+            most_bytes=most,
         )
-        return RunOutput(ended.code, _joined(folder, ended.error), ended.seconds, ended.reason == "wall")
+        if ended.reason == "full":
+            # Red because of the disk is not red: nobody is paid to mend that in the code.
+            raise ExhaustedError(ended.error, hint=STOPS[ErrorClass.DISK_FULL])
+        error = f"ended: {too_much(most)}" if ended.reason == "output" else ended.error
+        code = None if ended.reason == "output" else ended.code
+        output = await asyncio.to_thread(_joined, folder, error)
+        return RunOutput(code, output, ended.seconds, ended.reason == "wall")
 
     def _env(self) -> dict[str, str]:
         return agent_env(self._parts.machine.environ, self._parts.config.workspace.env, ci=True)
@@ -215,11 +225,14 @@ def _told(result: CheckResult) -> str:
 def _joined(folder: Path, error: str) -> Path:
     """Standard output and standard error as one text."""
     joined = folder / "output"
-    with joined.open("wb") as out:
+    joined.unlink(missing_ok=True)
+    with open_private(joined) as text:
+        out = text.buffer
         for name in ("stdout", "stderr"):
             if (folder / name).is_file():
-                out.write((folder / name).read_bytes())
-        out.write(error.encode())
+                with (folder / name).open("rb") as part:
+                    shutil.copyfileobj(part, out)
+        out.write(f"\n{error}".encode() if error else b"")
     return joined
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from windlass.errors import AbortedError, Exit, InterruptedDriverError, WindlassError
+from windlass.errors import AbortedError, Exit, InterruptedDriverError, WindlassError, exhausted
 from windlass.events import StepEntered, TaskChanged, Warned
 from windlass.model import Task
 from windlass.phases.base import Outcome, holds
@@ -318,6 +318,8 @@ class Crew:
     # -- trouble
 
     def _hold(self, id: str, error: BaseException) -> None:
+        # A full disk is nobody's bug: what the others are at is recorded, as far as it can be.
+        error = exhausted(error) or error
         self._held[id] = error
         if isinstance(error, WindlassError) and error.exit is Exit.WAITING:
             # It waits for a person; the others need not.

@@ -13,7 +13,15 @@ from windlass.errors import LostAttemptError, StoreError
 from windlass.events import Event, Recorded, decode, encode
 from windlass.model import Json, RunState
 from windlass.store.codec import attempt_row, dump, question_row, run_row
-from windlass.store.opening import migrate, readable
+from windlass.store.opening import (
+    check_after_crash,
+    create_database,
+    make_private,
+    migrate,
+    readable,
+    require_database,
+    was_left_open,
+)
 from windlass.store.rows import AdoptionRow, AttemptRow, Intent, QuestionRow, RunRow, Spend, StepRow, TimerRow, load
 from windlass.store.transaction import Transaction
 
@@ -27,16 +35,20 @@ class Store:
         """Something was committed that is not synced yet."""
 
     @classmethod
-    def open(cls, path: Path, clock: Callable[[], float], *, create: bool = False) -> Store:
-        if not create and not path.exists():
-            raise StoreError(f"no runs yet: '{path}' does not exist", hint='start one: windlass run "what to build"')
+    def open(cls, path: Path, clock: Callable[[], float], *, create: bool = False, drives: bool = False) -> Store:
+        """`drives`: after a crash the database is looked through first; whoever only reads does not wait for that."""
         with readable(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            if create:
+                create_database(path)
+            require_database(path)
+            make_private(path)
+            crashed = drives and was_left_open(path)
             db = sqlite3.connect(path, isolation_level=None, timeout=30.0)
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=FULL")
             # A log that is written over syncs faster than one that grows: 1 MB, then from its start again.
             db.execute("PRAGMA wal_autocheckpoint=250")
+            check_after_crash(db, path, crashed=crashed)
             migrate(db, path)
         return cls(db, path, clock)
 
