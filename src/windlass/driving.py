@@ -13,6 +13,7 @@ from pathlib import Path
 from windlass import git
 from windlass.agents import contracts
 from windlass.agents.processes import boot_id
+from windlass.agents.redacting import redact_transcript
 from windlass.agents.roles import Role
 from windlass.agents.supervisors import FORKER
 from windlass.casting import AS_CONFIGURED, Cast
@@ -37,6 +38,7 @@ from windlass.kit import Kit
 from windlass.locks import driver_lock
 from windlass.model import Json, Key, RunState, content_id
 from windlass.place import state_dir
+from windlass.private import make_private
 from windlass.projecting import Projecting, edits, restore, set_aside
 from windlass.starting import check_agents
 from windlass.store.rows import RunRow
@@ -222,7 +224,7 @@ class _Drive:
             raise
 
     async def _recover(self, row: RunRow, parts: Parts) -> None:
-        machine = parts.machine
+        machine, open_before = parts.machine, parts.store.open_attempts(row.id)
         found = await asyncio.to_thread(
             lambda: recover(
                 Store.open(self._world.place.database, self._world.clock),
@@ -235,6 +237,9 @@ class _Drive:
             )
         )
         parts.left.update(found.left)
+        for attempt in open_before:
+            # Their processes have ended; the driver that began them had no time for it.
+            await asyncio.to_thread(redact_transcript, parts.folder / attempt.intent.folder, parts.redactor)
         if row.epoch > 1:
             reason = f"{found.lost} interrupted" if found.lost else ""
             with parts.journal.writing("resume", RunResumed(row.epoch, reason)):
@@ -245,7 +250,7 @@ class _Drive:
     ) -> tuple[Parts, Projecting]:
         world = self._world
         folder = world.place.run_folder(row.id)
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
         cast, roles = Cast.remembered(row.options), self._kit.roles()
         config, flow = self._kit.config(told=cast.roles), self._flow(row, roles)
         in_place = world.place.root if row.options.get("in_place") else None

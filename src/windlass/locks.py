@@ -10,13 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from windlass.errors import LockHeldError
+from windlass.private import make_private
 
 
 @contextmanager
 def driver_lock(path: Path, run: str) -> Iterator[None]:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_private(path.parent)
     # Not inherited by children: a left-over agent must not keep the run locked.
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -20,7 +20,7 @@ from windlass.events import (
 from windlass.flow.schema import Flow
 from windlass.model import RunState, content_id
 from windlass.projections import superteam
-from windlass.projections.files import IN_PLACE_MEMORY, Projector
+from windlass.projections.files import IN_PLACE_MEMORY, Projector, replace_file
 from windlass.projections.parts import View
 from windlass.projections.progress import render_progress
 from windlass.projections.report import render_report
@@ -48,8 +48,8 @@ class Projecting:
         self._folds = Folder(row.id)
         self._written_at = 0.0
         there = [Projector(in_place, folder / IN_PLACE_MEMORY)] if in_place else []
-        self._projectors = [Projector(folder), *there]
-        self._files = Projector(folder / FILES)
+        self._projectors = [Projector(folder, private=True), *there]
+        self._files = Projector(folder / FILES, private=True)
         names = {"slug": row.facts.slug, "date": row.facts.date, "id8": row.id[:8]}
         self._progress = flow.progress.format_map({**names, "session": f"{row.facts.date}-{row.facts.slug}"})
         self._report: ReportWritten | None = None
@@ -148,10 +148,10 @@ def set_aside(folder: Path, edit: Edit) -> str:
     """The edit's own copy; the name is given by its content, so the same edit is kept once."""
     name = f"{edit.path}.mine-{content_id(edit.content)[:8]}"
     path = folder / FILES / name
-    path.write_text(edit.content, encoding="utf-8", errors="surrogatepass")
+    replace_file(path, edit.content, private=True)
     return name
 
 
 def restore(store: Store, folder: Path, edit: Edit) -> None:
     path = folder / FILES / edit.path
-    path.write_text(store.blob(edit.old_sha), encoding="utf-8", errors="surrogatepass")
+    replace_file(path, store.blob(edit.old_sha), private=True)

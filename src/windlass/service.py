@@ -159,7 +159,7 @@ class Service:
 
         folder = self.world.place.run_folder(row.id)
         there = [Projector(self.world.place.root, folder / IN_PLACE_MEMORY)] if row.options.get("in_place") else []
-        for projector in (Projector(folder), *there):
+        for projector in (Projector(folder, private=True), *there):
             projector.remove(superteam.FILE)
 
     def tell(self, run: str, text: str, by: str) -> str:

@@ -37,14 +37,12 @@ from windlass.agents.processes import (
     agent_env,
     boot_id,
     end_leftover,
-    make_private,
-    open_private,
     process_start,
     supervise,
-    write_private,
 )
 from windlass.errors import UserError
 from windlass.model import ErrorClass, Usage
+from windlass.private import make_private, open_private, write_private
 
 __all__ = ["Exit", "Proc", "agent_env", "boot_id", "end_leftover", "process_start", "run_agent", "supervise"]
 
@@ -338,7 +336,7 @@ def _write(folder: Path, files: Mapping[str, str]) -> None:
         path = (root / name).resolve()
         if not path.is_relative_to(root) or path == root:
             raise UserError(f"'{name}' is not a file below the attempt's folder", hint="this is a fault of the adapter")
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(path.parent)
         write_private(path, text)
 
 

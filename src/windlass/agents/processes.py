@@ -11,12 +11,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TextIO, TypeAlias
+from typing import Any, TypeAlias
 
 import psutil
 
 from windlass.agents.base import Invocation
 from windlass.agents.supervisors import Supervisor
+from windlass.private import make_private, open_private, write_private
 
 MARKER = "WINDLASS_ATTEMPT"
 BUSY_POLL_S, IDLE_POLL_S, BUSY_FOR_S = 0.04, 0.1, 2.0
@@ -154,23 +155,6 @@ def _prepare(
         "grace_s": grace_s,
         "marker": marker,
     }
-
-
-def open_private(path: Path) -> TextIO:
-    """To append. Transcripts hold what an agent read, secrets included: they are for their owner alone."""
-    opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    return open(opened, "a", encoding="utf-8", errors="replace")
-
-
-def make_private(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o700)
-
-
-def write_private(path: Path, text: str) -> None:
-    path.unlink(missing_ok=True)
-    with open_private(path) as file:
-        file.write(text)
 
 
 async def _follow(

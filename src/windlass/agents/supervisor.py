@@ -1,8 +1,9 @@
 """One small process per dispatch or check; it owns the process tree and outlives the driver long enough to end it.
 
 The first line on stdin is the job as JSON: argv, cwd, env, stdin, stdout, stderr (paths), folder, wall_s, grace_s,
-marker, most_bytes (of stdout and of stderr; whoever writes more is killed, and the file is cut there). After that stdin is the life line: the byte `s` means stop, end of file means the driver died. Writes
-`proc.json` when the program runs and `exit.json` when nothing of it is left.
+marker, most_bytes (of stdout and of stderr: whoever writes more is killed, and the file is cut there). After that stdin
+is the life line: the byte `s` means stop, end of file means the driver died. Writes `proc.json` when the program runs
+and `exit.json` when nothing of it is left.
 
 A driver starts this once, as `serve`: a process that does nothing but fork a supervisor for each job, which takes a
 tenth of what starting an interpreter does. Standard library only, and as little of it as possible: `ctypes`, `json`,
@@ -381,6 +382,6 @@ def exit_facts(status: int | None, reason: str, started: float, left: int, error
 def write_json(folder: str, name: str, facts: dict[str, Any]) -> None:
     """Whole at once. Not synced: a power cut ends the process too, and what it printed is not synced either."""
     path = os.path.join(folder, name)
-    with open(path + ".tmp", "wb") as file:
+    with os.fdopen(os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(to_json(facts).encode() + b"\n")
     os.rename(path + ".tmp", path)

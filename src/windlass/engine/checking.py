@@ -10,7 +10,8 @@ from pathlib import Path
 
 from windlass.agents.base import Invocation
 from windlass.agents.dispatch import too_much
-from windlass.agents.processes import agent_env, open_private, supervise
+from windlass.agents.processes import agent_env, supervise
+from windlass.agents.redacting import redact_transcript
 from windlass.checks import Check, CheckResult, RunOutput, acceptable, canary_tree, run_check
 from windlass.config import CommandSet
 from windlass.engine.desk import Desk
@@ -20,6 +21,7 @@ from windlass.errors import ExhaustedError, StoppedError, UserError, near
 from windlass.events import CommandFinished, Event
 from windlass.model import ErrorClass, Json, Key, digest
 from windlass.phases.base import Ran
+from windlass.private import open_private
 from windlass.tdd.reporting import VARIABLES
 from windlass.workspace import Slot, commit_tree, lock_hash
 
@@ -186,6 +188,7 @@ class Checker:
         error = f"ended: {too_much(most)}" if ended.reason == "output" else ended.error
         code = None if ended.reason == "output" else ended.code
         output = await asyncio.to_thread(_joined, folder, error)
+        await asyncio.to_thread(redact_transcript, folder, self._parts.redactor)
         return RunOutput(code, output, ended.seconds, ended.reason == "wall")
 
     def _env(self) -> dict[str, str]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
-import stat
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from windlass.errors import ExhaustedError, StoppedError, StoreError, exhausted
+from windlass.private import close_to_others
 
 MIGRATIONS = sorted(Path(__file__).parent.glob("[0-9][0-9][0-9]-*.sql"))
 VERSION = len(MIGRATIONS)
@@ -23,7 +23,6 @@ LEAST_BYTES = 64 * 1024
 """A disk with less than this left is full."""
 KEPT = "it is kept as it is; move it aside to begin anew, or restore a copy of it"
 PERMISSIONS = "check its permissions and those of its folder"
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 @contextmanager
@@ -88,7 +87,7 @@ def require_database(path: Path) -> None:
 
 def create_database(path: Path) -> None:
     """Under another name first: whoever sees the file sees a database, and a kill leaves none half made."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=stat.S_IRWXU)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if os.path.lexists(path):
         return
     draft = path.with_name(f"{path.name}.new-{os.getpid()}")
@@ -105,13 +104,11 @@ def create_database(path: Path) -> None:
             left.unlink(missing_ok=True)
 
 
-def make_private(path: Path) -> None:
-    """Transcripts and prompts stand in it: what an older version or another umask left open is closed."""
+def close_database(path: Path) -> None:
+    """Prompts and answers stand in it: what an older version or another umask left open to others is closed."""
     for file in (path.parent, path, *_beside(path)):
         with suppress(FileNotFoundError, PermissionError):
-            mode = file.stat().st_mode
-            if mode & _OTHERS:
-                file.chmod(stat.S_IMODE(mode) & ~_OTHERS)
+            close_to_others(file)
 
 
 def check_after_crash(db: sqlite3.Connection, path: Path, *, crashed: bool, limit_s: float = CHECK_S) -> None:

@@ -15,8 +15,8 @@ from windlass.model import Json, RunState
 from windlass.store.codec import attempt_row, dump, question_row, run_row
 from windlass.store.opening import (
     check_after_crash,
+    close_database,
     create_database,
-    make_private,
     migrate,
     readable,
     require_database,
@@ -41,7 +41,7 @@ class Store:
             if create:
                 create_database(path)
             require_database(path)
-            make_private(path)
+            close_database(path)
             crashed = drives and was_left_open(path)
             db = sqlite3.connect(path, isolation_level=None, timeout=30.0)
             db.execute("PRAGMA journal_mode=WAL")
