@@ -32,6 +32,8 @@ from windlass.workspace import read_file
 
 #: a burst of events is written once
 PAUSE_S = 0.1
+#: at most this part of the time goes into these files, however many tasks they list
+SHARE = 0.1
 AT_ONCE = (RunEnded, QuestionAsked, QuestionAnswered, PhaseEntered, ReportWritten)
 FILES = "files"
 PROGRESS = "progress"
@@ -46,7 +48,7 @@ class Projecting:
         self._flow = flow
         self._clock = clock
         self._folds = Folder(row.id)
-        self._written_at = 0.0
+        self._written_at, self._pause_s = 0.0, PAUSE_S
         there = [Projector(in_place, folder / IN_PLACE_MEMORY)] if in_place else []
         self._projectors = [Projector(folder, private=True), *there]
         self._files = Projector(folder / FILES, private=True)
@@ -69,7 +71,7 @@ class Projecting:
             self._artifact(recorded.event)
         if isinstance(recorded.event, ReportWritten):
             self._projectors[0].write(recorded.event.path, recorded.event.text)
-        if isinstance(recorded.event, AT_ONCE) or self._clock() - self._written_at > PAUSE_S:
+        if isinstance(recorded.event, AT_ONCE) or self._clock() - self._written_at > self._pause_s:
             self.flush()
 
     def report(self, template: str, now: float) -> str:
@@ -79,7 +81,12 @@ class Projecting:
         return render_report(self.view, template, now=now)
 
     def flush(self, *, final: bool = False) -> None:
+        begun = self._clock()
+        self._write(final=final)
         self._written_at = self._clock()
+        self._pause_s = max(PAUSE_S, (self._written_at - begun) / SHARE)
+
+    def _write(self, *, final: bool) -> None:
         if self._progress:
             self._files.write(self._progress, render_progress(self.view, self._settings()))
         if self._flow.projection != "superteam-workflow":

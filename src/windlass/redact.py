@@ -60,7 +60,7 @@ _FORMS = tuple(
         ("//", r"[^\s/:@]{1,100}:[^\s/@]{1,200}@"),  # a password in an address
         (
             "-----BEGIN ",
-            r"[A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:(?!-----END)[\s\S])*(?:-----END [A-Z ]{0,40}KEY(?: BLOCK)?-----)?",
+            r"[A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:(?!-----END)[\s\S])*(?:-----END [A-Z ]{0,50}-----)?",
         ),
     )
 )

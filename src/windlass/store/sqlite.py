@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,6 +24,9 @@ from windlass.store.opening import (
 )
 from windlass.store.rows import AdoptionRow, AttemptRow, Intent, QuestionRow, RunRow, Spend, StepRow, TimerRow, load
 from windlass.store.transaction import Transaction
+
+
+FIRST_PAGE, PAGE = 100, 2_000
 
 
 class Store:
@@ -228,8 +231,17 @@ class Store:
         return Recorded(int(done.lastrowid or 0), run, at, event)
 
     def events(self, run: str, after: int = 0) -> list[Recorded]:
-        rows = self._all("SELECT seq, at, type, data FROM event WHERE run = ? AND seq > ? ORDER BY seq", (run, after))
-        return [Recorded(r["seq"], run, r["at"], decode(r["type"], r["data"])) for r in rows]
+        return [recorded for page in self.event_pages(run, after) for recorded in page]
+
+    def event_pages(self, run: str, after: int = 0) -> Iterator[list[Recorded]]:
+        """The first is small, so that a reader has something to show at once; none is held longer than it is used."""
+        sql = "SELECT seq, at, type, data FROM event WHERE run = ? AND seq > ? ORDER BY seq LIMIT ?"
+        size = FIRST_PAGE
+        while rows := self._all(sql, (run, after, size)):
+            yield [Recorded(r["seq"], run, r["at"], decode(r["type"], r["data"])) for r in rows]
+            if len(rows) < size:
+                return
+            after, size = rows[-1]["seq"], PAGE
 
     def last_event(self, run: str) -> int:
         row = self._one("SELECT max(seq) AS seq FROM event WHERE run = ?", (run,))
