@@ -22,6 +22,7 @@ CHECK_STEPS = 10_000
 LEAST_BYTES = 64 * 1024
 """A disk with less than this left is full."""
 KEPT = "it is kept as it is; move it aside to begin anew, or restore a copy of it"
+SMALLEST_PAGE = 512
 PERMISSIONS = "check its permissions and those of its folder"
 
 
@@ -81,8 +82,9 @@ def require_database(path: Path) -> None:
         raise StoreError(
             f"no runs yet: '{path}' does not exist", hint='start one: windlass run "what to build"'
         ) from None
-    if size == 0:
-        raise StoreError(f"the database '{path}' is damaged: it is empty (0 bytes)", hint=KEPT)
+    if size < SMALLEST_PAGE:
+        # sqlite would take it for a new one
+        raise StoreError(f"the database '{path}' is damaged: it has {size} bytes", hint=KEPT)
 
 
 def create_database(path: Path) -> None:
