@@ -25,7 +25,6 @@ from windlass.store.opening import (
 from windlass.store.rows import AdoptionRow, AttemptRow, Intent, QuestionRow, RunRow, Spend, StepRow, TimerRow, load
 from windlass.store.transaction import Transaction
 
-
 FIRST_PAGE, PAGE = 100, 2_000
 
 
