@@ -22,8 +22,8 @@ from windlass.errors import GitError
 from windlass.workspace.librarian import Librarian
 
 MANY_COMMITS = 20_000
-MANY_ENTRIES = 40_000
-"""Of all trees that are remembered together, about 12 MB. A folder with many files is a large tree, and each landing
+MANY_ENTRIES = 20_000
+"""Of all trees that are remembered together, about 6 MB. A folder with many files is a large tree, and each landing
 makes another one of it."""
 FOLDER = "40000"
 ENTRY = {
