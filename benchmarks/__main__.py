@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 
-from benchmarks import driving, journal, parsing, scheduling, startup, terminal, workspace
+from benchmarks import driving, journal, parsing, scale, scheduling, startup, terminal, workspace
 from benchmarks.figures import Figure, as_json, table
 
 GROUPS: dict[str, Callable[[int], Iterator[Figure]]] = {
@@ -18,6 +18,7 @@ GROUPS: dict[str, Callable[[int], Iterator[Figure]]] = {
     "workspace": workspace.figures,
     "parsing": parsing.figures,
     "terminal": terminal.figures,
+    "scale": scale.figures,
 }
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.model import Task
-from windlass.phases.scheduling import Board, Order, chains, doomed, layers, overlap, ranked, to_start, wave_of
+from windlass.phases.scheduling import Claims, Order, Schedule, chains, layers
 
 ORDERS: tuple[Order, ...] = ("list", "deps", "waves")
 
@@ -40,23 +41,48 @@ def runs(draw: st.DrawFn) -> tuple[list[Task], Order, int, list[tuple[int, bool]
     return tasks, draw(st.sampled_from(ORDERS)), draw(st.integers(1, 5)), ends
 
 
+def expected(
+    tasks: list[Task], order: Order, free: int, working: list[str], landed: set[str], lost: set[str]
+) -> list[str]:
+    """What starts, by looking at every task: the rules as they are written down."""
+    by_id, layer, chain = {one.id: one for one in tasks}, layers(tasks), chains(tasks)
+    waiting = [one for one in tasks if one.id not in {*working, *landed, *lost}]
+    now = min((layer[one.id] for one in tasks if one.id not in landed | lost), default=0)
+    ready = [one for one in waiting if set(one.depends_on) <= landed and (order != "waves" or layer[one.id] == now)]
+    if order == "deps":
+        ready.sort(key=lambda one: -chain[one.id])
+    claimed, started = [by_id[id] for id in working], list[str]()
+    for one in ready:
+        if len(started) < free and not any(Claims(one.files).overlap(other.files) is not None for other in claimed):
+            started.append(one.id)
+            claimed.append(one)
+    return started
+
+
 @given(runs())
 def test_whatever_ends_in_whatever_order_every_task_ends_and_no_rule_is_broken(
     run: tuple[list[Task], Order, int, list[tuple[int, bool]]],
 ) -> None:
     tasks, order, slots, ends = run
-    by_id, layer = {one.id: one for one in tasks}, layers(tasks)
+    by_id, layer, schedule = {one.id: one for one in tasks}, layers(tasks), Schedule(tasks, order)
     working: list[str] = []
     landed: set[str] = set()
     lost: set[str] = set()
     for pick, good in ends:
-        while found := doomed(tasks, Board(frozenset(working), frozenset(), frozenset(landed), frozenset(lost))):
-            assert all(set(causes) <= lost for causes in found.values())
+        while found := schedule.take_doomed():
+            assert all(causes and set(causes) <= lost for causes in found.values())
             lost |= set(found)
-        board = Board(frozenset(working), frozenset(), frozenset(landed), frozenset(lost))
-        for new in to_start(tasks, order, slots, board):
+            for id in found:
+                schedule.lose(id)
+        assert not [one.id for one in tasks if one.id not in lost and lost & set(one.depends_on)]
+        assert schedule.wave == min((layer[one.id] for one in tasks if one.id not in landed | lost), default=0)
+        free = slots - len(working)
+        wanted = expected(tasks, order, free, working, landed, lost)
+        began = schedule.start(free, working)
+        assert [new.id for new in began] == wanted
+        for new in began:
             assert set(new.depends_on) <= landed
-            assert not any(overlap(new.files, by_id[other].files) for other in working)
+            assert not any(Claims(new.files).overlap(by_id[other].files) is not None for other in working)
             if order == "waves":
                 assert all(other.id in landed | lost for other in tasks if layer[other.id] < layer[new.id])
             working.append(new.id)
@@ -64,10 +90,10 @@ def test_whatever_ends_in_whatever_order_every_task_ends_and_no_rule_is_broken(
         if not working:
             break
         # Nothing that could have started was left lying.
-        after = Board(frozenset(working), frozenset(), frozenset(landed), frozenset(lost))
-        assert to_start(tasks, order, slots, after) == []
+        assert schedule.start(slots - len(working), working) == []
         id = working.pop(pick % len(working))
         (landed if good else lost).add(id)
+        (schedule.land if good else schedule.lose)(id)
     assert working or landed | lost == set(by_id)
 
 
@@ -78,8 +104,11 @@ def test_layers_and_chains_count_the_longest_way(tasks: list[Task]) -> None:
         assert layer[one.id] == 1 + max((layer[need] for need in one.depends_on), default=0)
         after = [other for other in tasks if one.id in other.depends_on]
         assert chain[one.id] == 1 + max((chain[other.id] for other in after), default=0)
-    assert wave_of(tasks, Board()) == 1
-    assert wave_of(tasks, Board(landed=frozenset(layer))) == 0
+    schedule = Schedule(tasks, "waves")
+    assert schedule.wave == 1
+    for one in tasks:
+        schedule.land(one.id)
+    assert schedule.wave == 0
 
 
 def test_a_plan_of_one_long_chain_is_no_problem() -> None:
@@ -89,7 +118,32 @@ def test_a_plan_of_one_long_chain_is_no_problem() -> None:
 
 def test_what_has_begun_goes_on_before_anything_new() -> None:
     tasks = [task("a"), task("b"), task("c")]
-    assert [one.id for one in ranked(tasks, "list", Board(begun=frozenset({"c"})))] == ["c", "a", "b"]
+    assert [one.id for one in Schedule(tasks, "list", {"c"}).start(3)] == ["c", "a", "b"]
+
+
+@pytest.mark.parametrize(("shape", "order"), [("free", "list"), ("star", "deps"), ("one file", "waves")])
+def test_of_many_tasks_each_is_looked_at_once_or_twice(order: Order, shape: str) -> None:
+    """Looking at every task at every step would be four million looks. Counted, not timed."""
+    count = 2_000
+    needs = ["t0"] if shape == "star" else []
+    file = "same" if shape == "one file" else "{}.py"
+    tasks = [task(f"t{n}", *(needs if n else []), files=[file.format(n)]) for n in range(count)]
+    schedule, looks = Schedule(tasks, order), 0
+
+    class Counted(Claims):
+        def overlap(self, files: Iterable[str]) -> tuple[str, ...] | None:
+            nonlocal looks
+            looks += 1
+            return super().overlap(files)
+
+    with mock.patch("windlass.phases.scheduling.Claims", Counted):
+        working = [one.id for one in schedule.start(4)]
+        for _ in range(count):
+            schedule.land(working.pop(0))
+            working += [one.id for one in schedule.start(4 - len(working), working)]
+    assert working == []
+    # who waits for a file that another one has is looked at once more when that one has ended
+    assert looks <= 2 * count
 
 
 @pytest.mark.parametrize(
@@ -107,7 +161,7 @@ def test_what_has_begun_goes_on_before_anything_new() -> None:
     ],
 )
 def test_declared_files_overlap_by_path_folder_and_pattern(one: str, other: str, shared: bool) -> None:
-    assert overlap([one], [other]) is overlap([other], [one]) is shared
+    assert (Claims([one]).overlap([other]) is not None) is (Claims([other]).overlap([one]) is not None) is shared
 
 
 # -- makespan
@@ -121,14 +175,13 @@ def timed(draw: st.DrawFn) -> tuple[list[Task], dict[str, float], int]:
 
 
 def makespan(tasks: Sequence[Task], durations: dict[str, float], slots: int, order: Order) -> float:
-    now, landed = 0.0, set[str]()
+    now, schedule = 0.0, Schedule(tasks, order)
     ends: list[tuple[float, str]] = []
-    while len(landed) < len(tasks):
-        board = Board(frozenset(id for _, id in ends), landed=frozenset(landed))
-        for new in to_start(tasks, order, slots, board):
+    for _ in tasks:
+        for new in schedule.start(slots - len(ends), [id for _, id in ends]):
             heapq.heappush(ends, (now + durations[new.id], new.id))
         now, id = heapq.heappop(ends)
-        landed.add(id)
+        schedule.land(id)
     return now
 
 

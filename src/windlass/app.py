@@ -101,9 +101,11 @@ class App:
         """A driver of its own, in a session of its own; its process id."""
         import subprocess
 
+        from windlass.private import make_private, open_private
+
         folder = self.world.place.run_folder(run)
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / "driver.log").open("ab") as log:
+        make_private(folder)
+        with open_private(folder / "driver.log") as log:
             process = subprocess.Popen(
                 # -P: nothing that lies in the user's repository is imported.
                 [sys.executable, "-P", "-m", "windlass", *self._named, "drive", run],

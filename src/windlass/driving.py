@@ -12,6 +12,7 @@ from pathlib import Path
 
 from windlass import git
 from windlass.agents import contracts
+from windlass.agents.redacting import redact_transcript
 from windlass.agents.roles import Role
 from windlass.agents.supervisors import FORKER
 from windlass.casting import AS_CONFIGURED, Cast
@@ -28,7 +29,15 @@ from windlass.engine.machine import End
 from windlass.engine.parts import Machine, Parts, Wanted
 from windlass.engine.recovery import Recovered, recover
 from windlass.engine.world import World as Facts
-from windlass.errors import AbortedError, Exit, InterruptedDriverError, TakenOverError, UserError, WindlassError
+from windlass.errors import (
+    AbortedError,
+    Exit,
+    InterruptedDriverError,
+    TakenOverError,
+    UserError,
+    WindlassError,
+    exhausted,
+)
 from windlass.events import BranchPublished, BudgetChanged, Recorded, RunEnded, RunResumed, Warned
 from windlass.flow.load import parse_flow
 from windlass.flow.schema import Flow
@@ -36,6 +45,7 @@ from windlass.kit import Kit
 from windlass.locks import DriverId, DriverLock, boot_id, driver_lock
 from windlass.model import Json, Key, RunState, content_id
 from windlass.place import state_dir
+from windlass.private import make_private
 from windlass.projecting import Projecting, edits, restore, set_aside
 from windlass.starting import check_agents
 from windlass.store.fence import Claim, Fence
@@ -104,7 +114,7 @@ def drive(
     TakenOverError: another driver has the run now, and this one left everything as it was.
     """
     with driver_lock(kit.world.place.lock(run), run) as lock:
-        store = Store.open(kit.world.place.database, kit.world.clock)
+        store = Store.open(kit.world.place.database, kit.world.clock, drives=True)
         try:
             driver = _Drive(kit, store, lock, crash, beside)
             return driver.run(store.run(run), on_event, asker, policy, budget, cast, script)
@@ -242,14 +252,21 @@ class _Drive:
         except WindlassError as error:
             return Ended(row.id, RunState.STOPPED, Exit.STOPPED, error.message, error.hint or TRY_AGAIN)
         except Exception as bug:
+            lacking = exhausted(bug)
+            if lacking:
+                return Ended(row.id, RunState.STOPPED, lacking.exit, lacking.message, lacking.hint)
             self._record(
                 parts, Ended(row.id, RunState.STOPPED, Exit.BUG, f"a bug: {bug}", "windlass resume tries again")
             )
             raise
 
     async def _recover(self, row: RunRow, parts: Parts) -> None:
+        open_before = parts.store.open_attempts(row.id)
         found = await asyncio.to_thread(self._recovered, row, parts)
         parts.left.update(found.left)
+        for attempt in open_before:
+            # Their processes have ended; the driver that began them had no time for it.
+            await asyncio.to_thread(redact_transcript, parts.folder / attempt.intent.folder, parts.redactor)
         if row.epoch > 1:
             reason = f"{found.lost} interrupted" if found.lost else ""
             if self._before:
@@ -279,7 +296,7 @@ class _Drive:
     ) -> tuple[Parts, Projecting]:
         world = self._world
         folder = world.place.run_folder(row.id)
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
         cast, roles = Cast.remembered(row.options), self._kit.roles()
         config, flow = self._kit.config(told=cast.roles), self._flow(row, roles)
         in_place = world.place.root if row.options.get("in_place") else None

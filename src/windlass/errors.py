@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
 from enum import IntEnum
 
@@ -64,6 +65,10 @@ class StoreError(UserError):
     """The database cannot be used as it is; it is kept untouched."""
 
 
+class ExhaustedError(StoppedError):
+    """The machine has run out of something: disk space, open files, a disk that may be written."""
+
+
 class GitError(StoppedError):
     """A git command that had to work failed."""
 
@@ -90,6 +95,52 @@ class InterruptedDriverError(WindlassError):
     """Ctrl-C or a signal: state is saved."""
 
     exit = Exit.INTERRUPTED
+
+
+RESUME = "then: windlass resume"
+#: errno -> what the machine lacks, and the way out
+_LACKS = {
+    errno.ENOSPC: ("no space is left on the disk", f"free some disk space (windlass gc helps), {RESUME}"),
+    errno.EDQUOT: ("the disk quota is used up", f"free some disk space or have the quota raised, {RESUME}"),
+    errno.EROFS: ("the file system is read-only", f"mount it for writing, {RESUME}"),
+    errno.EMFILE: ("too many files are open in this process", f"raise the limit (ulimit -n 4096), {RESUME}"),
+    errno.ENFILE: ("too many files are open on this machine", f"end what holds them (fs.file-max), {RESUME}"),
+    errno.ENOMEM: ("no memory is left", f"end other programs or use fewer --slots, {RESUME}"),
+    errno.EAGAIN: ("no more processes may be started", f"raise the limit (ulimit -u) or use fewer --slots, {RESUME}"),
+    errno.EIO: ("the disk reports an error", f"look at the disk and at the system's log, {RESUME}"),
+}
+_LACK_BY_WORDS = {
+    "no space left on device": errno.ENOSPC,
+    "disk quota exceeded": errno.EDQUOT,
+    "read-only file system": errno.EROFS,
+    "too many open files in system": errno.ENFILE,
+    "too many open files": errno.EMFILE,
+    "cannot allocate memory": errno.ENOMEM,
+    "input/output error": errno.EIO,
+}
+
+
+def exhausted(error: BaseException, path: object = "") -> ExhaustedError | None:
+    """The stopped error for an OSError that tells of the machine and not of Windlass; None for all others.
+
+    `path` is used where the error names no file.
+    """
+    if not isinstance(error, OSError) or error.errno not in _LACKS:
+        return None
+    where = error.filename if error.filename is not None else path
+    return _lacking(error.errno, where.decode("utf-8", "replace") if isinstance(where, bytes) else str(where))
+
+
+def exhausted_in(text: str, path: object = "") -> ExhaustedError | None:
+    """The same for what another program said about itself, as git does on its standard error."""
+    low = text.lower()
+    number = next((number for words, number in _LACK_BY_WORDS.items() if words in low), None)
+    return _lacking(number, str(path)) if number is not None else None
+
+
+def _lacking(number: int, where: str) -> ExhaustedError:
+    what, hint = _LACKS[number]
+    return ExhaustedError(f"{what}: '{where}'" if where else what, hint=hint)
 
 
 def near(name: str, known: Iterable[str]) -> str:

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from windlass.errors import GitError, UserError, WindlassError
+from windlass.errors import GitError, UserError, WindlassError, exhausted_in
 
 OLDEST = (2, 38)
 READ_SECONDS = 5.0
@@ -179,9 +179,9 @@ def _failed(args: Sequence[str], cwd: Path, err: str) -> WindlassError:
     tail = plain(err).strip()[-600:] or "it said nothing"
     if "dubious ownership" in err:
         return UserError(f"git does not trust '{cwd}': another user owns it", hint=tail.rsplit("\n", 1)[-1].strip())
-    if "No space left" in err:
-        return GitError(f"no space left on the disk of '{cwd}'", hint="free some space, or run `windlass gc`")
-    return GitError(f"'{_command(args)}' failed in {cwd}: {tail}", hint="mend it, then `windlass resume`")
+    lacking = exhausted_in(err, cwd)
+    hint = lacking.hint if lacking else "mend it, then `windlass resume`"
+    return GitError(f"'{_command(args)}' failed in {cwd}: {lacking.message if lacking else tail}", hint=hint)
 
 
 def capped(args: Sequence[str], cwd: Path, limit: int) -> tuple[str, bool]:

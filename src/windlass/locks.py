@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from windlass.errors import LockHeldError, TakenOverError
+from windlass.private import make_private
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class DriverLock:
 
 @contextmanager
 def driver_lock(path: Path, run: str) -> Iterator[DriverLock]:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_private(path.parent)
     lock = _acquire(path, run)
     try:
         os.ftruncate(lock.handle, 0)
@@ -56,7 +57,7 @@ def driver_lock(path: Path, run: str) -> Iterator[DriverLock]:
 def _acquire(path: Path, run: str) -> DriverLock:
     while True:
         # Not inherited by children: a left-over agent must not keep the run locked.
-        lock = DriverLock(path, run, os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+        lock = DriverLock(path, run, os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         try:
             fcntl.flock(lock.handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             lock.require()

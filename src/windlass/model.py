@@ -145,6 +145,8 @@ class ErrorClass(StrEnum):
     TIMED_OUT = "timed_out"
     REFUSED = "refused"
     CONTEXT_OVERFLOW = "context_overflow"
+    #: Failed at once: it would write as much again
+    TOO_MUCH_OUTPUT = "too_much_output"
 
 
 @dataclass(frozen=True)

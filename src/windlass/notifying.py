@@ -18,13 +18,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from windlass.engine.parts import known_secrets
 from windlass.events import QuestionAnswered, QuestionAsked, Recorded, RunEnded
 from windlass.kit import Kit
 from windlass.model import RunState
+from windlass.private import open_private
 from windlass.projections.outlook import addressed, answer_command, called, shown
 from windlass.projections.parts import UNCHANGED, question_from
 from windlass.projections.text import clean, stamp
-from windlass.redact import Redactor, redactor, secrets_in
+from windlass.redact import Redactor, redactor
 from windlass.service import Service
 
 LOG = "notify.log"
@@ -154,7 +156,7 @@ class Notices:
 
 def notices(kit: Kit, run: str, request: str) -> Notices:
     config, environ = kit.config(), kit.world.environ
-    hiding = redactor([*secrets_in(environ), *config.agents.keys(environ)])
+    hiding = redactor(known_secrets(config, environ, kit.world.place.root))
     log = kit.world.place.run_folder(run) / LOG
 
     def send(notice: Notice) -> None:
@@ -203,7 +205,7 @@ def _redacted(notice: Notice, hiding: Redactor) -> Notice:
 
 def _note(log: Path, line: str) -> None:
     try:
-        with log.open("a", encoding="utf-8") as file:
+        with open_private(log) as file:
             file.write(line + "\n")
     except OSError:
         pass

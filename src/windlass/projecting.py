@@ -23,7 +23,7 @@ from windlass.events import (
 from windlass.flow.schema import Flow
 from windlass.model import RunState, content_id
 from windlass.projections import superteam
-from windlass.projections.files import IN_PLACE_MEMORY, Projector
+from windlass.projections.files import IN_PLACE_MEMORY, Projector, replace_file
 from windlass.projections.parts import View
 from windlass.projections.progress import render_progress
 from windlass.projections.report import render_report
@@ -35,6 +35,8 @@ from windlass.workspace import read_file
 
 #: a burst of events is written once
 PAUSE_S = 0.1
+#: at most this part of the time goes into these files, however many tasks they list
+SHARE = 0.1
 AT_ONCE = (RunEnded, QuestionAsked, QuestionAnswered, PhaseEntered, ReportWritten)
 FILES = "files"
 PROGRESS = "progress"
@@ -58,10 +60,10 @@ class Projecting:
         self._fence = fence
         """Files are written behind it: those of a run that another driver took over are that one's."""
         self._folds = Folder(row.id)
-        self._written_at = 0.0
+        self._written_at, self._pause_s = 0.0, PAUSE_S
         there = [Projector(in_place, folder / IN_PLACE_MEMORY)] if in_place else []
-        self._projectors = [Projector(folder), *there]
-        self._files = Projector(folder / FILES)
+        self._projectors = [Projector(folder, private=True), *there]
+        self._files = Projector(folder / FILES, private=True)
         names = {"slug": row.facts.slug, "date": row.facts.date, "id8": row.id[:8]}
         self._progress = flow.progress.format_map({**names, "session": f"{row.facts.date}-{row.facts.slug}"})
         self._report: ReportWritten | None = None
@@ -79,7 +81,7 @@ class Projecting:
         self._folds.feed(recorded)
         if isinstance(recorded.event, ArtifactStored | ReportWritten):
             self._write(lambda: self._store_file(recorded.event))
-        if isinstance(recorded.event, AT_ONCE) or self._clock() - self._written_at > PAUSE_S:
+        if isinstance(recorded.event, AT_ONCE) or self._clock() - self._written_at > self._pause_s:
             self.flush()
 
     def report(self, template: str, now: float) -> str:
@@ -96,10 +98,12 @@ class Projecting:
             write()
 
     def flush(self, *, final: bool = False) -> None:
+        begun = self._clock()
         self._write(lambda: self._flush(final=final))
+        self._written_at = self._clock()
+        self._pause_s = max(PAUSE_S, (self._written_at - begun) / SHARE)
 
     def _flush(self, *, final: bool) -> None:
-        self._written_at = self._clock()
         if self._progress:
             self._files.write(self._progress, render_progress(self.view, self._settings()))
         if self._flow.projection != "superteam-workflow":
@@ -173,10 +177,10 @@ def set_aside(folder: Path, edit: Edit) -> str:
     """The edit's own copy; the name is given by its content, so the same edit is kept once."""
     name = f"{edit.path}.mine-{content_id(edit.content)[:8]}"
     path = folder / FILES / name
-    path.write_text(edit.content, encoding="utf-8", errors="surrogatepass")
+    replace_file(path, edit.content, private=True)
     return name
 
 
 def restore(store: Store, folder: Path, edit: Edit) -> None:
     path = folder / FILES / edit.path
-    path.write_text(store.blob(edit.old_sha), encoding="utf-8", errors="surrogatepass")
+    replace_file(path, store.blob(edit.old_sha), private=True)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from urllib.parse import quote, urlsplit
 
 from windlass.model import Json
 
@@ -22,22 +27,64 @@ _WORDS = frozenset(
     {"postgres", "password", "changeme", "disabled", "required", "optional", "anonymous", "development", "production"}
     | {"localhost", "undefined", "redacted", REDACTED}
 )
-#: Each begins with plain characters, so that the search runs ahead to them; what may not stand before them is asked
-#: after them. None looks far ahead from many places: hostile text must not take long.
-_FORMS = (
-    r"sk-(?<![A-Za-z0-9_-]sk-)(?=[A-Za-z_-]{0,80}[0-9])[A-Za-z0-9_-]{16,}",  # OpenAI, Anthropic
-    r"gh[pousr]_[A-Za-z0-9]{20,}",
-    r"github_pat_[A-Za-z0-9_]{20,}",
-    r"glpat-[A-Za-z0-9_-]{16,}",
-    r"xox[abeprs]-[A-Za-z0-9-]{10,}",  # Slack
-    r"(?:AKIA|ASIA)[A-Z0-9]{16}",  # AWS
-    r"AIza[A-Za-z0-9_-]{30,}",  # Google
-    r"npm_[A-Za-z0-9]{30,}",
-    r"hf_[A-Za-z0-9]{30,}",
-    r"eyJ(?<![A-Za-z0-9_-]eyJ)[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",  # JSON Web Token
-    r"[Bb]earer\s{1,9}(?=[A-Za-z._~+/=-]{0,80}[0-9])[A-Za-z0-9._~+/=-]{16,}",
-    r"//[^\s/:@]{1,100}:[^\s/@]{1,200}@",  # a password in an address
-    r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:(?!-----END)[\s\S])*(?:-----END [A-Z ]{0,40}PRIVATE KEY-----)?",
+#: one setting a line: `NAME=value`, `export NAME="value"`, `name: value`, `"name": "value",`
+_SETTING = re.compile(r"""^\s*(?:export\s+|set\s+)?["']?([A-Za-z_/:.][\w./:-]{0,100})["']?\s*[=:]\s*(.+?)\s*,?\s*$""")
+_QUOTED = re.compile(r"""(["'`])(.*)\1(?:\s+\#.*)?$""")
+#: in a file of settings: what is no secret, although nobody says so in its name
+_PLAIN = re.compile(
+    r"[a-z]+|[A-Z]+|[A-Z][a-z]+|[-+]?[0-9.,:_]{1,20}|[a-z0-9-]+(?:\.[a-z0-9-]+)+(?::[0-9]+)?|\$\{?\w+\}?"
+)
+_TEMPLATES = (".example", ".sample", ".template", ".dist", ".defaults", "-example", "-sample")
+MOST_FILES, MOST_FILE_BYTES, MOST_VALUES = 50, 256 * 1024, 500
+#: What begins each form, and the form from there on. Looking for the beginning is fast, and most texts hold none of
+#: them. What may not stand before it is asked after it. None looks far ahead from many places: hostile text must not
+#: take long. A group is what stays.
+_FORMS = tuple(
+    (begin, re.compile(re.escape(begin) + form))
+    for begin, form in (
+        ("sk-", r"(?<![A-Za-z0-9_-]sk-)(?=[A-Za-z_-]{0,80}[0-9])[A-Za-z0-9_-]{16,}"),  # OpenAI, Anthropic
+        *((f"{kind}k_{use}_", r"[A-Za-z0-9]{10,}") for kind in "sr" for use in ("live", "test")),  # Stripe
+        ("whsec_", r"[A-Za-z0-9+/=]{16,}"),  # Stripe, svix
+        *((f"gh{kind}_", r"[A-Za-z0-9]{20,}") for kind in "pousr"),  # GitHub
+        ("github_pat_", r"[A-Za-z0-9_]{20,}"),
+        ("glpat-", r"[A-Za-z0-9_-]{16,}"),
+        ("xox", r"[abeprs]-[A-Za-z0-9-]{10,}"),  # Slack
+        ("AKIA", r"[A-Z0-9]{16}"),  # AWS
+        ("ASIA", r"[A-Z0-9]{16}"),
+        ("AIza", r"[A-Za-z0-9_-]{30,}"),  # Google
+        ("npm_", r"[A-Za-z0-9]{30,}"),
+        ("hf_", r"[A-Za-z0-9]{30,}"),
+        # JSON Web Token
+        ("eyJ", r"(?<![A-Za-z0-9_-]eyJ)[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
+        *((word, r"\s{1,9}(?=[A-Za-z._~+/=-]{0,80}[0-9])[A-Za-z0-9._~+/=-]{16,}") for word in ("Bearer", "bearer")),
+        ("//", r"[^\s/:@]{1,100}:[^\s/@]{1,200}@"),  # a password in an address
+        (
+            "-----BEGIN ",
+            r"[A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:(?!-----END)[\s\S])*(?:-----END [A-Z ]{0,50}-----)?",
+        ),
+    )
+)
+#: the same for values that only the name before them gives away; the name stays
+_NAMED_FORMS = tuple(
+    (begin, re.compile(f"({re.escape(begin)}{between}){value}"))
+    for begins, between, value in (
+        (
+            ("uthorization", "UTHORIZATION"),
+            r"[\"']?:\s{0,9}[\"']?(?:[Bb]asic|[Tt]oken|[Dd]igest)\s{1,9}",
+            r"[A-Za-z0-9._~+/=-]{8,}",
+        ),
+        (
+            ("api-key", "Api-Key", "API-KEY", "API-Key"),
+            r"[\"']?:\s{0,9}[\"']?",
+            r"(?=[A-Za-z._~+/=-]{0,80}[0-9])[A-Za-z0-9._~+/=-]{16,}",
+        ),
+        (
+            ("secret_access_key", "SECRET_ACCESS_KEY", "ecretAccessKey"),  # AWS
+            r"[\"']{0,2}\s{0,9}[=:]\s{0,9}[\"']?",
+            r"[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+])",
+        ),
+    )
+    for begin in begins
 )
 
 
@@ -45,10 +92,23 @@ _FORMS = (
 class Redactor:
     """Contract: the same text in, the same text out; what was redacted once stays as it is."""
 
-    _secrets: re.Pattern[str]
+    _known: tuple[str, ...]
+    """The longest first: one may be the beginning of another."""
+
+    @cached_property
+    def _values(self) -> re.Pattern[str]:
+        return re.compile("|".join(map(re.escape, self._known)))
 
     def text(self, text: str) -> str:
-        return self._secrets.sub(REDACTED, text)
+        if any(value in text for value in self._known):
+            text = self._values.sub(REDACTED, text)
+        for begin, form in _FORMS:
+            if begin in text:
+                text = form.sub(REDACTED, text)
+        for begin, form in _NAMED_FORMS:
+            if begin in text:
+                text = form.sub(rf"\1{REDACTED}", text)
+        return text
 
     def json(self, value: Json) -> Json:
         match value:
@@ -63,14 +123,83 @@ class Redactor:
 
 
 def redactor(values: Iterable[str] = ()) -> Redactor:
-    """`values`: secrets that are known. The longest comes first: one may be the beginning of another."""
-    known = sorted({value.strip() for value in values if is_secret(value)}, key=lambda value: (-len(value), value))
-    return Redactor(re.compile("|".join([*map(re.escape, known), *_FORMS])))
+    """`values`: secrets that are known."""
+    written = {form for value in values if is_secret(value) for form in _written(value.strip())}
+    return Redactor(tuple(sorted(written, key=lambda value: (-len(value), value))))
+
+
+def _written(value: str) -> Iterator[str]:
+    """How a value stands in a text: as it is, in JSON, in an address."""
+    yield value
+    yield json.dumps(value)[1:-1]
+    yield json.dumps(value, ensure_ascii=False)[1:-1]
+    yield quote(value, safe="", errors="replace")
 
 
 def secrets_in(environ: Mapping[str, str]) -> list[str]:
     """Values of variables whose name says that they are secret."""
     return [value for name, value in environ.items() if _NAMES.search(name) and is_secret(value)]
+
+
+def secrets_below(root: Path, globs: Sequence[str] = ()) -> list[str]:
+    """Values of the checkout's `.env` files, and of the files that match `globs` (workspace.copy).
+
+    In a `.env` file every value counts that is not plainly harmless; in other files those with a telling name. What a
+    committed template (`.env.example`) shows as well is no secret.
+    """
+    patterns = dict.fromkeys([".env", ".env.*", *globs])
+    found = (path for pattern in patterns for path in sorted(root.glob(pattern)))
+    files = [path for path in islice(dict.fromkeys(found), MOST_FILES) if not path.is_symlink() and path.is_file()]
+    shown = {value for path in files if _is_template(path) for _, value in _settings(path)}
+    values = (
+        value
+        for path in files
+        if not _is_template(path)
+        for name, value in _settings(path)
+        if value not in shown and (_NAMES.search(name) or (_is_env(path) and not _is_harmless(value)))
+    )
+    return list(islice(dict.fromkeys(part for value in values for part in _secret_parts(value)), MOST_VALUES))
+
+
+def _is_template(path: Path) -> bool:
+    return path.name.endswith(_TEMPLATES)
+
+
+def _is_env(path: Path) -> bool:
+    return path.name.startswith(".env") or path.suffix == ".env"
+
+
+def _settings(path: Path) -> Iterator[tuple[str, str]]:
+    try:
+        if path.stat().st_size > MOST_FILE_BYTES:
+            return
+        lines = path.read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        setting = _SETTING.match(line) if not line.lstrip().startswith("#") else None
+        if setting:
+            quoted = _QUOTED.match(setting[2])
+            yield setting[1], quoted[2] if quoted else setting[2].split(" #", 1)[0].strip()
+
+
+def _is_harmless(value: str) -> bool:
+    """A word, a number, a host, a reference to another variable: they stand in any text."""
+    return _PLAIN.fullmatch(value) is not None
+
+
+def _secret_parts(value: str) -> Iterator[str]:
+    """Of an address only the password, and the query that may hold a key; else the whole value."""
+    if "://" not in value:
+        if is_secret(value):
+            yield value
+        return
+    try:
+        parts = urlsplit(value)
+        told = [parts.password or "", *(pair.partition("=")[2] for pair in parts.query.split("&"))]
+    except ValueError:
+        told = [value]
+    yield from (part for part in told if is_secret(part) and not _is_harmless(part))
 
 
 def is_secret(value: str) -> bool:

@@ -76,20 +76,25 @@ class Service:
 
     def view(self, run: str) -> View:
         folder = Folder(run, self.world.named)
-        for recorded in self.store.events(run):
-            folder.feed(recorded)
+        for page in self.store.event_pages(run):
+            for recorded in page:
+                folder.feed(recorded)
         return folder.live
 
     def events(self, run: str, after: int = 0) -> list[Recorded]:
         return self.store.events(run, after)
 
-    def watch(self, run: str, after: int, sleep: Callable[[float], None]) -> Iterator[Recorded]:
-        """Events as they come, until no driver is left and nothing is new."""
+    def event_pages(self, run: str, after: int = 0) -> Iterator[list[Recorded]]:
+        """The same, page by page, as they are read."""
+        return self.store.event_pages(run, after)
+
+    def watch(self, run: str, after: int, sleep: Callable[[float], None]) -> Iterator[list[Recorded]]:
+        """Events as they come, page by page, until no driver is left and nothing is new."""
         while True:
             driven = self.driven(run)
-            for recorded in self.events(run, after):
-                after = recorded.seq
-                yield recorded
+            for page in self.event_pages(run, after):
+                after = page[-1].seq
+                yield page
             if not driven:
                 return
             sleep(0.1)
@@ -201,7 +206,7 @@ class Service:
 
         folder = self.world.place.run_folder(row.id)
         there = [Projector(self.world.place.root, folder / IN_PLACE_MEMORY)] if row.options.get("in_place") else []
-        for projector in (Projector(folder), *there):
+        for projector in (Projector(folder, private=True), *there):
             projector.remove(superteam.FILE)
 
     def tell(self, run: str, text: str, by: str) -> str:

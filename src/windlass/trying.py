@@ -11,11 +11,12 @@ from windlass.agents.base import Adapter, AgentResult, Job, Limits
 from windlass.agents.dispatch import agent_env, run_agent
 from windlass.agents.redacting import redacted_result
 from windlass.config import Config
+from windlass.engine.parts import known_secrets
 from windlass.engine.policy import STOPS
 from windlass.errors import UserError
 from windlass.examining import Finding, Level
 from windlass.kit import Kit
-from windlass.redact import redactor, secrets_in
+from windlass.redact import redactor
 from windlass.starting import needed_roles
 
 RUN = "try"
@@ -51,7 +52,7 @@ def _one_word(kit: Kit, config: Config, adapter: Adapter) -> AgentResult:
                 clock=kit.world.clock,
             )
         )
-    return redacted_result(result, redactor([*secrets_in(environ), *config.agents.keys(environ)]))
+    return redacted_result(result, redactor(known_secrets(config, environ, kit.world.place.root)))
 
 
 def _job(agent: str, folder: Path) -> Job:

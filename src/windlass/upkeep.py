@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +18,7 @@ from windlass.place import state_dir
 from windlass.rehearsing import RUN as CHECK
 from windlass.service import Service, World
 from windlass.store.rows import RunRow
-from windlass.workspace import Collected, EngineRepo, LandResult, Lease, gc, land_on_checkout
+from windlass.workspace import Collected, EngineRepo, LandResult, Lease, Removed, gc, land_on_checkout
 
 
 def land(service: Service, row: RunRow, *, unfinished: bool) -> tuple[str, LandResult]:
@@ -32,11 +35,17 @@ def land(service: Service, row: RunRow, *, unfinished: bool) -> tuple[str, LandR
 
 
 def collect(
-    service: Service, runs: Sequence[str], keep: Collection[str], refs: Collection[str], *, dry: bool
+    service: Service,
+    runs: Sequence[str],
+    keep: Collection[str],
+    refs: Collection[str],
+    *,
+    dry: bool,
+    keep_transcripts: bool = False,
 ) -> list[Collected]:
     """`runs`: only these, with the slots that --keep kept (all, when there are none); `keep`: not these.
 
-    `refs`: named, though no branch has them.
+    `refs`: named, though no branch has them. `keep_transcripts`: what agents and checks wrote stays.
     """
     chosen = [service.run(id) for id in runs] or [row for row in service.runs() if row.state.final]
     for row in chosen:
@@ -49,7 +58,9 @@ def collect(
     by_name = final if runs else set()
     occupant = partial(_occupant, at_work())
     done = final | _checks(world)
-    return gc(engine, done, dry=dry, date=world.clock(), named=refs, chosen=by_name, occupant=occupant)
+    found = gc(engine, done, dry=dry, date=world.clock(), named=refs, chosen=by_name, occupant=occupant)
+    freed = [] if keep_transcripts else [_free_transcripts(world, run, dry=dry) for run in sorted(final)]
+    return [*found, *(one for one in freed if one)]
 
 
 def _occupant(processes: Sequence[AtWork], lease: Lease, path: Path) -> str:
@@ -58,6 +69,28 @@ def _occupant(processes: Sequence[AtWork], lease: Lease, path: Path) -> str:
         if process.cwd.is_relative_to(path) or (lease.run and process.marker.startswith(f"{lease.run}:")):
             return f"process {process.pid} is at work in it; `kill {process.pid}`, then `windlass gc`"
     return ""
+
+
+def _free_transcripts(world: World, run: str, *, dry: bool) -> Removed | None:
+    """The attempts' folders: prompts, streams, output of checks. Events, results and reports stay in the record."""
+    folders = [world.place.run_folder(run) / name for name in ("attempts", "setup")]
+    size = sum(_bytes_below(folder) for folder in folders)
+    if not any(folder.is_dir() for folder in folders):
+        return None
+    for folder in () if dry else folders:
+        if folder.is_dir():
+            shutil.rmtree(folder)
+    return Removed(f"transcripts of run {run}, {size / 2**20:.1f} MB")
+
+
+def _bytes_below(folder: Path) -> int:
+    """On the disk; links are not followed."""
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                total += os.lstat(os.path.join(place, name)).st_blocks * 512
+    return total
 
 
 def _require_final(row: RunRow) -> None:

@@ -16,6 +16,8 @@ class Limits:
     turns: int | None = None
     usd: float | None = None
     """The reservation: the first usage report beyond it stops the dispatch."""
+    output_bytes: int = 64 << 20
+    """Of stdout and of stderr: whoever writes more is ended."""
 
 
 @dataclass(frozen=True)

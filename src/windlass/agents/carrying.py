@@ -9,6 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from windlass.private import make_private
+
 MAX_BYTES = 4 << 20
 
 
@@ -24,7 +26,7 @@ def bring(folder: Path, wanted: Mapping[str, str]) -> list[Carried]:
     found = []
     for name, source in wanted.items():
         place, origin = folder / name, Path(source)
-        place.parent.mkdir(parents=True, exist_ok=True)
+        make_private(place.parent)
         if origin.is_dir():
             _link(place, origin)
         elif (content := _read(origin)) is not None:

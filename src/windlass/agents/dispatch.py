@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -35,14 +36,12 @@ from windlass.agents.processes import (
     Proc,
     agent_env,
     end_leftover,
-    make_private,
-    open_private,
     supervise,
-    write_private,
 )
 from windlass.errors import UserError
 from windlass.locks import boot_id, process_start
 from windlass.model import ErrorClass, Usage
+from windlass.private import make_private, open_private, write_private
 
 __all__ = ["Exit", "Proc", "agent_env", "boot_id", "end_leftover", "process_start", "run_agent", "supervise"]
 
@@ -61,6 +60,8 @@ PATIENCE_S = 20.0
 LINGER_S = 10.0
 LINGER_FAILED_S = 1.0
 STDERR_TAIL = 20_000
+MOST_SAID = 4 << 20
+"""Characters of an agent's words that are held; what it said last counts."""
 
 
 async def run_agent(
@@ -99,6 +100,7 @@ async def run_agent(
                 marker=marker_of(job),
                 on_error_line=stream.error_line if isinstance(stream.reader, Overhears) else None,
                 beside=stream.ledger(),
+                most_bytes=job.limits.output_bytes,
             )
         finally:
             stream.relieved()
@@ -128,7 +130,11 @@ class Stream:
     usage: Usage = Usage()
     done: Done | None = None
     finished: asyncio.Event = field(default_factory=asyncio.Event)
-    said: list[str] = field(default_factory=list)
+    said: deque[str] = field(default_factory=deque)
+    """Its last words, up to MOST_SAID characters."""
+    said_size: int = 0
+    logged: int = 0
+    """Characters written to the log, which is bounded as the agent's own output is."""
     session: str = ""
     tools: int = 0
     idle: int = 0
@@ -170,9 +176,7 @@ class Stream:
 
     def _take(self, event: AgentEvent) -> None:
         # thousands in a second may come: nothing is copied that is only read
-        fields = {"at": self.clock(), "type": type(event).__name__, **vars(event)}
-        self.log.write(json.dumps(fields, default=vars) + "\n")
-        self.log.flush()
+        self._log({"at": self.clock(), "type": type(event).__name__, **vars(event)})
         match event:
             case ToolStarted():
                 self.tools += 1
@@ -189,13 +193,29 @@ class Stream:
                 self.done = event
                 self.finished.set()
             case Said():
-                self.said.append(event.text)
+                self._remember(event.text)
                 self._moved(event)
             case ToolFinished():
                 self.relieved()
             case _:
                 assert_never(event)
         self.on_event(event)
+
+    def _log(self, fields: dict[str, object]) -> None:
+        most = self.job.limits.output_bytes
+        if self.logged >= most:
+            return
+        line = json.dumps(fields, default=vars)
+        self.logged += len(line) + 1
+        # The line that would pass the limit is left out, and the log says so.
+        self.log.write((line if self.logged < most else json.dumps({"type": "Cut", "limit_bytes": most})) + "\n")
+        self.log.flush()
+
+    def _remember(self, text: str) -> None:
+        self.said.append(text[-MOST_SAID:])
+        self.said_size += len(self.said[-1]) + 1
+        while self.said_size > MOST_SAID and len(self.said) > 1:
+            self.said_size -= len(self.said.popleft()) + 1
 
     def _moved(self, event: AgentEvent) -> None:
         self.relieved()
@@ -269,12 +289,20 @@ class Stream:
                 return ErrorClass.TIMED_OUT, f"no end within {self.job.limits.wall_s:g} s"
             case "stopped":
                 return ErrorClass.KILLED, "stopped"
+            case "output":
+                return ErrorClass.TOO_MUCH_OUTPUT, too_much(self.job.limits.output_bytes)
+            case "full":
+                return ErrorClass.DISK_FULL, ended.error
             case "driver-died" | "lost":
                 return ErrorClass.DRIVER_LOST, ended.error or "the driver let go of it"
             case "missing":
                 return ErrorClass.MISSING_BINARY, plain(ended.error)
             case _:
                 return self.adapter.classify(stderr, ended.code)
+
+
+def too_much(most_bytes: int) -> str:
+    return f"it wrote more than {most_bytes / 2**20:g} MB (limits.output_mb)"
 
 
 def _joined(before: Usage, event: Spent) -> Usage:
@@ -307,7 +335,7 @@ def _write(folder: Path, files: Mapping[str, str]) -> None:
         path = (root / name).resolve()
         if not path.is_relative_to(root) or path == root:
             raise UserError(f"'{name}' is not a file below the attempt's folder", hint="this is a fault of the adapter")
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(path.parent)
         write_private(path, text)
 
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import yaml
 
-MAX_CHARS = 1_000_000
+MAX_CHARS = 8_000_000
 MAX_DEPTH = 32
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 

@@ -16,7 +16,7 @@ from windlass.model import Json, Task, is_id
 TAGS = ("superteam-tasks", "superteam-plan")
 DIFFICULTIES = ("easy", "medium", "hard")
 TDD = ("behaviour-change", "test-only", "preserve", "exempt")
-MAX_TASKS = 1000
+MAX_TASKS = 10_000
 
 
 @dataclass(frozen=True)
@@ -197,9 +197,10 @@ def match_tasks(
     `used` are ids given in the past whose tasks are no longer in `old`.
     """
     matched = _match(old, new)
-    missing = [t for t in old if t.id in {*started, *landed} and t.id not in {m.id for m in matched.values()}]
+    kept, needed = {task.id for task in matched.values()}, {*started, *landed}
+    missing = [task for task in old if task.id in needed and task.id not in kept]
     if missing:
-        names = "; ".join(f"{t.id} '{t.title}' ({'landed' if t.id in landed else 'started'})" for t in missing)
+        names = "; ".join(f"{t.id} '{t.title}' ({'landed' if t.id in landed else 'started'})" for t in missing[:20])
         return MatchResult(problem=f"the new plan drops tasks that are already at work or done: {names}")
     ids = _give_ids(new, matched, {*used, *(task.id for task in old)})
     tasks = [_task(entry, ids, place, matched.get(place), landed) for place, entry in enumerate(new)]

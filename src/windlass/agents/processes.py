@@ -9,21 +9,27 @@ import socket
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TextIO, TypeAlias
+from typing import Any, TypeAlias
 
 import psutil
 
 from windlass.agents.base import Invocation
 from windlass.agents.supervisors import Supervisor
 from windlass.locks import boot_id, process_start
+from windlass.private import make_private, open_private, write_private
 
 MARKER = "WINDLASS_ATTEMPT"
 BUSY_POLL_S, IDLE_POLL_S, BUSY_FOR_S = 0.04, 0.1, 2.0
 BESIDE_POLL_S = 0.25
 CHUNK = 1 << 20
-MAX_LINE = 64 << 20
+MAX_LINE = 16 << 20
+"""What is longer is cut: a line is held in memory several times over while it is parsed."""
+MOST_OUTPUT = 64 << 20
+"""Bytes of stdout and of stderr, unless the configuration says otherwise."""
+LEAST_BYTES = 64 * 1024
+"""A disk with less than this left is full."""
 _ENV = frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "TMPDIR", "TZ"})
 _ENV_PREFIXES = ("LC_", "SSL_CERT_")
 
@@ -63,7 +69,8 @@ class Exit:
     code: int | None
     signal: int | None
     reason: str
-    """exited | stopped | wall | driver-died | missing | lost (the supervisor ended without a word)"""
+    """exited | stopped | wall | output (it wrote more than it may) | driver-died | missing | full (the disk is) |
+    lost (the supervisor ended without a word)"""
     seconds: float
     left: int = 0
     error: str = ""
@@ -88,12 +95,14 @@ async def supervise(
     marker: str = "",
     on_error_line: Listener = None,
     beside: Pull | None = None,
+    most_bytes: int = MOST_OUTPUT,
 ) -> Exit:
     """Contract: when it returns or raises, cancellation included, no process of the tree is left.
 
-    `beside` reads what is told elsewhere; at the end after all of the output.
+    `beside` reads what is told elsewhere; at the end after all of the output. `most_bytes`: of stdout and of stderr;
+    whoever writes more is killed, and the files are cut there.
     """
-    job = _prepare(invocation, cwd, env, folder, wall_s, grace_s, marker)
+    job = _prepare(invocation, cwd, env, folder, wall_s, grace_s, marker) | {"most_bytes": most_bytes}
     begun = time.monotonic()
     with open_private(folder / "stderr") as errors:
         supervisor = await Supervisor.start(errors)
@@ -105,7 +114,20 @@ async def supervise(
     ended = _read_exit(folder, time.monotonic() - begun)
     if ended is None:
         ended = await asyncio.to_thread(_lost, folder, marker, begun)
+    if ended.code != 0 and ended.reason in ("exited", "lost") and (full := full_disk(folder, cwd)):
+        # What failed beside a full disk failed because of it, as far as anybody can tell.
+        return replace(ended, reason="full", error=full)
     return ended
+
+
+def full_disk(*folders: Path) -> str:
+    """What is wrong, in words, when no space is left below one of these folders; else ''."""
+    for folder in folders:
+        with suppress(OSError):
+            space = os.statvfs(folder)
+            if space.f_bavail * space.f_frsize < LEAST_BYTES:
+                return f"no space is left on the disk: '{folder}'"
+    return ""
 
 
 def _prepare(
@@ -134,23 +156,6 @@ def _prepare(
         "grace_s": grace_s,
         "marker": marker,
     }
-
-
-def open_private(path: Path) -> TextIO:
-    """To append. Transcripts hold what an agent read, secrets included: they are for their owner alone."""
-    opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    return open(opened, "a", encoding="utf-8", errors="replace")
-
-
-def make_private(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o700)
-
-
-def write_private(path: Path, text: str) -> None:
-    path.unlink(missing_ok=True)
-    with open_private(path) as file:
-        file.write(text)
 
 
 async def _follow(

@@ -1,8 +1,9 @@
 """One small process per dispatch or check; it owns the process tree and outlives the driver long enough to end it.
 
 The first line on stdin is the job as JSON: argv, cwd, env, stdin, stdout, stderr (paths), folder, wall_s, grace_s,
-marker. After that stdin is the life line: the byte `s` means stop, end of file means the driver died. Writes
-`proc.json` when the program runs and `exit.json` when nothing of it is left.
+marker, most_bytes (of stdout and of stderr: whoever writes more is killed, and the file is cut there). After that stdin
+is the life line: the byte `s` means stop, end of file means the driver died. Writes `proc.json` when the program runs
+and `exit.json` when nothing of it is left.
 
 A driver starts this once, as `serve`: a process that does nothing but fork a supervisor for each job, which takes a
 tenth of what starting an interpreter does. Standard library only, and as little of it as possible: `ctypes`, `json`,
@@ -32,6 +33,7 @@ PR_SET_CHILD_SUBREAPER = 36
 TERM_TO_KILL_S = 5.0
 GIVE_UP_S = 30.0
 SAMPLE_S = 1.0
+SIZE_SAMPLE_S = 0.25
 STANDARD_FILES = 3
 
 
@@ -86,7 +88,9 @@ def main() -> int:
     announce(job, agent)
     tree.agent = agent
     reason = wait(job, tree, wake, rest, started)
-    left = sweep(tree, float(job.get("grace_s", TERM_TO_KILL_S)))
+    # Whoever floods the disk gets no time to go on with it.
+    left = sweep(tree, 0.0 if reason == "output" else float(job.get("grace_s", TERM_TO_KILL_S)))
+    reason = "output" if cut_output(job) else reason
     write_json(job["folder"], "exit.json", exit_facts(tree.status, reason, started, left, ""))
     return 0
 
@@ -272,12 +276,14 @@ def wait(job: dict[str, Any], tree: Tree, wake: int, rest: bytes, started: float
     if b"s" in rest:
         return "stopped"
     deadline = started + float(job["wall_s"])
+    sample = SIZE_SAMPLE_S if job.get("most_bytes") else SAMPLE_S
+    sampled = not LINUX or bool(job.get("most_bytes"))
     poll = select.poll()
     poll.register(0, select.POLLIN)
     poll.register(wake, select.POLLIN)
     while True:
         remaining = deadline - time.monotonic()
-        pause = remaining if LINUX else min(remaining, SAMPLE_S)
+        pause = min(remaining, sample) if sampled else remaining
         ready = {fd for fd, _ in poll.poll(max(0, pause * 1000))}
         tree.reap()
         if not LINUX:
@@ -285,6 +291,32 @@ def wait(job: dict[str, Any], tree: Tree, wake: int, rest: bytes, started: float
         reason = why(tree, ready, wake, time.monotonic() >= deadline)
         if reason:
             return reason
+        if too_large(job):
+            return "output"
+
+
+def too_large(job: dict[str, Any]) -> list[str]:
+    """Of stdout and stderr those that are larger than allowed."""
+    most = int(job.get("most_bytes") or 0)
+    return [path for path in (job["stdout"], job["stderr"]) if most and size(path) > most]
+
+
+def size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def cut_output(job: dict[str, Any]) -> bool:
+    """Whether there was anything to cut. Nobody writes to the files any more."""
+    found = too_large(job)
+    for path in found:
+        try:
+            os.truncate(path, int(job["most_bytes"]))
+        except OSError:
+            pass  # gone, or not ours any more
+    return bool(found)
 
 
 def why(tree: Tree, ready: set[int], wake: int, late: bool) -> str:
@@ -350,6 +382,6 @@ def exit_facts(status: int | None, reason: str, started: float, left: int, error
 def write_json(folder: str, name: str, facts: dict[str, Any]) -> None:
     """Whole at once. Not synced: a power cut ends the process too, and what it printed is not synced either."""
     path = os.path.join(folder, name)
-    with open(path + ".tmp", "wb") as file:
+    with os.fdopen(os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(to_json(facts).encode() + b"\n")
     os.rename(path + ".tmp", path)

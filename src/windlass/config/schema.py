@@ -151,6 +151,12 @@ class Retries(Table):
     """Seconds before each repetition when an agent's service is busy; the last one repeats."""
 
 
+class Limits(Table):
+    output_mb: AtLeastOne = 64
+    """The most that an agent, a check or a set-up command may write to its standard output, and to its standard error.
+    Whoever writes more is ended, and the file is cut there."""
+
+
 class Notify(Table):
     urls: Addresses = ()
     """Where messages go when a run waits, fails or ends, as apprise writes them: `ntfy://ntfy.sh/topic`. They hold
@@ -170,6 +176,7 @@ class Config(Table):
     workspace: Workspace = Workspace()
     tests: Tests = Tests()
     retries: Retries = Retries()
+    limits: Limits = Limits()
     notify: Notify = Notify()
 
     def role(self, name: str) -> Role:

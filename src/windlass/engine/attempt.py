@@ -13,7 +13,7 @@ from windlass import git
 from windlass.agents import contracts, pricing
 from windlass.agents.base import AgentResult, Job
 from windlass.agents.dispatch import agent_env, run_agent
-from windlass.agents.redacting import redacted_result
+from windlass.agents.redacting import redact_transcript, redacted_result
 from windlass.engine.desk import Seen
 from windlass.engine.instructions import with_instructions
 from windlass.engine.jobs import Order, make_intent, make_job
@@ -23,6 +23,7 @@ from windlass.errors import UserError
 from windlass.events import ArtifactStored, DispatchFinished, DispatchStarted, Event, TasksListed, Warned
 from windlass.model import ErrorClass, Finding, Json, Severity, content_id
 from windlass.phases.base import Reply
+from windlass.private import make_private
 from windlass.tdd import TEST_GLOBS, guard
 
 MAX_TEXT = 200_000
@@ -84,6 +85,7 @@ async def _watched(order: Order, job: Job) -> AgentResult:
         )
     finally:
         ticking.cancel()
+    await asyncio.to_thread(redact_transcript, job.folder, order.parts.redactor)
     return redacted_result(result, order.parts.redactor)
 
 
@@ -97,7 +99,7 @@ async def _lay_out(order: Order) -> None:
 
 
 def _begin(order: Order, job: Job, slot: int, reserved: float) -> None:
-    job.folder.mkdir(parents=True, exist_ok=True)
+    make_private(job.folder)
     started = DispatchStarted(
         key=order.key.text,
         attempt=order.n,

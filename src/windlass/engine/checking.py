@@ -10,15 +10,19 @@ from functools import partial
 from pathlib import Path
 
 from windlass.agents.base import Invocation
+from windlass.agents.dispatch import too_much
 from windlass.agents.processes import Exit, agent_env, supervise
+from windlass.agents.redacting import redact_transcript
 from windlass.checks import Check, CheckResult, RunOutput, acceptable, canary_tree, run_check
 from windlass.config import CommandSet
 from windlass.engine.desk import Desk
 from windlass.engine.parts import Bench
-from windlass.errors import StoppedError, UserError, near
+from windlass.engine.policy import STOPS
+from windlass.errors import ExhaustedError, StoppedError, UserError, near
 from windlass.events import CommandFinished, Event
-from windlass.model import Json, Key, digest
+from windlass.model import ErrorClass, Json, Key, digest
 from windlass.phases.base import Ran
+from windlass.private import make_private, open_private
 from windlass.tdd.reporting import VARIABLES
 from windlass.workspace import Slot, commit_tree, lock_hash
 
@@ -172,11 +176,18 @@ class Checker:
         self, slot: Slot, argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout: float, folder: Path
     ) -> RunOutput:
         """A run whose end was not recorded says nothing of the tree: it is repeated."""
-        commit = slot.commit
+        commit, most = slot.commit, self._parts.config.limits.output_mb << 20
         for number in range(1, MOST_RUNS + 1):
-            ended = await self._supervised(argv, cwd, env, timeout, folder, number)
+            ended = await self._supervised(argv, cwd, env, timeout, folder, number, most)
+            if ended.reason == "full":
+                # Red because of the disk is not red: nobody is paid to mend that in the code.
+                raise ExhaustedError(ended.error, hint=STOPS[ErrorClass.DISK_FULL])
             if ended.reason not in NO_END or self._parts.wanted.stop.is_set():
-                return RunOutput(ended.code, _joined(folder, ended.error), ended.seconds, ended.reason == "wall")
+                error = f"ended: {too_much(most)}" if ended.reason == "output" else ended.error
+                output = await asyncio.to_thread(_joined, folder, error)
+                await asyncio.to_thread(redact_transcript, folder, self._parts.redactor)
+                code = None if ended.reason == "output" else ended.code
+                return RunOutput(code, output, ended.seconds, ended.reason == "wall")
             await asyncio.to_thread(slot.stand_on, commit)
         raise StoppedError(
             f"'{' '.join(argv)}' was cut off {MOST_RUNS} times before it ended: its supervisor was killed",
@@ -184,11 +195,18 @@ class Checker:
         )
 
     async def _supervised(
-        self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout: float, folder: Path, number: int
+        self,
+        argv: Sequence[str],
+        cwd: Path,
+        env: Mapping[str, str],
+        timeout: float,
+        folder: Path,
+        number: int,
+        most_bytes: int,
     ) -> Exit:
         # What an earlier run left there, half a report perhaps, is none of this one's.
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        make_private(folder)
         journal = self._parts.journal
         return await supervise(
             Invocation(tuple(argv)),
@@ -200,6 +218,7 @@ class Checker:
             stop=self._parts.wanted.stop,
             # No other run of a check has it: whoever ends what one left must not end another.
             marker=f"{journal.run}:{folder.relative_to(self._parts.folder)}@{journal.epoch}.{number}",
+            most_bytes=most_bytes,
         )
 
     def _env(self) -> dict[str, str]:
@@ -239,11 +258,14 @@ def _told(result: CheckResult) -> str:
 def _joined(folder: Path, error: str) -> Path:
     """Standard output and standard error as one text."""
     joined = folder / "output"
-    with joined.open("wb") as out:
+    joined.unlink(missing_ok=True)
+    with open_private(joined) as text:
+        out = text.buffer
         for name in ("stdout", "stderr"):
             if (folder / name).is_file():
-                out.write((folder / name).read_bytes())
-        out.write(error.encode())
+                with (folder / name).open("rb") as part:
+                    shutil.copyfileobj(part, out)
+        out.write(f"\n{error}".encode() if error else b"")
     return joined
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -208,8 +209,9 @@ class PhaseHere(Here):
     def _matched(self, source: str, content: str, previous: Json) -> list[Task]:
         old = [Task.from_json(t) for t in previous if isinstance(t, dict)] if isinstance(previous, list) else []
         parsed = contracts.plan_of(self._world.flow.artifacts[source].contract, content)
-        started = {task.id for task in old if self._visits(task.id)}
-        landed = {id for id in started if self._landed(id)}
+        steps = self._steps_by_task()
+        started = {task.id for task in old if task.id in steps}
+        landed = {id for id in started if any(is_landed(result) for _, result in steps[id])}
         matched = contracts.match_tasks(old, parsed.tasks, started=started, landed=landed)
         problem = parsed.problem or matched.problem
         if problem:
@@ -218,22 +220,22 @@ class PhaseHere(Here):
             )
         before = {task.id: task.visit for task in old}
         return [
-            self._follow_up(task) if task.visit > before.get(task.id, task.visit) else task for task in matched.tasks
+            # A landed task that the plan changed: a visit nobody has made yet.
+            replace(task, visit=1 + max((key.parts[len(self.key.parts)].visit for key, _ in steps[task.id]), default=0))
+            if task.visit > before.get(task.id, task.visit)
+            else task
+            for task in matched.tasks
         ]
 
-    def _follow_up(self, task: Task) -> Task:
-        """A landed task that the plan changed: a visit nobody has made yet."""
-        return replace(task, visit=max(self._visits(task.id), default=0) + 1)
-
-    def _visits(self, task: str) -> set[int]:
-        return {key.parts[len(self.key.parts)].visit for key, _ in self._steps_of(task)}
-
-    def _landed(self, task: str) -> bool:
-        return any(is_landed(result) for _, result in self._steps_of(task))
-
-    def _steps_of(self, task: str) -> list[tuple[Key, Json]]:
-        rows = [(Key.parse(row.key), row.result) for row in self._journal.recorded_keys()]
-        return [(key, result) for key, result in rows if is_step_of(self.key, key, task)]
+    def _steps_by_task(self) -> Mapping[str, list[tuple[Key, Json]]]:
+        """Recorded below this phase: each key with its result, by the id of its task."""
+        found: dict[str, list[tuple[Key, Json]]] = defaultdict(list)
+        depth = len(self.key.parts)
+        for row in self._journal.recorded_keys():
+            key = Key.parse(row.key)
+            if len(key.parts) > depth and is_step_of(self.key, key, key.parts[depth].id):
+                found[key.parts[depth].id].append((key, row.result))
+        return found
 
     def enter_task(self, task: Task, visit: int, why: str = "") -> TaskHere:
         key = self.key.child(task.id, visit=visit)
@@ -285,7 +287,7 @@ class PhaseHere(Here):
 
     async def mark_halt(self, id: str, reason: str) -> None:
         async def reached(previous: Json) -> Json:
-            self.shared.dispatcher.lived.add(self.key.child(id).text)
+            self.shared.dispatcher.note_lived(self.key.child(id))
             return reason
 
         await self._journal.step(self.key.child(id), None, reached)
@@ -310,8 +312,7 @@ class PhaseHere(Here):
         return self._journal.find(self.key.child(id), None) is not None
 
     def lived(self, id: str) -> bool:
-        start = self.key.child(id).text
-        return any(key.startswith((start + "/", start + "+")) for key in self.shared.dispatcher.lived)
+        return self.shared.dispatcher.has_lived_below(self.key.child(id))
 
 
 class TaskHere(Here):

@@ -126,7 +126,12 @@ async def make_job(order: Order, cwd: Path, reserved: float) -> Job:
         contract=order.contract,
         schema=contracts.json_schema(order.contract) if order.contract else None,
         outs=order.outs,
-        limits=Limits(order.config.wall or role.wall_s or 1800.0, order.config.turns or role.turns, reserved),
+        limits=Limits(
+            order.config.wall or role.wall_s or 1800.0,
+            order.config.turns or role.turns,
+            reserved,
+            order.parts.config.limits.output_mb << 20,
+        ),
         task_id=order.task_id,
         task_title=task.title if task else "",
         phase=order.place.phase,

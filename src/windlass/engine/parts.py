@@ -19,9 +19,14 @@ from windlass.engine.recovery import Left
 from windlass.engine.tip import Tip
 from windlass.engine.world import World
 from windlass.errors import AbortedError, InterruptedDriverError
-from windlass.redact import Redactor, redactor, secrets_in
+from windlass.redact import Redactor, redactor, secrets_below, secrets_in
 from windlass.store.sqlite import Store
 from windlass.workspace import EngineRepo, Slots
+
+
+def known_secrets(config: Config, environ: Mapping[str, str], root: Path) -> list[str]:
+    """Of the environment, of the agents' tables in the configuration, and of the files of settings in the checkout."""
+    return [*secrets_in(environ), *config.agents.keys(environ), *secrets_below(root, config.workspace.copied)]
 
 
 @dataclass
@@ -85,8 +90,8 @@ class Bench:
 
     @cached_property
     def redactor(self) -> Redactor:
-        """Knows the secrets of this driver's environment and configuration."""
-        return redactor([*secrets_in(self.machine.environ), *self.config.agents.keys(self.machine.environ)])
+        """Knows the secrets of this driver's environment and configuration, and of the checkout's `.env` files."""
+        return redactor(known_secrets(self.config, self.machine.environ, self.slots.engine.user.root))
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from windlass.model import Finding, Json, Task
 from windlass.phases.base import Call
 
 MAX_FILES = 200
+MOST_TITLES = 100
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def values(world: World, call: Call, extra: Extra) -> dict[str, str]:
         "open_findings": found,
         "fix_diff": extra.fix_diff,
         "diff": extra.diff,
-        "completed_tasks": "\n".join(f"- {task.title}" for task in extra.completed),
+        "completed_tasks": _titles(extra.completed),
         "contract": contracts.describe(extra.contract) if extra.contract else "",
         "reminder": extra.reminder,
         "recovery": extra.recovery,
@@ -103,3 +104,10 @@ def format_finding(finding: Finding) -> str:
     place = f" {finding.file}{f':{finding.line}' if finding.line else ''}" if finding.file else ""
     hint = f"\n  suggestion: {finding.suggestion}" if finding.suggestion else ""
     return f"- [{finding.severity.word}]{place} {finding.message}{hint}"
+
+
+def _titles(tasks: Sequence[Task]) -> str:
+    """The latest; a plan may have thousands of tasks, and every prompt holds this list."""
+    earlier = len(tasks) - MOST_TITLES
+    head = [f"- {earlier} tasks before these"] if earlier > 0 else []
+    return "\n".join([*head, *(f"- {task.title}" for task in tasks[-MOST_TITLES:])])

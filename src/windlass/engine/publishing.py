@@ -18,6 +18,7 @@ from windlass.errors import UserError
 from windlass.events import Event, PublishFinished
 from windlass.model import Json, Key
 from windlass.phases.base import Published
+from windlass.private import write_private
 from windlass.remote import Remote
 
 DONE, ALREADY, LEFT, FAILED = "done", "already", "left", "failed"
@@ -202,7 +203,7 @@ class Publisher:
         world = self._parts.world
         refined = f"{git.plain(world.facts.request).strip()}\n\n" if world.original else ""
         text = self._parts.redactor.text(refined + self._parts.report("pull-request-body"))
-        (self._parts.folder / BODY).write_text(text, encoding="utf-8")
+        write_private(self._parts.folder / BODY, text)
         return text
 
     def _by_hand(self, there: Remote | None, heading: gh.Heading, base: str) -> tuple[str, ...]:

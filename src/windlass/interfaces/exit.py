@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from windlass.app import environment
-from windlass.errors import Exit, WindlassError
+from windlass.errors import Exit, WindlassError, exhausted
 from windlass.place import state_dir
 
 
@@ -36,8 +36,9 @@ def run(argv: Sequence[str]) -> int:
         # The reader went away; Python would complain once more when it flushes at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.OK
-    except Exception:
-        return _bug(argv)
+    except Exception as error:
+        lacking = exhausted(error)
+        return _say(lacking.message, lacking.hint, lacking.exit, argv) if lacking else _bug(argv)
 
 
 def _usage(error: click.UsageError) -> int:
@@ -71,12 +72,16 @@ def _bug(argv: Sequence[str]) -> int:
     """Ours: the details go to a file that can be sent in, one line to the screen."""
     import traceback
 
+    from windlass.redact import redactor, secrets_in
+
     text = traceback.format_exc()
     try:
         folder = state_dir(environment()) / "windlass" / "logs"
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path: Path | str = folder / f"bug-{os.getpid()}.log"
-        Path(path).write_text(f"windlass {' '.join(argv[:1])}\n\n{text}", encoding="utf-8", errors="replace")
+        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(opened, "w", encoding="utf-8", errors="replace") as log:
+            log.write(f"windlass {' '.join(argv[:1])}\n\n{redactor(secrets_in(environment())).text(text)}")
     except (OSError, WindlassError):
         path = "(no log could be written)"
         click.echo(text, err=True)

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from windlass.errors import AbortedError, Exit, InterruptedDriverError, TakenOverError, WindlassError
+from windlass.errors import AbortedError, Exit, InterruptedDriverError, TakenOverError, WindlassError, exhausted
 from windlass.events import StepEntered, TaskChanged, Warned
 from windlass.model import Task
 from windlass.phases.base import Outcome, holds
 from windlass.phases.routes import Target, To
-from windlass.phases.scheduling import Board, doomed, layers, to_start, wave_of
+from windlass.phases.scheduling import Schedule
 from windlass.phases.task_base import (
     COMPLETE,
     ESCAPED,
@@ -42,7 +42,7 @@ class Crew:
         self._tasks = tasks
         self._by_id = {task.id: task for task in tasks}
         self._place = {task.id: place for place, task in enumerate(tasks)}
-        self._begun = frozenset(task.id for task in tasks if ctx.begun(task))
+        self._schedule = Schedule(tasks, spec.order, {task.id for task in tasks if ctx.begun(task)})
         self._slots = ctx.slots(spec.slots)
         self._policy = ctx.setting(spec.failure)
         self._pause = ctx.setting(spec.pause) if spec.pause else "auto"
@@ -92,7 +92,7 @@ class Crew:
 
     def _give_up(self) -> None:
         """Dependents of what did not complete are named and never run."""
-        while lacking := doomed(self._tasks, self._board()):
+        while lacking := self._schedule.take_doomed():
             for id, causes in lacking.items():
                 names = ", ".join(f"{cause} ({self._by_id[cause].title})" for cause in causes)
                 self._end(id, Ending(SKIPPED, f"needs {names}, which did not complete", self._by_id[id].visit))
@@ -100,18 +100,18 @@ class Crew:
     def _start(self) -> None:
         # Who was sent back goes before anything new. Who waits for a person has left its slot.
         self._turns.take_back(self._slots - len(set(self._working.values()) - self._resting), self._place)
-        board = self._board()
         if self._closed:
             runs_out = self._spec.order == "waves" and not self._held and self._stop_reason is not None
-            if not runs_out or not self._failed_in(wave_of(self._tasks, board)):
+            if not runs_out or not self._has_failed_in(self._schedule.wave):
                 return
-        for task in to_start(self._tasks, self._spec.order, self._slots, board):
+        known = {*self._working.values(), *self._held}
+        for task in self._schedule.start(self._slots - len(known - self._resting), known):
             self._begin(task, task.visit)
 
-    def _failed_in(self, wave: int) -> bool:
+    def _has_failed_in(self, wave: int) -> bool:
         """A wave that one task failed in still runs to its end."""
-        layer = layers(self._tasks)
-        return any(layer[id] >= wave for id, ending in self._ended.items() if ending.state == FAILED)
+        failed = (id for id, ending in self._ended.items() if ending.state == FAILED)
+        return any(self._schedule.wave_of(id) >= wave for id in failed)
 
     def _begin(self, task: Task, visit: int, why: str = "") -> None:
         for earlier in range(1, visit):
@@ -149,17 +149,6 @@ class Crew:
         for id in ids:
             waiting.pop(id).set_result(None)
         return True
-
-    def _board(self) -> Board:
-        landed = {id for id, ending in self._ended.items() if ending.state in LANDED}
-        at_work = {*self._working.values(), *self._held} - self._resting
-        return Board(
-            working=frozenset(at_work),
-            parked=frozenset(self._resting),
-            landed=frozenset(landed),
-            lost=frozenset(self._ended) - landed,
-            begun=self._begun,
-        )
 
     @property
     def _resting(self) -> set[str]:
@@ -222,7 +211,7 @@ class Crew:
         """With one slot each task begins on what the one before has landed, and a rest is due after a landing."""
         if self._spec.order != "waves" and self._pause == "auto" and self._slots > 1:
             await here.leave()
-            self._turns.land(id, awaited=any(id in task.depends_on for task in self._tasks))
+            self._turns.land(id, awaited=self._schedule.is_awaited(id))
 
     async def to_work(self, id: str) -> None:
         await self._turns.work(id)
@@ -251,6 +240,10 @@ class Crew:
             self._begin(task, ending.visit + 1, ending.reason)
             return
         self._ended[id] = ending
+        if ending.state in LANDED:
+            self._schedule.land(id)
+        else:
+            self._schedule.lose(id)
         if ending.state == IMPLEMENTED:
             ctx.implemented(task)
         if ending.state == ESCAPED or (ending.state == FAILED and self._policy == "stop"):
@@ -318,6 +311,8 @@ class Crew:
     # -- trouble
 
     def _hold(self, id: str, error: BaseException) -> None:
+        # A full disk is nobody's bug: what the others are at is recorded, as far as it can be.
+        error = exhausted(error) or error
         self._held[id] = error
         if isinstance(error, WindlassError) and error.exit is Exit.WAITING:
             # It waits for a person; the others need not.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from windlass.errors import UserError
+from windlass.private import make_private
 
 MEMORY = ".projections.json"
 #: in a run's folder: what was written into the user's checkout
@@ -29,9 +30,11 @@ class Written:
 class Projector:
     """One folder of projections. Contract: a crash at any moment leaves the old or the new text of each file."""
 
-    def __init__(self, folder: Path, memory: Path | None = None) -> None:
-        """`memory`: where the hashes of what was written are kept, when not in the folder itself."""
+    def __init__(self, folder: Path, memory: Path | None = None, *, private: bool = False) -> None:
+        """`memory`: where the hashes of what was written are kept, when not in the folder itself. `private`: files and
+        folders are for their owner alone; a checkout's are as its owner's umask has them."""
         self._folder = folder
+        self._private = private
         self._memory = memory or folder / MEMORY
 
     def write(self, name: str, text: str) -> Written:
@@ -44,7 +47,7 @@ class Projector:
         kept = _set_aside(path) if old is not None and old not in ours.get(name, []) else None
         # Remembered before it is written: after a crash in between, both the old and the new text are ours.
         self._remember({**ours, name: [*ours.get(name, [])[-1:], new]})
-        _replace(path, text)
+        replace_file(path, text, private=self._private)
         return Written(path, changed=True, kept=kept)
 
     def remove(self, name: str) -> Written:
@@ -75,7 +78,7 @@ class Projector:
         return {str(name): [str(one) for one in hashes] for name, hashes in data.items() if isinstance(hashes, list)}
 
     def _remember(self, hashes: dict[str, list[str]]) -> None:
-        _replace(self._memory, json.dumps(hashes, indent=1, sort_keys=True) + "\n")
+        replace_file(self._memory, json.dumps(hashes, indent=1, sort_keys=True) + "\n", private=True)
 
 
 def _set_aside(path: Path) -> Path:
@@ -115,14 +118,19 @@ def _hash(path: Path) -> str | None:
         return None
 
 
-def _replace(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+def replace_file(path: Path, text: str, *, private: bool) -> None:
+    """Whole or not at all. Contract: no link is written through."""
+    if private:
+        make_private(path.parent)
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f"{path.name}.tmp")
     # Never written through: an agent can leave a link of this name that points anywhere.
     if scratch.is_dir() and not scratch.is_symlink():
         _set_aside(scratch)
     scratch.unlink(missing_ok=True)
-    with open(scratch, "x", encoding="utf-8", errors="surrogatepass", newline="\n") as file:
+    opened = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600 if private else 0o666)
+    with open(opened, "w", encoding="utf-8", errors="surrogatepass", newline="\n") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

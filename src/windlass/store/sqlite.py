@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,9 +14,20 @@ from windlass.events import Event, Recorded, decode, encode
 from windlass.model import Json, RunState
 from windlass.store.codec import attempt_row, dump, question_row, run_row
 from windlass.store.fence import Claim
-from windlass.store.opening import connect, migrate, readable
+from windlass.store.opening import (
+    check_after_crash,
+    close_database,
+    connect,
+    create_database,
+    migrate,
+    readable,
+    require_database,
+    was_left_open,
+)
 from windlass.store.rows import AdoptionRow, AttemptRow, Intent, QuestionRow, RunRow, Spend, StepRow, TimerRow, load
 from windlass.store.transaction import Transaction
+
+FIRST_PAGE, PAGE = 100, 2_000
 
 
 class Store:
@@ -30,16 +41,20 @@ class Store:
         """A driver's: every transaction compares its epoch first, and writes nothing once another driver took over."""
 
     @classmethod
-    def open(cls, path: Path, clock: Callable[[], float], *, create: bool = False) -> Store:
-        if not create and not path.exists():
-            raise StoreError(f"no runs yet: '{path}' does not exist", hint='start one: windlass run "what to build"')
+    def open(cls, path: Path, clock: Callable[[], float], *, create: bool = False, drives: bool = False) -> Store:
+        """`drives`: after a crash the database is looked through first; whoever only reads does not wait for that."""
         with readable(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            if create:
+                create_database(path)
+            require_database(path)
+            close_database(path)
+            crashed = drives and was_left_open(path)
             db = connect(path)
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=FULL")
             # A log that is written over syncs faster than one that grows: 1 MB, then from its start again.
             db.execute("PRAGMA wal_autocheckpoint=250")
+            check_after_crash(db, path, crashed=crashed)
             migrate(db, path)
         return cls(db, path, clock)
 
@@ -244,8 +259,17 @@ class Store:
         return Recorded(int(done.lastrowid or 0), run, at, event)
 
     def events(self, run: str, after: int = 0) -> list[Recorded]:
-        rows = self._all("SELECT seq, at, type, data FROM event WHERE run = ? AND seq > ? ORDER BY seq", (run, after))
-        return [Recorded(r["seq"], run, r["at"], decode(r["type"], r["data"])) for r in rows]
+        return [recorded for page in self.event_pages(run, after) for recorded in page]
+
+    def event_pages(self, run: str, after: int = 0) -> Iterator[list[Recorded]]:
+        """The first is small, so that a reader has something to show at once; none is held longer than it is used."""
+        sql = "SELECT seq, at, type, data FROM event WHERE run = ? AND seq > ? ORDER BY seq LIMIT ?"
+        size = FIRST_PAGE
+        while rows := self._all(sql, (run, after, size)):
+            yield [Recorded(r["seq"], run, r["at"], decode(r["type"], r["data"])) for r in rows]
+            if len(rows) < size:
+                return
+            after, size = rows[-1]["seq"], PAGE
 
     def last_event(self, run: str) -> int:
         row = self._one("SELECT max(seq) AS seq FROM event WHERE run = ?", (run,))

@@ -8,20 +8,23 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import sys
 import tempfile
 import threading
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from windlass.errors import GitError
 from windlass.workspace.librarian import Librarian
 
-MANY = 20_000
-"""So many commits and trees are remembered."""
+MANY_COMMITS = 20_000
+MANY_ENTRIES = 20_000
+"""Of all trees that are remembered together, about 6 MB. A folder with many files is a large tree, and each landing
+makes another one of it."""
 FOLDER = "40000"
 ENTRY = {
     "sha1": re.compile(rb"([0-7]+) ([^\0]+)\0(.{20})", re.DOTALL),
@@ -29,7 +32,7 @@ ENTRY = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Entry:
     mode: str
     sha: str
@@ -40,7 +43,6 @@ class Entry:
 
 
 Tree: TypeAlias = Mapping[bytes, Entry]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -57,14 +59,35 @@ class Objects:
         self._algorithm = algorithm
         self._commits: dict[str, Commit] = {}
         self._trees: dict[str, Tree] = {}
+        self._entry_count = 0
+        self._memory = threading.Lock()
         self._lock = threading.Lock()
 
     def commit(self, sha: str) -> Commit:
-        return self._known(self._commits, sha, "commit", _commit)
+        found = self._commits.get(sha)
+        if found is None:
+            found = _commit(self._body(sha, "commit"))
+            if len(self._commits) > MANY_COMMITS:
+                self._commits.clear()
+            self._commits[sha] = found
+        return found
 
     def tree(self, sha: str) -> Tree:
         """'' is the empty one."""
-        return self._known(self._trees, sha, "tree", self._entries) if sha else {}
+        if not sha:
+            return {}
+        found = self._trees.get(sha)
+        return self._remember(sha, self._entries(self._body(sha, "tree"))) if found is None else found
+
+    def _remember(self, sha: str, tree: Tree) -> Tree:
+        """The oldest are forgotten first. Other threads may be at work here too: whoever comes late finds less."""
+        with self._memory:
+            while self._trees and self._entry_count + len(tree) > MANY_ENTRIES:
+                self._entry_count -= len(self._trees.pop(next(iter(self._trees))))
+            if sha not in self._trees:
+                self._entry_count += len(tree)
+            self._trees[sha] = tree
+        return tree
 
     def has(self, sha: str) -> bool:
         """Here, or in the repository that this one borrows from."""
@@ -89,16 +112,7 @@ class Objects:
 
     def _entries(self, body: bytes) -> Tree:
         found = ENTRY[self._algorithm].findall(body)
-        return {name: Entry(mode.decode("ascii"), sha.hex()) for mode, name, sha in found}
-
-    def _known(self, memory: dict[str, T], sha: str, kind: str, parse: Callable[[bytes], T]) -> T:
-        found = memory.get(sha)
-        if found is None:
-            found = parse(self._body(sha, kind))
-            if len(memory) > MANY:
-                memory.clear()
-            memory[sha] = found
-        return found
+        return {name: Entry(sys.intern(mode.decode("ascii")), sha.hex()) for mode, name, sha in found}
 
     def _body(self, sha: str, kind: str) -> bytes:
         found, body = self._read(sha)

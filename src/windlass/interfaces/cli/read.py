@@ -101,9 +101,11 @@ def log(run: str, follow: bool, as_json: bool) -> None:
     """
     service = app().service
     row = service.run(run)
-    records = service.watch(row.id, 0, time.sleep) if follow else service.events(row.id)
-    for recorded in records:
-        click.echo(_json_line(recorded) if as_json else log_line(recorded, unicode=unicode_fits()))
+    unicode = unicode_fits()
+    for page in service.watch(row.id, 0, time.sleep) if follow else service.event_pages(row.id):
+        # One write for a page: each is flushed, so that it is seen at once and costs little.
+        lines = [_json_line(recorded) if as_json else log_line(recorded, unicode=unicode) for recorded in page]
+        click.echo("\n".join(lines))
 
 
 def _brief() -> None:

@@ -41,9 +41,18 @@ def land(run: str, unfinished: bool, as_json: bool) -> None:
 @click.option("--dry-run", "-n", "dry", is_flag=True, help="Only say what would be removed.")
 @click.option("--keep", multiple=True, metavar="RUN", help="Leave this run alone.")
 @click.option("--drop", multiple=True, metavar="REF", help="Remove this ref although no branch contains it.")
+@click.option("--keep-transcripts", is_flag=True, help="Leave what agents and checks wrote.")
 @json_option
-def gc(runs: tuple[str, ...], dry: bool, keep: tuple[str, ...], drop: tuple[str, ...], as_json: bool) -> None:
-    """Remove slots and refs of runs that are done. What no branch contains stays, unless you name it.
+def gc(
+    runs: tuple[str, ...],
+    dry: bool,
+    keep: tuple[str, ...],
+    drop: tuple[str, ...],
+    keep_transcripts: bool,
+    as_json: bool,
+) -> None:
+    """Remove slots, refs and transcripts of runs that are done. Commits that no branch contains stay, unless you name
+    their ref. Events, results and reports stay in the record.
 
     \b
       windlass gc --dry-run
@@ -51,7 +60,7 @@ def gc(runs: tuple[str, ...], dry: bool, keep: tuple[str, ...], drop: tuple[str,
     """
     from windlass.upkeep import collect
 
-    found = collect(app().service, runs, keep, drop, dry=dry)
+    found = collect(app().service, runs, keep, drop, dry=dry, keep_transcripts=keep_transcripts)
     if as_json:
         return echo_json([_collected(entry) for entry in found])
     return click.echo(_told(found, dry), nl=False)

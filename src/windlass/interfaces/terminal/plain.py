@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import islice
 from typing import TextIO, assert_never
 
 from windlass import events as e
@@ -42,6 +41,8 @@ class PlainFace:
         self._folder = Folder("", place)
         self._headed: set[tuple[str, int]] = set()
         self._unlisted = False
+        self._active: set[str] = set()
+        """Tasks at work."""
         """A list of tasks came that the person has not been shown."""
 
     def catch_up(self, records: Iterable[Recorded]) -> None:
@@ -103,9 +104,17 @@ class PlainFace:
         if isinstance(recorded.event, e.Activity):
             self._folder.feed(recorded)
             return
-        before = [task.title for task in self._view.tasks]
+        # Only these change the list; a plan may have thousands of tasks, and every event comes by here.
+        listed = isinstance(recorded.event, e.TasksListed)
+        before = [task.title for task in self._view.tasks] if listed else []
+        known = len(self._view.tasks)
         self._folder.feed(recorded)
-        self._unlisted = self._unlisted or before != [task.title for task in self._view.tasks]
+        if listed:
+            self._unlisted = self._unlisted or before != [task.title for task in self._view.tasks]
+            self._active = {task.id for task in self._view.tasks if task.active}
+        elif task := self._view.task(getattr(recorded.event, "task", "")):
+            self._unlisted = self._unlisted or known != len(self._view.tasks)
+            (self._active.add if task.active else self._active.discard)(task.id)
 
     def _good(self, text: str, task: str = "") -> None:
         self._out.line(f"{self._whose(task)}✓ {text}", indent=2, paint=Paint.GREEN)
@@ -118,8 +127,7 @@ class PlainFace:
         view = self._view.task(task)
         if not view:
             return ""
-        mixed = len(list(islice((one for one in self._view.tasks if one.active), 2))) > 1
-        return f"[{view.index}] " if mixed else ""
+        return f"[{view.index}] " if len(self._active) > 1 else ""
 
     def _run(self, event: RunEvent) -> None:
         match event:
