@@ -38,9 +38,11 @@ from windlass.locks import driver_lock
 from windlass.model import Json, Key, RunState, content_id
 from windlass.place import state_dir
 from windlass.projecting import Projecting, edits, restore, set_aside
+from windlass.service import Service
 from windlass.starting import check_agents
 from windlass.store.rows import RunRow
 from windlass.store.sqlite import Store
+from windlass.upkeep import settle_checkout
 from windlass.workspace import EngineRepo, Slots, Use
 
 CONFIG_LIMIT = "config_usd"
@@ -220,6 +222,9 @@ class _Drive:
 
     async def _recover(self, row: RunRow, parts: Parts) -> None:
         machine = parts.machine
+        settled = settle_checkout(Service(self._world))
+        if settled:
+            parts.journal.emit(f"settle@{row.epoch}", Warned("checkout", settled.text))
         found = await asyncio.to_thread(
             lambda: recover(
                 Store.open(self._world.place.database, self._world.clock),

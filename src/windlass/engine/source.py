@@ -65,8 +65,9 @@ async def _workspace(desk: Desk) -> Json:
 async def _branch(shared: Shared) -> Json:
     world, engine = shared.parts.world, shared.parts.engine
     facts, last = world.facts, world.published_tip
-    made = await asyncio.to_thread(lambda: publish(engine, facts.id, facts.branch, engine.tip(facts.id), last))
+    tip = engine.tip(facts.id)
+    made = await asyncio.to_thread(lambda: publish(engine, facts.id, facts.branch, tip, last))
     world.published_tip, world.branch = made.commit, made.branch
-    with shared.parts.journal.writing("publish", BranchPublished(made.branch, made.commit, made.note)):
+    with shared.parts.journal.writing("publish", BranchPublished(made.branch, made.commit, made.note, tip)):
         pass
     return made.branch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from windlass.model import Finding, RunState
-from windlass.projections.outlook import diff_command, headline, outlook
+from windlass.projections.outlook import code_place, diff_command, headline, landed_line, outlook
 from windlass.projections.parts import COMPLETE, ProofView, ReviewView, TaskView, View
 from windlass.projections.text import Page, elapsed, money, reckoned, short_sha, spoken, utc
 
@@ -137,9 +137,11 @@ def _where(page: Page, view: View, now: float, driver_alive: bool | None) -> Non
     ahead = outlook(view, now, driver_alive)
     page.line()
     if view.published or view.branch:
-        page.field("Branch", (view.published or view.branch) + (f" at {short_sha(view.tip)}" if view.tip else ""))
+        page.field("Branch", code_place(view) if view.tip else view.published or view.branch)
+    if view.landed:
+        page.field("Landed", landed_line(view))
     if diff_command(view):
         page.line("See the changes:")
         page.command(diff_command(view))
-    page.line("Take them:" if view.state is RunState.FINISHED and view.has_code else "Next:")
+    page.line("Take them:" if view.state is RunState.FINISHED and view.has_code and not view.is_landed else "Next:")
     page.command(ahead.command)

@@ -11,29 +11,59 @@ from windlass.errors import Exit
 from windlass.interfaces.cli.common import app, echo_json, json_option, page, run_argument
 from windlass.projections.text import Page, plural, short_sha
 from windlass.rehearsing import Circumstances, Rehearsal
-from windlass.workspace import Collected, LandResult, Remains, Removed
+from windlass.workspace import Collected, LandResult, LandStyle, Remains, Removed
 
 
 @click.command(short_help="Take a run's result into your branch.")
 @run_argument
 @click.option("--unfinished", is_flag=True, help="Also when the run is not finished: what has landed so far.")
+@click.option("--squash", is_flag=True, help="One plain commit instead of the run's commits.")
+@click.option("--no-ff", "no_ff", is_flag=True, help="A merge commit, also where the branch could go forward.")
+@click.option(
+    "--message",
+    "-m",
+    default="",
+    metavar="TEMPLATE",
+    help="The commit's message, with {run} {branch} {into} {request} {title} {tip} {tasks}. Always makes a commit.",
+)
+@click.option("--signoff", "-s", is_flag=True, help="Add your Signed-off-by line. Always makes a commit.")
+@click.option("--force-red", is_flag=True, help="Also when the checks are red on the result.")
 @json_option
-def land(run: str, unfinished: bool, as_json: bool) -> None:
-    """Merge a run's branch into the branch you have checked out. On a conflict nothing is changed.
+def land(
+    run: str,
+    unfinished: bool,
+    squash: bool,
+    no_ff: bool,
+    message: str,
+    signoff: bool,
+    force_red: bool,
+    as_json: bool,
+) -> None:
+    """Merge a run's work into the branch you have checked out.
+
+    The checks run on the result first, in a folder of their own. Red (exit 12) or in conflict (exit 1): nothing is
+    changed. Commits are signed if your git signs commits (commit.gpgSign).
 
     \b
       windlass land
       windlass land 3f2a --unfinished
+      windlass land --squash -m "{title} (run {run})" --signoff
     """
+    from windlass.upkeep import LandOptions
     from windlass.upkeep import land as take
 
-    service = app().service
-    row = service.run(run)
-    branch, result = take(service, row, unfinished=unfinished)
+    if squash and no_ff:
+        raise click.UsageError("--squash makes one plain commit and --no-ff a merge commit: choose one of them")
+    style = LandStyle.SQUASH if squash else LandStyle.NO_FF if no_ff else LandStyle.AUTO
+    here = app()
+    row = here.service.run(run)
+    options = LandOptions(unfinished, style, message, signoff, force_red)
+    done = take(here.kit, here.service, row, options, lambda text: click.echo(text, err=True))
+    result = done.result
     undo = f"git reset --keep {short_sha(result.before)}" if result.kind != "already" else ""
     if as_json:
-        return echo_json({"run": row.id, "landed": branch, **asdict(result), "undo": undo})
-    return click.echo(_landed(branch, result, undo), nl=False)
+        return echo_json({"run": row.id, "landed": done.name, **asdict(result), "checks": done.checks, "undo": undo})
+    return click.echo(_landed(done.name, result, done.checks, undo), nl=False)
 
 
 @click.command(short_help="Collect what nobody needs any more.")
@@ -83,13 +113,15 @@ def check(explain: bool, as_json: bool) -> int:
 
 # -- inside
 
+HOW = {"fast-forward": "forward", "merge": "by a merge", "squash": "as one commit"}
 
-def _landed(branch: str, result: LandResult, undo: str) -> str:
+
+def _landed(branch: str, result: LandResult, checks: str, undo: str) -> str:
     out = page()
     if result.kind == "already":
         out.line(f"'{result.branch}' has all of '{branch}' already; nothing was changed")
         return out.text()
-    how = "forward" if result.kind == "fast-forward" else "by a merge"
+    how = HOW[result.kind] + f", checks: {checks}"
     out.line(f"'{result.branch}' has '{branch}' now ({how}): {short_sha(result.before)} -> {short_sha(result.after)}")
     out.line("undo it with:")
     out.command(undo)
