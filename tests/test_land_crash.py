@@ -147,7 +147,7 @@ def test_a_git_killed_between_two_files_leaves_nothing_half_done(who: str, tmp_p
         script.write_text("#!/bin/sh\ncat\n")
         settled = settle(git.discover(ground.root))
         # The lander itself takes back what its git left; killed with it, the next command does.
-        assert (settled is None) == (who == "git")
+        assert (settled is None) == (who == "git"), done.stderr.decode()
         assert sh(ground.root, "rev-parse", "main") == ground.before
         ground.assert_whole(settled)
         ground.again()

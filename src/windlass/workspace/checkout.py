@@ -213,6 +213,8 @@ def require_clean(user: UserRepo, what: str) -> None:
 
 def _copy_index(user: UserRepo, folder: Path) -> Path:
     index = folder / f"{_name(user)}.index"
+    # Of a git of ours that was killed; the checkout is ours alone.
+    index.with_name(f"{index.name}.lock").unlink(missing_ok=True)
     shutil.copy2(user.git_dir / "index", index)
     return index
 
