@@ -19,6 +19,7 @@ from windlass.rehearsing import check_tree
 from windlass.service import Service, World
 from windlass.store.rows import RunRow
 from windlass.store.sqlite import Store
+from windlass.unlanded import tip_of
 from windlass.workspace import (
     CheckoutMove,
     Collected,
@@ -26,8 +27,10 @@ from windlass.workspace import (
     LandPlan,
     LandResult,
     LandStyle,
+    OwnBranch,
     Settled,
     bring,
+    collect_homes,
     gc,
     land_commit,
     land_plan,
@@ -88,11 +91,6 @@ def land(kit: Kit, service: Service, row: RunRow, options: LandOptions, say: Cal
     result = land_plan(user, plan, after, row.id, facts, lambda move: record_landing(service.store, move))
     catch_up(service, engine, view, tip)
     return Landed(name, result, checks)
-
-
-def tip_of(engine: EngineRepo, view: View) -> str:
-    """What the run has landed. The record knows it too, once `windlass gc` has removed the ref."""
-    return engine.tip(view.run) or view.tip
 
 
 def settle_checkout(service: Service) -> Settled | None:
@@ -200,22 +198,39 @@ def known_failures(store: Store, run: str) -> frozenset[str]:
 
 
 def collect(
-    service: Service, runs: Sequence[str], keep: Collection[str], refs: Collection[str], *, dry: bool
+    service: Service,
+    runs: Sequence[str],
+    keep: Collection[str],
+    refs: Collection[str],
+    *,
+    dry: bool,
+    gone: bool = False,
 ) -> list[Collected]:
     """`runs`: only these, with the slots that --keep kept (all, when there are none); `keep`: not these.
 
-    `refs`: named, though no branch has them.
+    `refs`: named, though no branch has them; `gone`: all of what belongs to repositories that do not exist.
     """
     chosen = [service.run(id) for id in runs] or [row for row in service.runs() if row.state.final]
     for row in chosen:
         _require_final(row)
     spared = {service.run(id).id for id in keep}
-    final = {row.id for row in chosen if row.id not in spared and not service.driven(row.id)}
-    world = service.world
+    rows = {row.id: row for row in chosen if row.id not in spared and not service.driven(row.id)}
+    world, final = service.world, set(rows)
+    settle_checkout(service)
     engine = EngineRepo.open(git.discover(world.cwd), state_dir(world.environ))
     _require_known(engine, refs, final)
+    branches = [branch for row in rows.values() for branch in _own_branch(service.store, row)]
     by_name = final if runs else set()
-    return gc(engine, final | _checks(world), dry=dry, date=world.clock(), named=refs, chosen=by_name)
+    found = gc(
+        *(engine, final | _checks(world)), dry=dry, date=world.clock(), named=refs, chosen=by_name, branches=branches
+    )
+    return [*found, *(collect_homes(state_dir(world.environ), gone=gone, dry=dry) if not runs else ())]
+
+
+def _own_branch(store: Store, row: RunRow) -> list[OwnBranch]:
+    """The branch that this run made, as it left it."""
+    last = store.last_of(row.id, BranchPublished)
+    return [OwnBranch(row.id, last.branch, last.commit, row.facts.base)] if last and last.commit else []
 
 
 def _require_final(row: RunRow) -> None:

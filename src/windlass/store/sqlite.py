@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 from windlass.errors import LostAttemptError, StoreError
 from windlass.events import Event, Recorded, decode, encode
@@ -16,6 +17,8 @@ from windlass.store.codec import attempt_row, dump, question_row, run_row
 from windlass.store.opening import migrate, readable
 from windlass.store.rows import AdoptionRow, AttemptRow, Intent, QuestionRow, RunRow, Spend, StepRow, TimerRow, load
 from windlass.store.transaction import Transaction
+
+E = TypeVar("E", bound=Event)
 
 
 class Store:
@@ -218,6 +221,14 @@ class Store:
     def events(self, run: str, after: int = 0) -> list[Recorded]:
         rows = self._all("SELECT seq, at, type, data FROM event WHERE run = ? AND seq > ? ORDER BY seq", (run, after))
         return [Recorded(r["seq"], run, r["at"], decode(r["type"], r["data"])) for r in rows]
+
+    def last_of(self, run: str, kind: type[E]) -> E | None:
+        """The last event of a kind, without reading the others."""
+        row = self._one(
+            "SELECT type, data FROM event WHERE run = ? AND type = ? ORDER BY seq DESC LIMIT 1", (run, kind.type)
+        )
+        event = decode(row["type"], row["data"]) if row else None
+        return event if isinstance(event, kind) else None
 
     def last_event(self, run: str) -> int:
         row = self._one("SELECT max(seq) AS seq FROM event WHERE run = ?", (run,))

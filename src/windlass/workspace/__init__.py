@@ -23,7 +23,7 @@ from windlass.workspace.branch import (
     publish,
 )
 from windlass.workspace.checkout import CheckoutMove, Settled, settle
-from windlass.workspace.collect import Collected, Remains, Removed, gc
+from windlass.workspace.collect import Collected, OwnBranch, Remains, Removed, collect_homes, gc
 from windlass.workspace.disk import MIN_FREE_BYTES, lacking
 from windlass.workspace.files import check_path, copy_into, lock_hash, read_file, safe_path, write_artifacts
 from windlass.workspace.keep import Attempt, Kept
@@ -46,6 +46,7 @@ from windlass.workspace.trees import (
     work_tree,
 )
 from windlass.workspace.watch import UserSignature, Watch, user_signature
+from windlass.workspace.work import TaskWork, base_of, newest, take, task_work
 
 __all__ = [
     "MIN_FREE_BYTES",
@@ -60,6 +61,7 @@ __all__ = [
     "LandResult",
     "LandStyle",
     "Lease",
+    "OwnBranch",
     "Published",
     "RefChange",
     "Remains",
@@ -68,13 +70,16 @@ __all__ = [
     "Slot",
     "SlotStatus",
     "Slots",
+    "TaskWork",
     "Use",
     "UserSignature",
     "Watch",
+    "base_of",
     "bring",
     "changes",
     "check_path",
     "checked_out",
+    "collect_homes",
     "commit_artifacts",
     "commit_tree",
     "copy_into",
@@ -92,6 +97,7 @@ __all__ = [
     "locked",
     "name_held",
     "names_like",
+    "newest",
     "patch_id",
     "plan_landing",
     "publish",
@@ -101,6 +107,8 @@ __all__ = [
     "safe_path",
     "settle",
     "status",
+    "take",
+    "task_work",
     "tip_ref",
     "user_signature",
     "work_tree",

@@ -41,6 +41,8 @@ CONTENT_SETTINGS = (
     "excludesfile",
 )
 LONGEST_NAME = 120
+OWNER = "repository"
+"""The file in a state folder that says which repository's it is, by its git folder."""
 IDENTITY = {"user.name": "Windlass", "user.email": "windlass@localhost"}
 
 
@@ -99,6 +101,8 @@ class EngineRepo:
                 engine._create()
                 write_atomically(engine.path / "info" / "exclude", read_or_empty(user.common_dir / "info" / "exclude"))
             engine.seal()
+            if not (home / OWNER).exists():
+                write_atomically(home / OWNER, f"{user.common_dir}\n")
         return engine
 
     @property

@@ -71,20 +71,56 @@ def land(
 @click.option("--dry-run", "-n", "dry", is_flag=True, help="Only say what would be removed.")
 @click.option("--keep", multiple=True, metavar="RUN", help="Leave this run alone.")
 @click.option("--drop", multiple=True, metavar="REF", help="Remove this ref although no branch contains it.")
+@click.option("--gone", is_flag=True, help="Also all that belongs to repositories that do not exist any more.")
 @json_option
-def gc(runs: tuple[str, ...], dry: bool, keep: tuple[str, ...], drop: tuple[str, ...], as_json: bool) -> None:
-    """Remove slots and refs of runs that are done. What no branch contains stays, unless you name it.
+def gc(
+    runs: tuple[str, ...], dry: bool, keep: tuple[str, ...], drop: tuple[str, ...], gone: bool, as_json: bool
+) -> None:
+    """Remove slots and refs of runs that are done, and their branches that are merged or empty.
+
+    What no branch contains stays, unless you name it. A branch that you moved or have checked out stays as well.
 
     \b
       windlass gc --dry-run
       windlass gc 3f2a --drop refs/windlass/keep/3f2a.../plan/planner/@1
+      windlass gc --gone
     """
     from windlass.upkeep import collect
 
-    found = collect(app().service, runs, keep, drop, dry=dry)
+    if gone and runs:
+        raise click.UsageError("--gone is about other repositories: it goes without RUN")
+    found = collect(app().service, runs, keep, drop, dry=dry, gone=gone)
     if as_json:
         return echo_json([_collected(entry) for entry in found])
     return click.echo(_told(found, dry), nl=False)
+
+
+@click.command(short_help="Put a task's work on a branch.")
+@click.argument("words", nargs=-1, required=True, metavar="[RUN] TASK")
+@click.option("--branch", default="", metavar="NAME", help="The branch to make; else one beside the run's branch.")
+@json_option
+def take(words: tuple[str, ...], branch: str, as_json: bool) -> None:
+    """Put the work of a task that was refused, skipped or failed on a branch of its own.
+
+    TASK is an id, a number, a title, or a ref that `windlass show` names. Your checkout stays as it is.
+
+    \b
+      windlass take t2
+      windlass take 3f2a t2 --branch rescue
+    """
+    from windlass.unlanded import take_work
+
+    if len(words) > 2:
+        raise click.UsageError("one RUN and one TASK")
+    service = app().service
+    row = service.run(words[0] if len(words) == 2 else "")
+    work, name, made = take_work(service, service.view(row.id), words[-1], branch)
+    if as_json:
+        return echo_json({"run": row.id, **asdict(work), "branch": name, "made": made})
+    out = page()
+    out.line(f"{work.task} is on branch {name} at {short_sha(work.commit)}{'' if made else ' already'}")
+    out.command(f"git diff {short_sha(work.base)}..{name}")
+    return click.echo(out.text(), nl=False)
 
 
 @click.command(short_help="Run the configured checks on HEAD, as a run would.")
@@ -192,4 +228,4 @@ def _set_up(around: Circumstances) -> str:
     )
 
 
-COMMANDS = {"land": land, "gc": gc, "check": check}
+COMMANDS = {"land": land, "take": take, "gc": gc, "check": check}
