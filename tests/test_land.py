@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from front import LEAN, Front, basics, builder, passing
 from gitrepo import commit, footprint, sh
+from runs import KILLER
 from windlass.events import BranchPublished, RunLanded
 
 # Green for each of the two files alone, red for both of them.
@@ -275,11 +277,36 @@ def test_an_interrupted_landing_does_not_stop_a_run_in_place(tmp_path: Path) -> 
     assert front("task", "--script", str(front.script), "--in-place", "Again").code == 0
 
 
-def _killed_land(front: Front) -> bool:
-    import sys
+def test_a_landing_killed_before_it_was_recorded_is_recorded_by_the_next_command(tmp_path: Path) -> None:
+    front = landed(tmp_path)
+    assert _killed_land(front, "windlass.upkeep:record_landing", "before")
+    assert front.events(RunLanded) == []
+    again = front("land")
+    assert (again.code, "already" in again.out, "it is finished now" in again.err) == (0, True, True)
+    (event,) = front.events(RunLanded)
+    assert event.commit == front.git("rev-parse", "main") == front.view.tip
+    assert "on main at" in front("status").out
 
-    from runs import KILLER
 
-    place = ["windlass.workspace.checkout:_require_unchanged", "after", "1", "land"]
-    done = subprocess.run([sys.executable, "-c", KILLER, *place], cwd=front.root, env=front.env, check=False)
-    return done.returncode < 0
+UNDER_WAY = "windlass.workspace.checkout:_require_unchanged"
+
+
+def _killed_land(front: Front, place: str = UNDER_WAY, when: str = "after") -> bool:
+    command = [sys.executable, "-c", KILLER, place, when, "1", "land"]
+    return subprocess.run(command, cwd=front.root, env=front.env, capture_output=True, check=False).returncode < 0
+
+
+# -- two runs side by side
+
+
+def test_a_branch_that_a_run_beside_this_one_publishes_is_not_blamed_on_the_agent(tmp_path: Path) -> None:
+    front = Front(tmp_path, LEAN)
+    other = tmp_path / "other.yaml"
+    other.write_text(json.dumps([builder(), passing()]))
+    places = " ".join(f"{name}={front.env[name]}" for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"))
+    beside = f"cd {front.root} && env {places} {sys.executable} -m windlass task --new --script {other} 'Beside it'"
+    assert front.task([builder(run=[beside]), passing()], "Add t1").code == 0
+    assert len(front.service.runs()) == 2
+    first = next(row.id for row in front.service.runs() if row.request == "Add t1")
+    assert [w.text for w in front.service.view(first).warnings if "your own repository changed" in w.text] == []
+    assert front.git("branch", "--list", "windlass/*").count("windlass/") == 2
