@@ -182,11 +182,12 @@ def test_status_and_show_say_where_it_landed(tmp_path: Path) -> None:
 
 
 def two_tasks_while_checked_out(tmp_path: Path) -> Front:
-    """The user goes onto the run's branch after the first task has landed: the second cannot be shown there."""
+    """The user goes onto the run's branch once the first task is shown there: the second cannot be."""
     front = Front(tmp_path, LEAN)
-    go = (
-        f"git -C {front.root} checkout -q $(git -C {front.root} branch --list 'windlass/*' --format '%(refname:short)')"
-    )
+    find = "git branch --list 'windlass/*' --format '%(refname:short)'"
+    # The branch follows a landing while the next task begins.
+    wait = f'until [ -n "$({find})" ]; do sleep 0.05; done'
+    go = f"cd {front.root} && {wait} && git checkout -q $({find})"
     second = builder(run=[go]) | {"when": {"role": "implementer", "task": "t2"}}
     assert front.start([second, *basics("One", "Two")], "--yes", "--slots", "1").code == 0
     assert front.git("rev-parse", "--abbrev-ref", "HEAD") == front.branch
@@ -211,6 +212,16 @@ def test_a_run_whose_branch_is_checked_out_is_shown_and_landed_by_its_tip(tmp_pa
     # Nobody is on it any more: the branch shows the tip too.
     assert front.git("rev-parse", front.branch) == tip
     assert front.status["branch_at"] == tip
+
+
+def test_a_branch_that_stayed_behind_is_moved_by_a_later_command(tmp_path: Path) -> None:
+    front = two_tasks_while_checked_out(tmp_path)
+    tip, branch = front.view.tip, front.branch
+    assert front("gc").code == 0
+    assert front.git("rev-parse", branch) != tip
+    front.git("checkout", "-q", "main")
+    assert front("gc").code == 0
+    assert front.git("rev-parse", branch) == tip
 
 
 def test_landing_onto_the_runs_own_branch_brings_it_to_the_tip(tmp_path: Path) -> None:

@@ -79,17 +79,17 @@ def land(kit: Kit, service: Service, row: RunRow, options: LandOptions, say: Cal
         raise UserError(f"run {row.id} has landed nothing: there is nothing to take", hint=f"windlass show {row.id}")
     name = view.published or f"run {row.id}"
     bring(engine, tip)
-    if _was_taken(user, view, tip):
-        return Landed(name, LandResult(user.branch, user.head, user.head, "already"), "")
-    plan = plan_landing(user, tip, name, _style(options))
-    if plan.kind == "already":
+    taken = _was_taken(user, view, tip)
+    plan = None if taken else plan_landing(user, tip, name, _style(options))
+    if plan is None or plan.kind == "already":
+        catch_up(service, engine, row.id, tip)
         return Landed(name, LandResult(user.branch, user.head, user.head, "already"), "")
     message = _message(options, plan, view, name)
     checks = _checks_of(kit, service, row.id, user, plan, options, say)
     after = land_commit(user, plan, message, signoff=options.signoff)
     facts = {"tip": tip, "how": plan.kind, "checks": checks}
     result = land_plan(user, plan, after, row.id, facts, lambda move: record_landing(service.store, move))
-    catch_up(service, engine, view, tip)
+    catch_up(service, engine, row.id, tip)
     return Landed(name, result, checks)
 
 
@@ -111,19 +111,23 @@ def record_landing(store: Store, move: CheckoutMove) -> None:
         store.add_event(move.run, landed)
 
 
-def catch_up(service: Service, engine: EngineRepo, view: View, tip: str) -> None:
+def catch_up(service: Service, engine: EngineRepo, run: str, tip: str) -> None:
     """Move the run's branch to its tip, if it stayed behind because somebody had it checked out.
 
     A branch that the user moved or deleted is theirs.
     """
-    commits = [r.event.commit for r in service.events(view.run) if isinstance(r.event, BranchPublished)]
-    left_behind = bool(commits) and view.shown_at == commits[-1] != tip
-    if not left_behind or service.driven(view.run):
+    last = service.store.last_of(run, BranchPublished)
+    if last is None or last.commit == tip or service.driven(run):
         return
-    done = publish(engine, view.run, view.published, tip, view.shown_at)
+    ref = f"refs/heads/{last.branch}"
+    now = git.read_refs(engine.user.root, ref).get(ref, "")
+    if now not in (last.commit, tip) or not now:
+        return
+    bring(engine, tip)
+    done = publish(engine, run, last.branch, tip, now)
     if done.commit == tip:
         with service.store.tx():
-            service.store.add_event(view.run, BranchPublished(done.branch, done.commit, done.note, tip))
+            service.store.add_event(run, BranchPublished(done.branch, done.commit, done.note, tip))
 
 
 def _was_taken(user: git.UserRepo, view: View, tip: str) -> bool:
@@ -219,6 +223,10 @@ def collect(
     settle_checkout(service)
     engine = EngineRepo.open(git.discover(world.cwd), state_dir(world.environ))
     _require_known(engine, refs, final)
+    for id in () if dry else rows:
+        last = service.store.last_of(id, BranchPublished)
+        if last and last.tip not in ("", last.commit):
+            catch_up(service, engine, id, last.tip)
     branches = [branch for row in rows.values() for branch in _own_branch(service.store, row)]
     by_name = final if runs else set()
     found = gc(
