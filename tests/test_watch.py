@@ -92,3 +92,11 @@ def test_a_checkout_that_a_landing_moved_is_nobodys_trespass(user: UserRepo) -> 
     assert before.differences(one.now(())) == ()
     sh(user.root, "update-ref", "-d", "refs/heads/work")
     assert before.differences(one.now(())) == ("refs/heads/work",)
+
+
+def test_a_branch_whose_name_only_begins_like_ours_is_looked_at(user: UserRepo) -> None:
+    one = Watch(user, clock=lambda: 0.0)
+    before = one.now(("work",))
+    for name in ("work", "work-2", "work-mine"):
+        sh(user.root, "branch", name)
+    assert before.differences(one.now(("work",))) == ("refs/heads/work-mine",)

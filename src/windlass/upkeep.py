@@ -54,7 +54,7 @@ class LandOptions:
 
 
 @dataclass(frozen=True)
-class Landed:
+class LandReport:
     name: str
     """What landed: the run's branch, or the run where it has none."""
     result: LandResult
@@ -62,7 +62,7 @@ class Landed:
     """passed | known failures | unchecked | failed; '' when nothing was to be done."""
 
 
-def land(kit: Kit, service: Service, row: RunRow, options: LandOptions, say: Callable[[str], None]) -> Landed:
+def land(kit: Kit, service: Service, row: RunRow, options: LandOptions, say: Callable[[str], None]) -> LandReport:
     """The run's tip onto the branch that is checked out. `say` is told what takes time. Raises with nothing changed."""
     settled = settle_checkout(service)
     if settled:
@@ -83,14 +83,14 @@ def land(kit: Kit, service: Service, row: RunRow, options: LandOptions, say: Cal
     plan = None if taken else plan_landing(user, tip, name, _style(options))
     if plan is None or plan.kind == "already":
         catch_up(service, engine, row.id, tip)
-        return Landed(name, LandResult(user.branch, user.head, user.head, "already"), "")
+        return LandReport(name, LandResult(user.branch, user.head, user.head, "already"), "")
     message = _message(options, plan, view, name)
     checks = _checks_of(kit, service, row.id, user, plan, options, say)
     after = land_commit(user, plan, message, signoff=options.signoff)
     facts = {"tip": tip, "how": plan.kind, "checks": checks}
     result = land_plan(user, plan, after, row.id, facts, lambda move: record_landing(service.store, move))
     catch_up(service, engine, row.id, tip)
-    return Landed(name, result, checks)
+    return LandReport(name, result, checks)
 
 
 def settle_checkout(service: Service) -> Settled | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -63,13 +64,14 @@ def _unlike(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
 
 def user_signature(user: UserRepo, ours: Sequence[str] = (), refs: Refs | None = None) -> UserSignature:
     """`ours`: branches Windlass moves itself. A refreshed index is no change, so only its size is compared."""
-    skipped = ("refs/windlass/", *(f"refs/heads/{branch}" for branch in ours))
+    # A branch that somebody else moved is published beside it, as `-2` and so on.
+    skipped = re.compile("|".join(["refs/windlass/.*", *(rf"refs/heads/{re.escape(name)}(-[0-9]+)?" for name in ours)]))
     head = read_or_empty(user.git_dir / "HEAD")
     return UserSignature(
         head=head,
         index=_size(user.git_dir / "index"),
         stash=_size(user.common_dir / "logs" / "refs" / "stash"),
-        refs={name: sha for name, sha in _refs(user, refs).items() if not name.startswith(skipped)},
+        refs={name: sha for name, sha in _refs(user, refs).items() if not skipped.fullmatch(name)},
         # In place, the checkout follows the run: its files change because of us.
         files={} if head.strip() in {f"ref: refs/heads/{branch}" for branch in ours} else _dirty(user.root),
         root=user.root,
