@@ -10,12 +10,16 @@ from windlass import git
 from windlass.errors import GitError, UserError
 from windlass.workspace import (
     EngineRepo,
+    LandResult,
+    LandStyle,
     Published,
     branch,
     commit_artifacts,
     enter_in_place,
     follow,
-    land_on_checkout,
+    land_commit,
+    land_plan,
+    plan_landing,
     publish,
 )
 
@@ -25,6 +29,13 @@ BRANCH = "windlass/add-limits"
 @pytest.fixture
 def engine(tmp_path: Path) -> EngineRepo:
     return make_engine(tmp_path, {"a.txt": "1\n", "b.txt": "1\n"})
+
+
+def land_on_checkout(user: git.UserRepo, name: str, style: LandStyle = LandStyle.AUTO) -> LandResult:
+    """Plan, commit and move, as `windlass land` does."""
+    here = git.discover(user.root)
+    plan = plan_landing(here, git.read_refs(user.root, f"refs/heads/{name}")[f"refs/heads/{name}"], name, style)
+    return land_plan(here, plan, land_commit(here, plan, f"Merge branch '{name}'"), "r1", {})
 
 
 def _advance(engine: EngineRepo, files: dict[str, str]) -> str:
@@ -172,7 +183,7 @@ def test_in_place_the_checkout_follows_each_landing(engine: EngineRepo) -> None:
     assert git.discover(root).branch == BRANCH
     write(root, {".superteam-workflow.json": "{}"})
     tip = _advance(engine, {"a.txt": "2\n"})
-    follow(engine, BRANCH, tip)
+    follow(engine, "r1", BRANCH, tip)
     assert (root / "a.txt").read_text() == "2\n"
     assert git.read_head(root) == tip
 
@@ -184,18 +195,18 @@ def test_in_place_never_touches_uncommitted_work(engine: EngineRepo) -> None:
     write(root, {"b.txt": "mine"})
     before = footprint(root)
     with pytest.raises(UserError, match="uncommitted"):
-        follow(engine, BRANCH, tip)
+        follow(engine, "r1", BRANCH, tip)
     with pytest.raises(UserError, match="uncommitted"):
         enter_in_place(engine.user, "other", engine.user.head)
     assert footprint(root) == before
     sh(root, "checkout", "-q", "b.txt")
     write(root, {"new": "mine"})
     with pytest.raises(UserError, match="overwritten"):
-        follow(engine, BRANCH, tip)
+        follow(engine, "r1", BRANCH, tip)
     assert (root / "new").read_text() == "mine"
     sh(root, "checkout", "-q", "main")
     with pytest.raises(UserError, match="is on 'main'"):
-        follow(engine, BRANCH, tip)
+        follow(engine, "r1", BRANCH, tip)
 
 
 def test_in_place_refuses_a_branch_that_exists(engine: EngineRepo) -> None:
@@ -246,8 +257,3 @@ def _refused(engine: EngineRepo, words: str) -> None:
     assert caught.value.hint
     assert footprint(engine.user.root) == before
     assert not (engine.user.root / ".git" / "MERGE_HEAD").exists()
-
-
-def test_landing_a_branch_that_does_not_exist_is_an_error(engine: EngineRepo) -> None:
-    with pytest.raises(UserError, match="does not exist"):
-        land_on_checkout(engine.user, "none")

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -131,3 +133,27 @@ def test_what_was_set_aside_is_listed_and_stays(engine: EngineRepo) -> None:
 def test_a_users_branch_can_never_be_dropped(engine: EngineRepo) -> None:
     with pytest.raises(ValueError, match="refs/heads/main"):
         drop_user_refs(engine, ["refs/heads/main"])
+
+
+def test_collecting_starts_no_more_gits_for_a_thousand_refs_than_for_one(
+    engine: EngineRepo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tip = _finished(engine)
+    real, calls = git.run_raw, list[str]()
+
+    def counted(args: Sequence[str], *more: Any, **named: Any) -> Any:
+        calls.append(args[0])
+        return real(args, *more, **named)
+
+    monkeypatch.setattr(git, "run_raw", counted)
+    gc(engine, {"r1"}, dry=True, date=DATE)
+    few = len(calls)
+    for n in range(300):
+        engine.hold("r1", f"execute/t{n}/implement/@1", tip)
+    for n in range(5):
+        sh(engine.user.root, "update-ref", f"refs/windlass/keep/r1/execute/t{n}/@1", tip)
+    calls.clear()
+    found = gc(engine, {"r1", "r2"}, dry=False, date=DATE)
+    assert sum(isinstance(entry, Removed) for entry in found) > 300
+    # Two more: the refs of both repositories are removed now.
+    assert len(calls) <= few + 2

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gitrepo import make_repo, write
+from gitrepo import commit, make_repo, sh, write
 from windlass import git
 from windlass.git import UserRepo
 from windlass.workspace import UserSignature, Watch, watch
+from windlass.workspace.checkout import FOLLOW, CheckoutMove, advance
 from windlass.workspace.refs import Refs
 from windlass.workspace.watch import FRESH_S
 
@@ -66,3 +67,36 @@ def test_before_a_dispatch_a_fresh_look_is_good_enough_and_a_change_since_is_not
     now[0] += FRESH_S * 2
     assert one.lately(()).files.keys() == {"a.txt"}
     assert one.lately(("mine",)) is not one.lately(())
+
+
+def test_a_branch_that_another_run_moved_is_nobodys_trespass(user: UserRepo) -> None:
+    one = Watch(user, clock=lambda: 0.0)
+    sh(user.root, "branch", "theirs")
+    before = one.now(("windlass/mine",))
+    new = sh(user.root, "commit-tree", "-p", "HEAD", "-m", "x", "HEAD^{tree}")
+    sh(user.root, "update-ref", "-m", "windlass: 3f2a", "refs/heads/windlass/other", new)
+    assert before.differences(one.now(("windlass/mine",))) == ()
+    sh(user.root, "update-ref", "-m", "windlass: 3f2a", "refs/heads/windlass/other", "HEAD")
+    assert before.differences(one.now(("windlass/mine",))) == ()
+    sh(user.root, "update-ref", "refs/heads/theirs", new)
+    assert before.differences(one.now(("windlass/mine",))) == ("refs/heads/theirs",)
+
+
+def test_a_checkout_that_a_landing_moved_is_nobodys_trespass(user: UserRepo) -> None:
+    one = Watch(user, clock=lambda: 0.0)
+    sh(user.root, "checkout", "-q", "-b", "work")
+    after = commit(user.root, {"new.txt": "1\n"})
+    sh(user.root, "checkout", "-q", "main")
+    before = one.now(())
+    advance(git.discover(user.root), CheckoutMove(FOLLOW, "3f2a", "main", user.head, after))
+    assert before.differences(one.now(())) == ()
+    sh(user.root, "update-ref", "-d", "refs/heads/work")
+    assert before.differences(one.now(())) == ("refs/heads/work",)
+
+
+def test_a_branch_whose_name_only_begins_like_ours_is_looked_at(user: UserRepo) -> None:
+    one = Watch(user, clock=lambda: 0.0)
+    before = one.now(("work",))
+    for name in ("work", "work-2", "work-mine"):
+        sh(user.root, "branch", name)
+    assert before.differences(one.now(("work",))) == ("refs/heads/work-mine",)

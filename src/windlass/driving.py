@@ -47,10 +47,12 @@ from windlass.model import Json, Key, RunState, content_id
 from windlass.place import state_dir
 from windlass.private import make_private
 from windlass.projecting import Projecting, edits, restore, set_aside
+from windlass.service import Service
 from windlass.starting import check_agents
 from windlass.store.fence import Claim, Fence
 from windlass.store.rows import RunRow
 from windlass.store.sqlite import Store
+from windlass.upkeep import settle_checkout
 from windlass.workspace import EngineRepo, Slots, Use
 
 CONFIG_LIMIT = "config_usd"
@@ -261,6 +263,9 @@ class _Drive:
             raise
 
     async def _recover(self, row: RunRow, parts: Parts) -> None:
+        settled = settle_checkout(Service(self._world))
+        if settled:
+            parts.journal.emit(f"settle@{row.epoch}", Warned("checkout", settled.text))
         open_before = parts.store.open_attempts(row.id)
         found = await asyncio.to_thread(self._recovered, row, parts)
         parts.left.update(found.left)

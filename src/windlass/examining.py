@@ -20,6 +20,7 @@ from windlass.rehearsing import RUN as CHECK
 from windlass.service import Service
 from windlass.starting import needed_roles
 from windlass.store.opening import VERSION
+from windlass.upkeep import settle_checkout
 from windlass.workspace import EngineRepo, Slots, Use, repo_id
 
 LITTLE_BYTES, ENOUGH_BYTES = 200 * 2**20, 2 * 2**30
@@ -99,6 +100,14 @@ def _repository(kit: Kit) -> Iterator[Finding]:
         yield Finding(
             Level.NOTE, "repository", "there are uncommitted changes; a run starts from HEAD and does not see them"
         )
+
+
+def _checkout(kit: Kit) -> Iterator[Finding]:
+    """A landing that was killed is finished or taken back: until then the checkout is half of each."""
+    settled = settle_checkout(Service(kit.world))
+    if settled:
+        level = Level.WARN if settled.untouched or settled.how == "left" else Level.NOTE
+        yield Finding(level, "checkout", settled.text)
 
 
 def _config(kit: Kit) -> Iterator[Finding]:
@@ -196,6 +205,7 @@ def _limits(kit: Kit) -> Iterator[Finding]:
 
 
 PROBES: dict[str, Probe] = {
+    "checkout": _checkout,
     "repository": _repository,
     "config": _config,
     "checks": _checks,

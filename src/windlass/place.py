@@ -30,6 +30,22 @@ class Place:
     def run_folder(self, run: str) -> Path:
         return self.home / "runs" / run
 
+    def branch_commit(self, branch: str) -> str | None:
+        """Where a branch is, '' when there is none. None: its refs are not in files, only git knows."""
+        if not (self.common / "refs" / "heads").is_dir():
+            return None
+        ref = f"refs/heads/{branch}"
+        try:
+            return (self.common / ref).read_text(encoding="utf-8").strip()
+        except OSError:
+            pass
+        try:
+            packed = (self.common / "packed-refs").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+        lines = (line.split(" ", 1) for line in packed.splitlines())
+        return next((words[0] for words in lines if len(words) == 2 and words[1] == ref), "")
+
     def lock(self, run: str) -> Path:
         return self.home / "locks" / f"{run}.lock"
 

@@ -1,16 +1,17 @@
-"""The configured checks on HEAD as a run does them, without a run: `windlass check`."""
+"""The configured checks as a run does them, without a run: on HEAD for `windlass check`, on what `land` would make."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from windlass import git
 from windlass.agents.processes import agent_env
 from windlass.checks import canary_tree
 from windlass.config import Config
-from windlass.engine.checking import Checker
+from windlass.engine.checking import Checker, Verdict
 from windlass.engine.desk import Desk
 from windlass.engine.journal import Journal
 from windlass.engine.parts import Bench, Machine, Wanted
@@ -21,7 +22,7 @@ from windlass.locks import boot_id, driver_lock, holder
 from windlass.model import Key
 from windlass.place import state_dir
 from windlass.store.sqlite import Store
-from windlass.workspace import Attempt, EngineRepo, Slots, tip_ref
+from windlass.workspace import Attempt, EngineRepo, Slots, commit_tree, tip_ref
 
 RUN = "check"
 """Stands for a run where a slot or a ref needs one; the ids of runs are hexadecimal."""
@@ -68,19 +69,48 @@ def circumstances(kit: Kit) -> Circumstances:
 
 
 def rehearse(kit: Kit, *, canary: bool) -> Rehearsal:
-    config, place = _configured(kit), kit.world.place
-    repo = git.discover(kit.world.cwd)
+    config, repo = _configured(kit), git.discover(kit.world.cwd)
+    verdict, words = _in_a_slot(kit, config, repo, repo.head, recall=False, canary=canary)
+    results = tuple(event for event in verdict.events if isinstance(event, CommandFinished))
+    return Rehearsal(repo.head, git.is_dirty(repo), verdict.ok, results, words)
+
+
+def check_tree(kit: Kit, repo: git.UserRepo, tree: str, parents: Sequence[str], known: frozenset[str]) -> Verdict:
+    """The checks on a tree that no branch has yet. What was found for it before counts, as it does in a run.
+
+    `known`: tests that a person accepted as failing. Without configured checks: unchecked.
+    """
+    config, world = kit.config(), kit.world
+    if not config.checks.commands:
+        return Verdict(True, "unchecked")
+    engine = EngineRepo.open(repo, state_dir(world.environ))
+    commit = commit_tree(engine, tree, list(parents), "What landing would make\n", 0.0)
+    verdict, _ = _in_a_slot(kit, config, repo, commit, recall=True, known=known)
+    return verdict
+
+
+def _in_a_slot(
+    kit: Kit,
+    config: Config,
+    repo: git.UserRepo,
+    commit: str,
+    *,
+    recall: bool,
+    canary: bool = False,
+    known: frozenset[str] = frozenset(),
+) -> tuple[Verdict, str]:
+    place = kit.world.place
     try:
         with driver_lock(place.lock(RUN), RUN):
             store = Store.open(place.database, kit.world.clock, create=True)
             try:
-                return asyncio.run(_rehearse(kit, config, store, repo, canary))
+                return asyncio.run(_check(kit, config, store, repo, commit, recall, canary, known))
             finally:
                 store.close()
     except LockHeldError:
         pid = holder(place.lock(RUN)) or "unknown"
         raise UserError(
-            f"another windlass check is at work here (process {pid})", hint="wait until it is done"
+            f"another windlass check or land is at work here (process {pid})", hint="wait until it is done"
         ) from None
 
 
@@ -94,25 +124,35 @@ def _configured(kit: Kit) -> Config:
     return config
 
 
-async def _rehearse(kit: Kit, config: Config, store: Store, repo: git.UserRepo, canary: bool) -> Rehearsal:
+async def _check(
+    kit: Kit,
+    config: Config,
+    store: Store,
+    repo: git.UserRepo,
+    commit: str,
+    recall: bool,
+    canary: bool,
+    known: frozenset[str],
+) -> tuple[Verdict, str]:
+    """What the checks said, and the canary in words."""
     world = kit.world
     engine = EngineRepo.open(repo, state_dir(world.environ))
     slots = Slots(engine)
     _retire_leftovers(slots, world.clock())
     machine = Machine(socket.gethostname(), boot_id(), world.environ, world.clock)
     folder = world.place.home / RUN
-    checker = Checker(Bench(store, Journal(store, RUN, 0), config, slots, folder, machine, Wanted()), recall=False)
-    desk = Desk(engine, slots, RUN, repo.head, world.clock, checker.prepare)
+    checker = Checker(Bench(store, Journal(store, RUN, 0), config, slots, folder, machine, Wanted()), recall=recall)
+    checker.known = known
+    desk = Desk(engine, slots, RUN, commit, world.clock, checker.prepare)
     # What a ref of a run leads to is not kept once more when the slot is left.
-    engine.set_tip(RUN, repo.head, engine.tip(RUN))
+    engine.set_tip(RUN, commit, engine.tip(RUN))
     try:
-        verdict = await checker.check(KEY, desk, repo.head, desk.tree)
+        verdict = await checker.check(KEY, desk, commit, desk.tree)
         words = await _canary(checker, desk) if canary and verdict.ok else ""
     finally:
         await desk.leave(KEY.text)
         engine.drop([tip_ref(RUN)])
-    results = tuple(event for event in verdict.events if isinstance(event, CommandFinished))
-    return Rehearsal(repo.head, git.is_dirty(repo), verdict.ok, results, words)
+    return verdict, words
 
 
 async def _canary(checker: Checker, desk: Desk) -> str:

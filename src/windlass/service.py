@@ -79,7 +79,12 @@ class Service:
         for page in self.store.event_pages(run):
             for recorded in page:
                 folder.feed(recorded)
-        return folder.live
+        view = folder.live
+        if view.published:
+            # The user may have moved or deleted it since.
+            now = self.world.place.branch_commit(view.published)
+            view.shown_at = view.shown_at if now is None else now
+        return view
 
     def events(self, run: str, after: int = 0) -> list[Recorded]:
         return self.store.events(run, after)

@@ -4,34 +4,209 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from windlass import git
 from windlass.agents.processes import AtWork, at_work
-from windlass.errors import UserError
+from windlass.errors import StoppedError, UserError
+from windlass.events import BranchPublished, CommandFinished, RunLanded
+from windlass.kit import Kit
 from windlass.locks import is_driven
 from windlass.model import RunState
 from windlass.place import state_dir
+from windlass.projections.parts import View
+from windlass.projections.text import plural
 from windlass.rehearsing import RUN as CHECK
+from windlass.rehearsing import check_tree
 from windlass.service import Service, World
 from windlass.store.rows import RunRow
-from windlass.workspace import Collected, EngineRepo, LandResult, Lease, Removed, gc, land_on_checkout
+from windlass.store.sqlite import Store
+from windlass.unlanded import tip_of
+from windlass.workspace import (
+    CheckoutMove,
+    Collected,
+    EngineRepo,
+    LandPlan,
+    LandResult,
+    LandStyle,
+    Lease,
+    OwnBranch,
+    Removed,
+    Settled,
+    bring,
+    collect_homes,
+    gc,
+    land_commit,
+    land_plan,
+    plan_landing,
+    publish,
+    settle,
+)
+
+PLACEHOLDERS = ("run", "branch", "into", "request", "title", "tip", "tasks")
+TITLE = 72
 
 
-def land(service: Service, row: RunRow, *, unfinished: bool) -> tuple[str, LandResult]:
-    """The run's branch, and what became of the user's."""
-    if row.state is not RunState.FINISHED and not unfinished:
+@dataclass(frozen=True)
+class LandOptions:
+    unfinished: bool = False
+    style: LandStyle = LandStyle.AUTO
+    message: str = ""
+    """A template with PLACEHOLDERS; '' is git's own words for a merge, the request for a squash."""
+    signoff: bool = False
+    force_red: bool = False
+
+
+@dataclass(frozen=True)
+class LandReport:
+    name: str
+    """What landed: the run's branch, or the run where it has none."""
+    result: LandResult
+    checks: str
+    """passed | known failures | unchecked | failed; '' when nothing was to be done."""
+
+
+def land(kit: Kit, service: Service, row: RunRow, options: LandOptions, say: Callable[[str], None]) -> LandReport:
+    """The run's tip onto the branch that is checked out. `say` is told what takes time. Raises with nothing changed."""
+    settled = settle_checkout(service)
+    if settled:
+        say(settled.text)
+    if row.state is not RunState.FINISHED and not options.unfinished:
         raise UserError(
             f"run {row.id} is {row.state}, not finished",
             hint=f"windlass resume {row.id} goes on; windlass land {row.id} --unfinished takes what has landed so far",
         )
-    branch = service.view(row.id).published
-    if not branch:
-        raise UserError(f"run {row.id} has published nothing: there is nothing to land", hint=f"windlass show {row.id}")
-    return branch, land_on_checkout(git.discover(service.world.cwd), branch)
+    view, user = service.view(row.id), git.discover(service.world.cwd)
+    engine = EngineRepo.open(user, state_dir(service.world.environ))
+    tip = tip_of(service, engine, row.id)
+    if tip == view.base:
+        raise UserError(f"run {row.id} has landed nothing: there is nothing to take", hint=f"windlass show {row.id}")
+    name = view.published or f"run {row.id}"
+    bring(engine, tip)
+    taken = _was_taken(user, view, tip)
+    plan = None if taken else plan_landing(user, tip, name, _style(options))
+    if plan is None or plan.kind == "already":
+        catch_up(service, engine, row.id, tip)
+        return LandReport(name, LandResult(user.branch, user.head, user.head, "already"), "")
+    message = _message(options, plan, view, name)
+    checks = _checks_of(kit, service, row.id, user, plan, options, say)
+    after = land_commit(user, plan, message, signoff=options.signoff)
+    facts = {"tip": tip, "how": plan.kind, "checks": checks}
+    result = land_plan(user, plan, after, row.id, facts, lambda move: record_landing(service.store, move))
+    catch_up(service, engine, row.id, tip)
+    return LandReport(name, result, checks)
+
+
+def settle_checkout(service: Service) -> Settled | None:
+    """Finish or take back a landing that was killed. None: there was none."""
+    user = git.discover(service.world.cwd)
+    return settle(user, lambda move: record_landing(service.store, move))
+
+
+def record_landing(store: Store, move: CheckoutMove) -> None:
+    """Once, also when the command that moved the branch was killed before it could say so."""
+    if move.kind != "land":
+        return
+    facts = move.facts
+    landed = RunLanded(move.branch, move.before, move.after, facts["tip"], facts["how"], facts["checks"])
+    if any(recorded.event == landed for recorded in store.events(move.run)):
+        return
+    with store.tx():
+        store.add_event(move.run, landed)
+
+
+def catch_up(service: Service, engine: EngineRepo, run: str, tip: str) -> None:
+    """Move the run's branch to its tip, if it stayed behind because somebody had it checked out.
+
+    A branch that the user moved or deleted is theirs.
+    """
+    last = service.store.last_of(run, BranchPublished)
+    if last is None or last.commit == tip or service.driven(run):
+        return
+    ref = f"refs/heads/{last.branch}"
+    now = git.read_refs(engine.user.root, ref).get(ref, "")
+    if now not in (last.commit, tip) or not now:
+        return
+    bring(engine, tip)
+    done = publish(engine, run, last.branch, tip, now)
+    if done.commit == tip:
+        with service.store.tx():
+            service.store.add_event(run, BranchPublished(done.branch, done.commit, done.note, tip))
+
+
+def _was_taken(user: git.UserRepo, view: View, tip: str) -> bool:
+    """A squashed landing leaves no trace of the tip in the branch; the record knows of it."""
+    landed = view.landed
+    return landed is not None and landed.tip == tip and git.is_ancestor(user.root, landed.commit, user.head)
+
+
+def _style(options: LandOptions) -> LandStyle:
+    """A message or a sign-off needs a commit that can carry it."""
+    wants_commit = options.message or options.signoff
+    return LandStyle.NO_FF if wants_commit and options.style is LandStyle.AUTO else options.style
+
+
+def _message(options: LandOptions, plan: LandPlan, view: View, name: str) -> str:
+    words = " ".join(git.plain(view.request).split())
+    values = {
+        "run": view.run,
+        "branch": name,
+        "into": plan.branch,
+        "request": git.plain(view.request).strip(),
+        "title": words if len(words) <= TITLE else words[: TITLE - 1].rsplit(" ", 1)[0] + "…",
+        "tip": plan.tip,
+        "tasks": "\n".join(f"- {git.plain(task.title)}" for task in view.tasks if task.landed),
+    }
+    default = "{title}\n\n{tasks}\n\nWindlass-Run: {run}" if plan.kind == "squash" else "Merge branch '{branch}'"
+    try:
+        text = (options.message or default).format_map(values).strip()
+    except (KeyError, IndexError, ValueError, AttributeError) as error:
+        known = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
+        raise UserError(
+            f"--message cannot be used as a template: {error}", hint=f"it may contain {known}; {{{{ is a brace"
+        ) from None
+    if not text:
+        raise UserError("--message is empty", hint='--message "{title}"')
+    return text
+
+
+def _checks_of(
+    kit: Kit,
+    service: Service,
+    run: str,
+    user: git.UserRepo,
+    plan: LandPlan,
+    options: LandOptions,
+    say: Callable[[str], None],
+) -> str:
+    """What the checks say of the files as they would be. Red: refused, unless the person takes it anyway."""
+    commands = kit.config().checks.commands
+    if not commands:
+        return "unchecked"
+    say(f"running {plural(len(commands), 'check')} on what '{plan.branch}' would become ...")
+    verdict = check_tree(kit, user, plan.tree, [plan.before, plan.tip], known_failures(service.store, run))
+    if verdict.ok or options.force_red:
+        return verdict.label
+    red = [event for event in verdict.events if isinstance(event, CommandFinished) and not event.ok]
+    raise StoppedError(
+        f"the checks are red on what '{plan.branch}' would become: {', '.join(event.command for event in red)}\n"
+        f"{verdict.output.strip()[-2000:]}",
+        hint=f"nothing was changed; windlass land {run} --force-red takes it anyway",
+    )
+
+
+def known_failures(store: Store, run: str) -> frozenset[str]:
+    """Tests that failed before the run began and that a person accepted."""
+    accepted = any(q.answer == "accept" for q in store.questions(run) if q.id.startswith("baseline"))
+    looks = [step.result for step in store.steps(run) if step.key.startswith("baseline/checks")]
+    if not accepted or not looks or not isinstance(looks[-1], dict):
+        return frozenset()
+    failing = looks[-1].get("failing")
+    return frozenset(str(test) for test in failing) if isinstance(failing, list) else frozenset()
 
 
 def collect(
@@ -42,25 +217,41 @@ def collect(
     *,
     dry: bool,
     keep_transcripts: bool = False,
+    gone: bool = False,
 ) -> list[Collected]:
     """`runs`: only these, with the slots that --keep kept (all, when there are none); `keep`: not these.
 
-    `refs`: named, though no branch has them. `keep_transcripts`: what agents and checks wrote stays.
+    `refs`: named, though no branch has them; `keep_transcripts`: what agents and checks wrote stays; `gone`: all of
+    what belongs to repositories that do not exist.
     """
     chosen = [service.run(id) for id in runs] or [row for row in service.runs() if row.state.final]
     for row in chosen:
         _require_final(row)
     spared = {service.run(id).id for id in keep}
-    final = {row.id for row in chosen if row.id not in spared and not service.driven(row.id)}
-    world = service.world
+    rows = {row.id: row for row in chosen if row.id not in spared and not service.driven(row.id)}
+    world, final = service.world, set(rows)
+    settle_checkout(service)
     engine = EngineRepo.open(git.discover(world.cwd), state_dir(world.environ))
     _require_known(engine, refs, final)
+    for id in () if dry else rows:
+        last = service.store.last_of(id, BranchPublished)
+        if last and last.tip not in ("", last.commit):
+            catch_up(service, engine, id, last.tip)
+    branches = [branch for row in rows.values() for branch in _own_branch(service.store, row)]
     by_name = final if runs else set()
-    occupant = partial(_occupant, at_work())
-    done = final | _checks(world)
-    found = gc(engine, done, dry=dry, date=world.clock(), named=refs, chosen=by_name, occupant=occupant)
+    found = gc(
+        engine,
+        final | _checks(world),
+        dry=dry,
+        date=world.clock(),
+        named=refs,
+        chosen=by_name,
+        occupant=partial(_occupant, at_work()),
+        branches=branches,
+    )
     freed = [] if keep_transcripts else [_free_transcripts(world, run, dry=dry) for run in sorted(final)]
-    return [*found, *(one for one in freed if one)]
+    homes = collect_homes(state_dir(world.environ), gone=gone, dry=dry) if not runs else ()
+    return [*found, *(one for one in freed if one), *homes]
 
 
 def _occupant(processes: Sequence[AtWork], lease: Lease, path: Path) -> str:
@@ -91,6 +282,12 @@ def _bytes_below(folder: Path) -> int:
             with suppress(OSError):
                 total += os.lstat(os.path.join(place, name)).st_blocks * 512
     return total
+
+
+def _own_branch(store: Store, row: RunRow) -> list[OwnBranch]:
+    """The branch that this run made, as it left it."""
+    last = store.last_of(row.id, BranchPublished)
+    return [OwnBranch(row.id, last.branch, last.commit, row.facts.base)] if last and last.commit else []
 
 
 def _require_final(row: RunRow) -> None:

@@ -228,11 +228,12 @@ class Lander:
     async def _show(self, tip: str) -> None:
         facts, world = self._parts.world.facts, self._parts.world
         if world.in_place:
-            await asyncio.to_thread(follow, self._parts.engine, facts.branch, tip)
+            await asyncio.to_thread(follow, self._parts.engine, facts.id, facts.branch, tip)
         branch, last = world.branch or facts.branch, world.published_tip
         done = await asyncio.to_thread(lambda: publish(self._parts.engine, facts.id, branch, tip, last))
         world.published_tip, world.branch = done.commit, done.branch
-        with self._journal.writing("publish", BranchPublished(done.branch, done.commit, done.note), synced=False):
+        published = BranchPublished(done.branch, done.commit, done.note, tip)
+        with self._journal.writing("publish", published, synced=False):
             pass
 
     # -- recording

@@ -68,6 +68,6 @@ async def _branch(shared: Shared) -> Json:
     tip = shared.parts.tip.now
     made = await asyncio.to_thread(lambda: publish(engine, facts.id, facts.branch, tip, last))
     world.published_tip, world.branch = made.commit, made.branch
-    with shared.parts.journal.writing("publish", BranchPublished(made.branch, made.commit, made.note)):
+    with shared.parts.journal.writing("publish", BranchPublished(made.branch, made.commit, made.note, tip)):
         pass
     return made.branch

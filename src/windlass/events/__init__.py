@@ -14,6 +14,7 @@ from windlass.events.code import BranchPublished as BranchPublished
 from windlass.events.code import CommandFinished as CommandFinished
 from windlass.events.code import LandingRefused as LandingRefused
 from windlass.events.code import PublishFinished as PublishFinished
+from windlass.events.code import RunLanded as RunLanded
 from windlass.events.code import TaskLanded as TaskLanded
 from windlass.events.code import TaskProved as TaskProved
 from windlass.model import Json, compact
@@ -328,6 +329,7 @@ Event: TypeAlias = (
     | LandingRefused
     | BranchPublished
     | PublishFinished
+    | RunLanded
     | BudgetChanged
     | WaitStarted
     | PlanAdopted

@@ -61,10 +61,29 @@ class LandingRefused:
 
 @dataclass(frozen=True)
 class BranchPublished:
+    """The run's branch was moved to the tip, or could not be: then `commit`, where it is, is not the tip."""
+
     type: ClassVar[str] = "branch.published"
     branch: str
     commit: str
     note: str = ""
+    tip: str = ""
+    """'' is `commit`."""
+
+
+@dataclass(frozen=True)
+class RunLanded:
+    """A person took the run's tip into a branch of their own: where, and what the checks said of the result."""
+
+    type: ClassVar[str] = "run.landed"
+    branch: str
+    before: str
+    commit: str
+    tip: str
+    how: str
+    """fast-forward | merge | squash"""
+    checks: str
+    """passed | known failures | unchecked | failed (taken by --force-red)"""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,14 @@ def describe(event: Event) -> str:
             return _question(event)
         case e.ItemsProposed():
             return f"{event.key}: {len(event.items)} {event.item}"
-        case e.ArtifactStored() | e.PlanAdopted() | e.ReportWritten() | e.BranchPublished() | e.PublishFinished():
+        case (
+            e.ArtifactStored()
+            | e.PlanAdopted()
+            | e.ReportWritten()
+            | e.BranchPublished()
+            | e.PublishFinished()
+            | e.RunLanded()
+        ):
             return _output(event)
         case e.BudgetChanged() | e.WaitStarted() | e.Warned() | e.CommandFinished():
             return _notice(event)
@@ -118,7 +125,7 @@ def _question(event: e.QuestionAsked | e.QuestionAnswered | e.QuestionRefused) -
             assert_never(event)
 
 
-OutputEvent = e.ArtifactStored | e.PlanAdopted | e.ReportWritten | e.BranchPublished | e.PublishFinished
+OutputEvent = e.ArtifactStored | e.PlanAdopted | e.ReportWritten | e.BranchPublished | e.PublishFinished | e.RunLanded
 
 
 def _output(event: OutputEvent) -> str:
@@ -133,6 +140,8 @@ def _output(event: OutputEvent) -> str:
             return f"{event.branch} at {short_sha(event.commit)}{_tail(event.note)}"
         case e.PublishFinished():
             return f"{event.what} {event.state}{_tail(event.url or event.detail)}"
+        case e.RunLanded():
+            return f"{short_sha(event.tip)} on {event.branch} at {short_sha(event.commit)}, checks {event.checks}"
         case _:
             assert_never(event)
 

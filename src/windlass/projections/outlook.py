@@ -25,7 +25,7 @@ class Outlook(NamedTuple):
 
 def outlook(view: View, now: float, driver_alive: bool | None = None) -> Outlook:
     if view.state is RunState.FINISHED:
-        return Outlook("", land_command(view) if view.has_code else show_command(view))
+        return Outlook("", land_command(view) if view.has_code and not view.is_landed else show_command(view))
     if view.state is RunState.ABORTED:
         return Outlook("", show_command(view))
     if view.questions:
@@ -109,9 +109,31 @@ def diff_command(view: View) -> str:
     """Empty while there is nothing to look at."""
     if not view.has_code:
         return ""
+    if view.published and view.shown_at != view.tip:
+        return f"{called(view.place)} show {shown(view.run)} --diff"
     branch = view.published or view.branch
     base = view.base or next((task.base for task in view.tasks if task.base), "")
     return f"git diff {shown(short_sha(base))}..{shown(branch)}" if branch and base else ""
+
+
+def code_place(view: View) -> str:
+    """Where the code is, as 'branch windlass/x at 1a2b3c4'. It is the tip, whatever became of the branch."""
+    branch, tip = clean(view.published or view.branch, 200), short_sha(view.tip)
+    if not view.published:
+        return f"{branch} at {tip}, not published yet"
+    if view.shown_at == view.tip:
+        return f"{branch} at {tip}"
+    if not view.shown_at:
+        return f"commit {tip}; branch {branch} is gone"
+    return f"commit {tip}; branch {branch} is still at {short_sha(view.shown_at)}"
+
+
+def landed_line(view: View) -> str:
+    """Where a person took the code; '' while nobody has."""
+    if view.landed is None:
+        return ""
+    done, more = view.landed, "" if view.is_landed else "; the run has landed more since"
+    return f"on {clean(done.branch, 200)} at {short_sha(done.commit)} ({done.how}, checks: {done.checks}){more}"
 
 
 def headline(view: View) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from windlass.events import DispatchFinished, PublishFinished, QuestionAsked, TaskProved
+from windlass.events import DispatchFinished, PublishFinished, QuestionAsked, RunLanded, TaskProved
 from windlass.model import Finding, Json, RunState, Verdict
 
 COMPLETE, SKIPPED, ESCALATED, PENDING = "complete", "skipped", "escalated", "pending"
@@ -288,8 +288,12 @@ class View:
     artifacts: dict[str, ArtifactView] = field(default_factory=dict)
     waits: dict[str, WaitView] = field(default_factory=dict)
     published: str = ""
+    shown_at: str = ""
+    """The commit that the published branch points to; '' when there is no such branch."""
     tip: str = ""
-    """The commit the published branch points to, else the last landed one."""
+    """What the run has landed so far, whether the branch shows it or not."""
+    landed: RunLanded | None = None
+    """Where a person took it, the last time."""
     publishing: dict[str, PublishFinished] = field(default_factory=dict)
     """push, pr and tag: what became of each."""
     report_path: str = ""
@@ -302,6 +306,11 @@ class View:
     def has_code(self) -> bool:
         """Something landed that is not what there was before: a branch to look at, and to take."""
         return bool(self.tip) and self.tip != self.base
+
+    @property
+    def is_landed(self) -> bool:
+        """All of it is on a branch of the user's."""
+        return self.landed is not None and self.landed.tip == self.tip
 
     @property
     def current_task(self) -> TaskView | None:

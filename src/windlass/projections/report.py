@@ -300,7 +300,11 @@ def _where(view: View) -> list[str]:
     return _section(
         "Where The Code Is",
         [
-            f"Branch `{clean(branch)}` at `{short_sha(clean(view.tip))}`.",
+            (
+                f"Branch `{clean(branch)}` at `{short_sha(clean(view.tip))}`."
+                if not view.published or view.shown_at == view.tip
+                else f"Commit `{short_sha(clean(view.tip))}`; branch `{clean(branch)}` could not be moved there."
+            ),
             "",
             *([f"    {diff_command(view)}"] if diff_command(view) else []),
             f"    {land_command(view)}",

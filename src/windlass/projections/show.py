@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from windlass.model import Finding, RunState
-from windlass.projections.outlook import diff_command, headline, outlook
+from windlass.projections.outlook import called, code_place, diff_command, headline, landed_line, outlook, shown
 from windlass.projections.parts import COMPLETE, ProofView, ReviewView, TaskView, View
 from windlass.projections.text import Page, elapsed, money, reckoned, short_sha, spoken, utc
 
@@ -44,14 +44,22 @@ def finding_line(finding: Finding) -> str:
 
 
 def render_show(
-    view: View, now: float, *, width: int = 80, driver_alive: bool | None = None, unicode: bool = True
+    view: View,
+    now: float,
+    *,
+    width: int = 80,
+    driver_alive: bool | None = None,
+    unicode: bool = True,
+    work: Sequence[tuple[str, str, str]] = (),
 ) -> str:
+    """`work`: task, ref and commit of what has not landed."""
     page = Page(width, unicode=unicode)
     _head(page, view, now)
     for task in view.tasks:
         _task(page, task)
     _reviews(page, view)
     _lists(page, view)
+    _unlanded(page, view, work)
     _costs(page, view)
     _where(page, view, now, driver_alive)
     return page.text()
@@ -125,6 +133,21 @@ def _lists(page: Page, view: View) -> None:
         page.line(f"- {answer.id or answer.key}: {answer.answer} (by {answer.by}){comment}", indent=2)
 
 
+def _unlanded(page: Page, view: View, work: Sequence[tuple[str, str, str]]) -> None:
+    """Refused, skipped or failed: what was made is still there."""
+    if not work:
+        return
+    page.line()
+    page.line("Work that has not landed")
+    for task, ref, commit in work:
+        page.line(f"- {task}: {short_sha(commit)}", indent=2)
+        page.command(ref, indent=6)
+    first = next((task for task, _, _ in work), "")
+    page.line("See it, and put it on a branch:", indent=2)
+    page.command(f"{called(view.place)} show {shown(view.run)} --diff {shown(first)}", indent=4)
+    page.command(f"{called(view.place)} take {shown(view.run)} {shown(first)}", indent=4)
+
+
 def _costs(page: Page, view: View) -> None:
     page.line()
     page.field("Cost", money(view.spent.usd, view.spent.unknown) + reckoned(view.spent.prices))
@@ -137,9 +160,11 @@ def _where(page: Page, view: View, now: float, driver_alive: bool | None) -> Non
     ahead = outlook(view, now, driver_alive)
     page.line()
     if view.published or view.branch:
-        page.field("Branch", (view.published or view.branch) + (f" at {short_sha(view.tip)}" if view.tip else ""))
+        page.field("Branch", code_place(view) if view.tip else view.published or view.branch)
+    if view.landed:
+        page.field("Landed", landed_line(view))
     if diff_command(view):
         page.line("See the changes:")
         page.command(diff_command(view))
-    page.line("Take them:" if view.state is RunState.FINISHED and view.has_code else "Next:")
+    page.line("Take them:" if view.state is RunState.FINISHED and view.has_code and not view.is_landed else "Next:")
     page.command(ahead.command)

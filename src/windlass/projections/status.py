@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from windlass.model import Json, RunState
 from windlass.projections.log import log_line
-from windlass.projections.outlook import addressed, at_work, diff_command, headline, outlook
+from windlass.projections.outlook import addressed, at_work, code_place, diff_command, headline, landed_line, outlook
 from windlass.projections.parts import COMPLETE, UNCHANGED, QuestionView, TaskView, Totals, View, published
 from windlass.projections.show import render_show
-from windlass.projections.text import Page, elapsed, hhmm, money, reckoned, short_sha, stamp, utc
+from windlass.projections.text import Page, elapsed, hhmm, money, reckoned, stamp, utc
 
 __all__ = ["RunRow", "cost_line", "log_line", "render_runs", "render_show", "render_status", "status_json"]
 
@@ -35,6 +35,8 @@ def render_status(
     page.field("Elapsed", elapsed((view.ended_at or now) - view.started_at))
     if view.published or view.tip:
         page.field("Branch", branch_line(view))
+    if view.landed:
+        page.field("Landed", landed_line(view))
     for done in view.publishing.values():
         page.field(published(done.what), done.url or f"{done.state}: {done.detail}")
     for running in view.running.values():
@@ -46,8 +48,7 @@ def render_status(
 def branch_line(view: View) -> str:
     if not view.has_code and not view.published:
         return UNCHANGED
-    unseen = "" if view.published else ", not published yet"
-    return f"{view.published or view.branch} at {short_sha(view.tip)}{unseen}"
+    return code_place(view)
 
 
 def _since(view: View, now: float) -> str:
@@ -148,7 +149,9 @@ def status_json(view: View, now: float | None = None, *, driver_alive: bool | No
         "flow": view.flow,
         "base": view.base,
         "branch": view.published or view.branch,
+        "branch_at": view.shown_at,
         "tip": view.tip,
+        "landed": dict(vars(view.landed)) if view.landed else None,
         "state": view.state.value,
         "since": stamp(view.state_since),
         "reason": view.state_reason,

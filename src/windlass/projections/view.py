@@ -12,7 +12,7 @@ from windlass.model import Json, RunState
 from windlass.projections import parts as p
 from windlass.projections.brainstorm import propose
 from windlass.projections.parts import View
-from windlass.projections.text import money, plural, spoken
+from windlass.projections.text import money, plural, short_sha, spoken
 
 __all__ = ["Folder", "View", "fold"]
 
@@ -76,7 +76,14 @@ def _apply(view: View, at: float, event: Event) -> None:
             _question(view, at, event)
         case e.ItemsProposed():
             propose(view, event)
-        case e.ArtifactStored() | e.PlanAdopted() | e.ReportWritten() | e.BranchPublished() | e.PublishFinished():
+        case (
+            e.ArtifactStored()
+            | e.PlanAdopted()
+            | e.ReportWritten()
+            | e.BranchPublished()
+            | e.PublishFinished()
+            | e.RunLanded()
+        ):
             _output(view, at, event)
         case e.BudgetChanged() | e.WaitStarted() | e.Warned() | e.CommandFinished():
             _notice(view, at, event)
@@ -340,7 +347,7 @@ def _answered(event: e.QuestionAnswered) -> str:
     return f"{event.id or event.key}: {event.answer} (by {event.by})"
 
 
-OutputEvent = e.ArtifactStored | e.PlanAdopted | e.ReportWritten | e.BranchPublished | e.PublishFinished
+OutputEvent = e.ArtifactStored | e.PlanAdopted | e.ReportWritten | e.BranchPublished | e.PublishFinished | e.RunLanded
 
 
 def _output(view: View, at: float, event: OutputEvent) -> None:
@@ -357,10 +364,13 @@ def _output(view: View, at: float, event: OutputEvent) -> None:
         case e.ReportWritten():
             view.report_path = event.path
         case e.BranchPublished():
-            view.published, view.tip = event.branch, event.commit
+            view.published, view.shown_at, view.tip = event.branch, event.commit, event.tip or event.commit
         case e.PublishFinished():
             view.publishing[event.what] = event
             _note(view, at, f"{p.published(event.what)} {event.state}" + (f": {event.detail}" if event.detail else ""))
+        case e.RunLanded():
+            view.landed = event
+            _note(view, at, f"Landed on {event.branch} at {short_sha(event.commit)}")
         case _:
             assert_never(event)
 

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 from windlass.errors import LostAttemptError, StoreError
 from windlass.events import Event, Recorded, decode, encode
@@ -28,6 +29,7 @@ from windlass.store.rows import AdoptionRow, AttemptRow, Intent, QuestionRow, Ru
 from windlass.store.transaction import Transaction
 
 FIRST_PAGE, PAGE = 100, 2_000
+E = TypeVar("E", bound=Event)
 
 
 class Store:
@@ -270,6 +272,14 @@ class Store:
             if len(rows) < size:
                 return
             after, size = rows[-1]["seq"], PAGE
+
+    def last_of(self, run: str, kind: type[E]) -> E | None:
+        """The last event of a kind, without reading the others."""
+        row = self._one(
+            "SELECT type, data FROM event WHERE run = ? AND type = ? ORDER BY seq DESC LIMIT 1", (run, kind.type)
+        )
+        event = decode(row["type"], row["data"]) if row else None
+        return event if isinstance(event, kind) else None
 
     def last_event(self, run: str) -> int:
         row = self._one("SELECT max(seq) AS seq FROM event WHERE run = ?", (run,))

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from windlass import git
 from windlass.errors import GitError, UserError
 from windlass.git import UserRepo
+from windlass.workspace.checkout import (
+    FOLLOW,
+    LAND,
+    CheckoutMove,
+    Record,
+    advance,
+    no_record,
+    require_clean,
+    settle,
+)
 from windlass.workspace.keep import transfer
 from windlass.workspace.repo import EngineRepo
 
@@ -29,7 +42,7 @@ def publish(engine: EngineRepo, run: str, branch: str, tip: str, last: str) -> P
     base, ref = f"refs/windlass/base/{run}", f"refs/heads/{branch}"
     present = engine.watch.refs()
     transfer(engine, [tip], [present[name] for name in (base, ref) if name in present])
-    for name in _names(branch):
+    for name in names_like(branch):
         now, known = present.get(f"refs/heads/{name}", ""), last if name == branch else ""
         if not now or now in (tip, known) or _is_ours(engine, now, tip, known or present.get(base, "")):
             done = _move(engine, run, name, tip, now)
@@ -44,7 +57,7 @@ def _require_branch_name(branch: str) -> None:
         raise UserError(f"'{branch}' is not a valid branch name", hint="see `git help check-ref-format`")
 
 
-def _names(branch: str) -> list[str]:
+def names_like(branch: str) -> list[str]:
     return [branch, *(f"{branch}-{k}" for k in range(2, 100))]
 
 
@@ -99,7 +112,8 @@ def _may_be_on(head: Path, branch: str) -> bool:
 
 def enter_in_place(user: UserRepo, branch: str, base: str) -> None:
     """Put the user's checkout on the run's new branch. They asked for it with `--in-place`."""
-    _require_clean(user, "start in place")
+    settle(user)
+    require_clean(user, "start in place")
     _require_branch_name(branch)
     exists = git.run(["rev-parse", "--verify", "-q", f"refs/heads/{branch}"], user.root, check=False).code == 0
     if exists and git.discover(user.root).branch != branch:
@@ -118,19 +132,54 @@ def _ignore(exclude: Path, names: tuple[str, ...]) -> None:
         exclude.write_text(old + ("" if old.endswith("\n") or not old else "\n") + "\n".join(new) + "\n")
 
 
-def follow(engine: EngineRepo, branch: str, tip: str) -> None:
+def follow(engine: EngineRepo, run: str, branch: str, tip: str) -> None:
     """In place: bring the user's checkout forward to `tip`. Refuses rather than touch their uncommitted work."""
+    settle(engine.user)
     user = git.discover(engine.user.root)
     if user.branch != branch:
         where = f"'{user.branch}'" if user.branch else "no branch"
         raise UserError(f"the checkout is on {where}, not on '{branch}'", hint=f"git switch {branch}")
-    _require_clean(user, "bring the checkout forward")
+    require_clean(user, "bring the checkout forward")
     transfer(engine, [tip], [user.head])
-    with engine.fence():
-        done = git.run(["merge", "-q", "--ff-only", tip], user.root, check=False)
-    if done.code != 0:
-        hint = "move what is in the way, then `windlass resume`"
-        raise UserError(f"cannot bring '{branch}' forward: {_why(done.err)}", hint=hint)
+    if not git.is_ancestor(user.root, user.head, tip):
+        raise _own_commits(user, run, tip)
+    if user.head != tip:
+        with engine.fence():
+            advance(user, CheckoutMove(FOLLOW, run, branch, user.head, tip))
+
+
+def _own_commits(user: UserRepo, run: str, tip: str) -> UserError:
+    """The run cannot go forward over commits that it does not have. They get a branch of their own, by two commands."""
+    theirs = git.run(["rev-list", f"{tip}..{user.head}"], user.root).out.split()
+    meet = git.run(["merge-base", user.head, tip], user.root, check=False).line
+    taken = git.read_refs(user.root, "refs/heads/")
+    own = next(name for name in names_like(f"{user.branch}-mine") if f"refs/heads/{name}" not in taken)
+    what = "a commit" if len(theirs) == 1 else f"{len(theirs)} commits"
+    return UserError(
+        f"'{user.branch}' has {what} of your own ({theirs[0][:12]}): the run cannot bring it forward over that",
+        hint=f"git branch {own} && git reset --keep {meet[:12]}; then windlass resume {run}, "
+        f"and when it is done: git merge {own}",
+    )
+
+
+class LandStyle(StrEnum):
+    #: forward where it can be, else a merge commit; `merge.ff` of the user's configuration decides as for `git merge`
+    AUTO = "auto"
+    NO_FF = "no-ff"
+    SQUASH = "squash"
+
+
+@dataclass(frozen=True)
+class LandPlan:
+    """What landing would make of the branch that is checked out; nothing is changed yet."""
+
+    branch: str
+    before: str
+    tip: str
+    kind: str
+    """already | fast-forward | merge | squash"""
+    tree: str
+    """The files as they would be."""
 
 
 @dataclass(frozen=True)
@@ -140,53 +189,93 @@ class LandResult:
     before: str
     after: str
     kind: str
-    """already | fast-forward | merge"""
+    """already | fast-forward | merge | squash"""
 
 
-def land_on_checkout(user: UserRepo, branch: str) -> LandResult:
-    """Merge the run's branch into what the user has checked out, or leave everything as it was."""
-    here = git.discover(user.root)
-    if not here.branch:
+def bring(engine: EngineRepo, tip: str) -> None:
+    """The tip's objects into the user's repository: the run's branch may be gone, or behind."""
+    root = engine.user.root
+    # What a ref leads to is here with all that it needs.
+    if not git.run(["for-each-ref", "--count=1", f"--contains={tip}"], root, check=False).out:
+        transfer(engine, [tip], [engine.user.head])
+
+
+def plan_landing(user: UserRepo, tip: str, name: str, style: LandStyle = LandStyle.AUTO) -> LandPlan:
+    """`name`: how the run's work is called in messages. Raises when it cannot land: a conflict, uncommitted work."""
+    if not user.branch:
         raise UserError("HEAD is detached: there is no branch to land on", hint="git switch main")
-    theirs = git.read_refs(here.root, f"refs/heads/{branch}").get(f"refs/heads/{branch}", "")
-    if not theirs:
-        raise UserError(f"branch '{branch}' does not exist", hint="`windlass runs` lists what can be landed")
-    if git.is_ancestor(here.root, theirs, here.head):
-        return LandResult(here.branch, here.head, here.head, "already")
-    _require_clean(here, f"land '{branch}'")
-    return _merge(here, branch, theirs)
+    if git.is_ancestor(user.root, tip, user.head):
+        return LandPlan(user.branch, user.head, tip, "already", "")
+    require_clean(user, f"land '{name}'")
+    forward = git.is_ancestor(user.root, user.head, tip)
+    configured = git.run(["config", "--get", "merge.ff"], user.root, check=False).line.lower()
+    if style is LandStyle.AUTO and forward and configured not in ("false", "no", "off", "0"):
+        return LandPlan(user.branch, user.head, tip, "fast-forward", _tree_of(user, tip))
+    if style is LandStyle.AUTO and not forward and configured == "only":
+        raise UserError(
+            f"'{user.branch}' has moved on, and merge.ff is 'only' in your git configuration",
+            hint="--no-ff makes a merge commit, --squash one plain commit; or start a new run",
+        )
+    tree = _tree_of(user, tip) if forward else _merged_tree(user, name, tip)
+    return LandPlan(user.branch, user.head, tip, "squash" if style is LandStyle.SQUASH else "merge", tree)
 
 
-def _merge(here: UserRepo, branch: str, theirs: str) -> LandResult:
-    forward = git.is_ancestor(here.root, here.head, theirs)
-    if not forward:
-        _require_no_conflict(here, branch, theirs)
-    how = ["--ff-only"] if forward else ["--no-ff", "-m", f"Merge branch '{branch}'"]
-    try:
-        done = git.run(["merge", "-q", *how, theirs], here.root, env=_identity(here), check=False)
-    except GitError:
-        git.run(["merge", "--abort"], here.root, check=False)
-        raise
+def land_commit(user: UserRepo, plan: LandPlan, message: str, *, signoff: bool = False) -> str:
+    """The commit that the branch moves to. Made in the user's name, so it is signed if their git signs commits."""
+    if plan.kind in ("already", "fast-forward"):
+        return plan.tip if plan.kind == "fast-forward" else plan.before
+    parents = [plan.before] if plan.kind == "squash" else [plan.before, plan.tip]
+    env = _identity(user)
+    if signoff:
+        message = _signed_off(user, message, env)
+    sign = ["-S"] if _signs(user) else []
+    command = ["commit-tree", *sign, *(word for sha in parents for word in ("-p", sha)), plan.tree]
+    # Their key may need an agent or a home of its own.
+    own = git.personal(os.environ) if sign else {}
+    done = git.run(command, user.root, env={**own, **env}, input=message.rstrip("\n") + "\n", check=False)
     if done.code != 0:
-        git.run(["merge", "--abort"], here.root, check=False)
-        hint = "nothing was changed; move what is in the way"
-        raise UserError(f"cannot land '{branch}': {_why(done.err)}", hint=hint)
-    after = git.read_head(here.root)
-    return LandResult(here.branch, here.head, after, "fast-forward" if forward else "merge")
+        hint = "nothing was changed; `git commit` must be able to sign here, or set commit.gpgSign to false"
+        raise UserError(f"cannot make the commit: {_why(done.err)}", hint=hint if sign else "nothing was changed")
+    return done.line
 
 
-def _require_no_conflict(here: UserRepo, branch: str, theirs: str) -> None:
-    command = ["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", here.head, theirs]
-    done = git.run(command, here.root, check=False)
-    if done.code == 1:
-        files = ", ".join(f"'{git.plain(name)}'" for name in done.fields[1:6])
-        hint = f"nothing was changed; `git merge {branch}` lets you resolve it yourself"
-        raise UserError(f"'{branch}' conflicts with '{here.branch}' in {files}", hint=hint)
+def land_plan(
+    user: UserRepo, plan: LandPlan, after: str, run: str, facts: Mapping[str, str], record: Record = no_record
+) -> LandResult:
+    """Move the branch and the checkout to `after`, or leave everything as it was."""
+    if plan.kind != "already":
+        advance(user, CheckoutMove(LAND, run, plan.branch, plan.before, after, facts), record)
+    return LandResult(plan.branch, plan.before, after, plan.kind)
 
 
-def _require_clean(user: UserRepo, what: str) -> None:
-    if git.is_dirty(user, untracked=False):
-        raise UserError(f"cannot {what}: there are uncommitted changes", hint="commit or `git stash` them first")
+def _tree_of(user: UserRepo, commit: str) -> str:
+    return git.run(["rev-parse", f"{commit}^{{tree}}"], user.root).line
+
+
+def _merged_tree(user: UserRepo, name: str, tip: str) -> str:
+    command = ["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", user.head, tip]
+    done = git.run(command, user.root, check=False)
+    if done.code == 0:
+        return done.fields[0]
+    if done.code != 1:
+        raise GitError(f"cannot merge '{name}': {_why(done.err)}", hint="nothing was changed")
+    files = ", ".join(f"'{git.plain(path)}'" for path in done.fields[1:6])
+    hint = f"nothing was changed; `git merge {tip[:12]}` lets you resolve it yourself"
+    raise UserError(f"'{name}' conflicts with '{user.branch}' in {files}", hint=hint)
+
+
+def _signs(user: UserRepo) -> bool:
+    """As the user's own configuration says; what our own command line says to every git does not count."""
+    command = ["config", "--show-scope", "--type=bool", "--get-all", "commit.gpgSign"]
+    scoped = [line.split("\t") for line in git.run(command, user.root, check=False).out.splitlines()]
+    values = [value for scope, value in scoped if scope != "command"]
+    return bool(values) and values[-1] == "true"
+
+
+def _signed_off(user: UserRepo, message: str, env: Mapping[str, str]) -> str:
+    who = git.run(["var", "GIT_COMMITTER_IDENT"], user.root, env=env).line.rsplit(" ", 2)[0]
+    command = ["interpret-trailers", "--if-exists", "addIfDifferent", "--trailer", f"Signed-off-by: {who}"]
+    return git.run(command, user.root, input=message.rstrip("\n") + "\n").out
 
 
 def _identity(user: UserRepo) -> dict[str, str]:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 from windlass import git
-from windlass.workspace.repo import EngineRepo, locked
+from windlass.workspace.branch import checked_out
+from windlass.workspace.disk import remove_tree
+from windlass.workspace.repo import OWNER, EngineRepo, locked
 from windlass.workspace.slots import Lease, Slots, Use
+from windlass.workspace.work import branch_tips, contained
+
+NO_BRANCH = "no branch contains it"
 
 
 @dataclass(frozen=True)
@@ -26,6 +33,18 @@ class Remains:
 Collected: TypeAlias = Removed | Remains
 
 
+@dataclass(frozen=True)
+class OwnBranch:
+    """A branch that Windlass made for a run, as the record has it."""
+
+    run: str
+    name: str
+    commit: str
+    """Where Windlass put it last: at another commit it is the user's."""
+    base: str
+    """Where the run began: a branch that is still there has nothing."""
+
+
 def gc(
     engine: EngineRepo,
     runs_final: Collection[str],
@@ -35,19 +54,23 @@ def gc(
     named: Collection[str] = (),
     chosen: Collection[str] = (),
     occupant: Callable[[Lease, Path], str] = lambda lease, path: "",
+    branches: Collection[OwnBranch] = (),
 ) -> list[Collected]:
     """Runs that are not final are not looked at.
 
     `named`: refs to remove although no branch contains them; `chosen`: runs to remove although their slots are kept;
-    `occupant`: in words who is still at work in a slot, '' when nobody is; such a slot stays.
+    `occupant`: in words who is still at work in a slot, '' when nobody is; such a slot stays;
+    `branches`: made by final runs, to remove when they are merged or empty.
     """
     # Another collector may be at work: what it has begun to remove is its own until it ends or dies.
     with locked(engine.home / "slots" / "gc.lock"):
         slots = list(_collect_slots(engine, runs_final, dry=dry, date=date, chosen=chosen, occupant=occupant))
-    refs = [entry for run in sorted(runs_final) for entry in _collect_run(engine, run, dry=dry, named=named)]
+    # The refs first: what is only in a run's own branch is in a branch, and stays one with it.
+    refs = list(_collect_refs(engine, runs_final, dry=dry, named=named))
+    merged = list(_collect_branches(engine, branches, dry=dry))
     aside = engine.home / "aside"
     lost = [Remains(str(path), "set aside: nobody knows what is in it") for path in sorted(aside.glob("*"))]
-    return [*slots, *refs, *lost]
+    return [*slots, *refs, *merged, *lost]
 
 
 def _collect_slots(
@@ -72,38 +95,129 @@ def _collect_slots(
             yield Removed(f"slot {lease.n}")
 
 
-def _collect_run(engine: EngineRepo, run: str, *, dry: bool, named: Collection[str]) -> Iterator[Collected]:
-    ours, theirs = f"refs/windlass/{run}/", f"refs/windlass/keep/{run}/"
-    own = {name: sha for name, sha in engine.refs().items() if name.startswith(ours)}
-    kept = git.read_refs(engine.user.root, theirs)
-    loose = {name for name, sha in {**own, **kept}.items() if name not in named and not in_a_branch(engine, sha)}
+def _collect_refs(
+    engine: EngineRepo, runs: Collection[str], *, dry: bool, named: Collection[str]
+) -> Iterator[Collected]:
+    """All runs at once: a git for each ref would take a minute where this takes a second."""
+    theirs = git.read_refs(engine.user.root, "refs/windlass/", "refs/heads/")
+    tips = [sha for name, sha in theirs.items() if name.startswith("refs/heads/")]
+    own = _by_run(engine.refs(), "refs/windlass/", runs)
+    kept = _by_run(theirs, "refs/windlass/keep/", runs)
+    found = [refs for run in runs for refs in (own[run], kept[run])]
+    safe = contained(engine, {sha for refs in found for sha in refs.values()}, tips)
+    entries, gone, gone_theirs = list[Collected](), list[str](), list[str]()
+    for run in sorted(runs):
+        loose = {name for name, sha in {**own[run], **kept[run]}.items() if name not in named and sha not in safe}
+        entries += [
+            Remains(name, NO_BRANCH) if name in loose else Removed(name) for name in sorted({*own[run], *kept[run]})
+        ]
+        gone += [name for name in own[run] if name not in loose]
+        gone_theirs += [name for name in kept[run] if name not in loose]
+        base = f"refs/windlass/base/{run}"
+        if base in theirs and not loose.isdisjoint(own[run]):
+            entries.append(Remains(base, "the run's commits need it"))
+        elif base in theirs:
+            entries.append(Removed(base))
+            gone_theirs.append(base)
     if not dry:
-        engine.drop([name for name in own if name not in loose])
-        drop_user_refs(engine, [name for name in kept if name not in loose])
-    for name in sorted({*own, *kept}):
-        yield Remains(name, "no branch contains it") if name in loose else Removed(name)
-    yield from _collect_base(engine, run, dry=dry, needed=not loose.isdisjoint(own))
+        if gone:
+            engine.drop(gone)
+        if gone_theirs:
+            drop_user_refs(engine, gone_theirs)
+    yield from entries
 
 
-def _collect_base(engine: EngineRepo, run: str, *, dry: bool, needed: bool) -> Iterator[Collected]:
-    base = f"refs/windlass/base/{run}"
-    if base not in git.read_refs(engine.user.root, base):
-        return
-    if needed:
-        yield Remains(base, "the run's commits need it")
-        return
-    if not dry:
-        drop_user_refs(engine, [base])
-    yield Removed(base)
+def _by_run(refs: Mapping[str, str], prefix: str, runs: Collection[str]) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {run: {} for run in runs}
+    for name, sha in refs.items():
+        run = name.removeprefix(prefix).split("/", 1)[0] if name.startswith(prefix) else ""
+        if run in found:
+            found[run][name] = sha
+    return found
+
+
+def _collect_branches(engine: EngineRepo, branches: Collection[OwnBranch], *, dry: bool) -> Iterator[Collected]:
+    """Merged into another branch, or empty. Never one that is checked out, and never one that the user moved."""
+    present = branch_tips(engine)
+    ours = {f"refs/heads/{branch.name}": branch for branch in branches}
+    # Only a branch that stays counts as another one: of two runs' branches that contain each other, one remains.
+    tips = [sha for name, sha in present.items() if name not in ours]
+    safe = contained(engine, {branch.commit for branch in branches if branch.commit}, tips)
+    for ref, branch in sorted(ours.items()):
+        now = present.get(ref, "")
+        if not now or now != branch.commit:
+            continue
+        if now not in safe and now != branch.base:
+            continue
+        where = checked_out(engine.user, branch.name)
+        if where:
+            yield Remains(f"branch {branch.name}", f"it is checked out in '{where}'")
+        elif dry or _delete_branch(engine, ref, now):
+            yield Removed(f"branch {branch.name}")
+
+
+def _delete_branch(engine: EngineRepo, ref: str, now: str) -> bool:
+    """False: it was moved a moment ago."""
+    if git.run(["update-ref", "-d", ref, now], engine.user.root, check=False).code != 0:
+        return False
+    section = f"branch.{ref.removeprefix('refs/heads/')}"
+    git.run(["config", "--local", "--remove-section", section], engine.user.root, check=False)
+    return True
 
 
 def in_a_branch(engine: EngineRepo, sha: str) -> bool:
-    """In the user's repository, with its own objects: what only the engine has is in no branch."""
-    done = git.run(["rev-list", "-1", sha, "--not", "--branches"], engine.user.root, check=False)
-    return done.code == 0 and not done.out
+    """What only the engine has is in no branch."""
+    return bool(contained(engine, [sha], branch_tips(engine).values()))
 
 
 def drop_user_refs(engine: EngineRepo, names: Collection[str]) -> None:
     if not all(name.startswith("refs/windlass/") for name in names):
         raise ValueError(f"not ours: {sorted(names)}")
     git.run(["update-ref", "--stdin"], engine.user.root, input="".join(f"delete {name}\n" for name in names))
+
+
+def collect_homes(state_dir: Path, *, gone: bool, dry: bool) -> list[Collected]:
+    """State folders of repositories that do not exist any more. Free slots go: there is no work in them.
+
+    `gone`: the rest goes too, on a person's word. A repository that was only moved may still need what its runs made.
+    """
+    root = state_dir.resolve() / "windlass"
+    homes = sorted(root.iterdir()) if root.is_dir() else []
+    return [entry for home in homes for entry in _collect_home(home, gone=gone, dry=dry)]
+
+
+def _collect_home(home: Path, *, gone: bool, dry: bool) -> Iterator[Collected]:
+    owner = _owner(home)
+    if owner is None or owner.exists():
+        return
+    if not owner.parent.parent.exists():
+        yield Remains(str(home), f"of '{owner.parent}', which may be on a disk that is not there now")
+    elif gone:
+        if not dry:
+            remove_tree(home)
+        yield Removed(f"{home} of '{owner.parent}', which does not exist any more")
+    else:
+        for file in sorted((home / "slots").glob("*.json")):
+            if _is_free(file):
+                if not dry:
+                    remove_tree(file.with_suffix(""))
+                    file.unlink()
+                yield Removed(f"{file.with_suffix('')} of '{owner.parent}', which does not exist any more")
+        yield Remains(str(home), f"of '{owner.parent}', which does not exist any more; `windlass gc --gone` removes it")
+
+
+def _is_free(lease: Path) -> bool:
+    with suppress(OSError, ValueError):
+        return bool(json.loads(lease.read_text())["use"] == Use.FREE)
+    return False
+
+
+def _owner(home: Path) -> Path | None:
+    """The git folder of the repository that a state folder belongs to. None: it is no state folder, or cannot tell."""
+    with suppress(OSError):
+        return Path((home / OWNER).read_text(encoding="utf-8", errors="surrogateescape").rstrip("\n"))
+    with suppress(OSError):
+        # Made before there was such a file.
+        objects = (home / "repo.git" / "objects" / "info" / "alternates").read_text(errors="surrogateescape")
+        return Path(objects.rstrip("\n")).parent
+    return None

@@ -50,6 +50,8 @@ LOCK_LOOK_S = 2.0
 """So long a lock is waited for before somebody asks whether its holder is stopped."""
 LOCK_PATIENCE_S = 120.0
 """As long as a git under it may take."""
+OWNER = "repository"
+"""The file in a state folder that says which repository's it is, by its git folder."""
 IDENTITY = {"user.name": "Windlass", "user.email": "windlass@localhost"}
 
 
@@ -137,6 +139,8 @@ class EngineRepo:
                 engine._create()
                 write_atomically(engine.path / "info" / "exclude", read_or_empty(user.common_dir / "info" / "exclude"))
             engine.seal()
+            if not (home / OWNER).exists():
+                write_atomically(home / OWNER, f"{user.common_dir}\n")
         return engine
 
     @property

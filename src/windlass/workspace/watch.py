@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,10 @@ from windlass.workspace.refs import Refs
 
 MANY = 5
 """So many changed files are named."""
+LOGGED = 20
+"""So many moves of a branch are looked at: it may have moved again since it was seen."""
+OWN_REASON = "windlass: "
+"""What Windlass gives as the reason when it moves a branch; the run's id follows."""
 FRESH_S = 0.5
 """What was seen this long ago still stands for the state before a dispatch."""
 
@@ -29,10 +34,28 @@ class UserSignature:
     refs: Mapping[str, str]
     files: Mapping[str, str] = field(default_factory=dict)
     """What is not as HEAD has it: path -> when and how large."""
+    root: Path | None = field(default=None, compare=False)
+    """Where git can be asked who moved a ref; None: nobody is asked."""
 
     def differences(self, later: UserSignature) -> tuple[str, ...]:
+        """What somebody changed, without what other runs of Windlass did."""
+        moved = _unlike(self.refs, later.refs)
+        by_runs = {name for name in moved if later.root and _moved_by_a_run(later.root, name, later.refs.get(name, ""))}
         parts = [name for name in ("head", "index", "stash") if getattr(self, name) != getattr(later, name)]
-        return (*parts, *_unlike(self.refs, later.refs), *_unlike(self.files, later.files)[:MANY])
+        if later.head.strip().removeprefix("ref: ") in by_runs:
+            # The checkout followed another run, or somebody landed one.
+            parts = [name for name in parts if name != "index"]
+        refs = [name for name in moved if name not in by_runs]
+        return (*parts, *refs, *_unlike(self.files, later.files)[:MANY])
+
+
+def _moved_by_a_run(root: Path, name: str, sha: str) -> bool:
+    """The log of a branch says who moved it. An agent can write there too, so this spares a person a false alarm; it
+    proves nothing. What matters does not hang on it: a run's tip is not in the user's repository."""
+    if not sha or not name.startswith("refs/heads/"):
+        return False
+    done = git.run(["log", "-g", f"-{LOGGED}", "--format=%H %gs", name, "--"], root, check=False)
+    return any(line.startswith(f"{sha} {OWN_REASON}") for line in done.out.splitlines())
 
 
 def _unlike(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
@@ -41,15 +64,17 @@ def _unlike(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
 
 def user_signature(user: UserRepo, ours: Sequence[str] = (), refs: Refs | None = None) -> UserSignature:
     """`ours`: branches Windlass moves itself. A refreshed index is no change, so only its size is compared."""
-    skipped = ("refs/windlass/", *(f"refs/heads/{branch}" for branch in ours))
+    # A branch that somebody else moved is published beside it, as `-2` and so on.
+    skipped = re.compile("|".join(["refs/windlass/.*", *(rf"refs/heads/{re.escape(name)}(-[0-9]+)?" for name in ours)]))
     head = read_or_empty(user.git_dir / "HEAD")
     return UserSignature(
         head=head,
         index=_size(user.git_dir / "index"),
         stash=_size(user.common_dir / "logs" / "refs" / "stash"),
-        refs={name: sha for name, sha in _refs(user, refs).items() if not name.startswith(skipped)},
+        refs={name: sha for name, sha in _refs(user, refs).items() if not skipped.fullmatch(name)},
         # In place, the checkout follows the run: its files change because of us.
         files={} if head.strip() in {f"ref: refs/heads/{branch}" for branch in ours} else _dirty(user.root),
+        root=user.root,
     )
 
 

@@ -29,6 +29,7 @@ COMMANDS = {
     "abort": "control",
     "fork": "control",
     "land": "repo",
+    "take": "repo",
     "gc": "repo",
     "check": "repo",
     "doctor": "setup",

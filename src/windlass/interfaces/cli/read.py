@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import asdict
 
 import click
 
 from windlass.errors import UserError
 from windlass.events import Recorded, encode
 from windlass.interfaces.cli.common import app, echo_json, json_option, run_argument, unicode_fits, width
+from windlass.projections.parts import View
 from windlass.projections.status import RunRow, log_line, render_runs, render_show, render_status, status_json
+from windlass.service import Service
+
+DIFF_BYTES = 2_000_000
 
 
 @click.command(short_help="Where a run stands and what it waits for.")
@@ -68,20 +73,34 @@ def runs(as_json: bool) -> None:
 
 @click.command(short_help="Everything about one run.")
 @run_argument
+@click.option(
+    "--diff", "task", is_flag=False, flag_value="", default=None, metavar="[TASK]",
+    help="What a task changes, or the whole run without TASK.",
+)  # fmt: skip
 @json_option
-def show(run: str, as_json: bool) -> None:
-    """Tasks, reviews, findings, cost, branch, and how to take the result.
+def show(run: str, task: str | None, as_json: bool) -> None:
+    """Tasks, reviews, findings, cost, branch, work that has not landed, and how to take the result.
 
     \b
       windlass show
       windlass show 3f2a
+      windlass show 3f2a --diff t2
     """
+    from windlass.unlanded import unlanded_work
+
     service = app().service
     row = service.run(run)
     view, driven = service.view(row.id), service.driven(row.id)
+    if task is not None:
+        return _diff(service, view, task, as_json)
+    work = unlanded_work(service, view)
     if as_json:
-        return echo_json(status_json(view, service.world.clock(), driver_alive=driven))
-    text = render_show(view, service.world.clock(), width=width(), driver_alive=driven, unicode=unicode_fits())
+        status = status_json(view, service.world.clock(), driver_alive=driven)
+        return echo_json({**status, "work": [asdict(one) for one in work]})
+    refs = [(one.task, one.ref, one.commit) for one in work]
+    text = render_show(
+        view, service.world.clock(), width=width(), driver_alive=driven, unicode=unicode_fits(), work=refs
+    )
     click.echo(text, nl=False)
     click.echo(f"\nFiles: {service.world.place.run_folder(row.id)}")
     return None
@@ -106,6 +125,17 @@ def log(run: str, follow: bool, as_json: bool) -> None:
         # One write for a page: each is flushed, so that it is seen at once and costs little.
         lines = [_json_line(recorded) if as_json else log_line(recorded, unicode=unicode) for recorded in page]
         click.echo("\n".join(lines))
+
+
+def _diff(service: Service, view: View, task: str, as_json: bool) -> None:
+    from windlass.git import plain
+    from windlass.unlanded import diff_of, find_work
+
+    work = find_work(service, view, task)
+    text = diff_of(service, work, DIFF_BYTES)
+    if as_json:
+        return echo_json({"run": view.run, **asdict(work), "diff": text})
+    return click.echo(plain(text), nl=False)
 
 
 def _brief() -> None:

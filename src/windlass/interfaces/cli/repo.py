@@ -11,29 +11,59 @@ from windlass.errors import Exit
 from windlass.interfaces.cli.common import app, echo_json, json_option, page, run_argument
 from windlass.projections.text import Page, plural, short_sha
 from windlass.rehearsing import Circumstances, Rehearsal
-from windlass.workspace import Collected, LandResult, Remains, Removed
+from windlass.workspace import Collected, LandResult, LandStyle, Remains, Removed
 
 
 @click.command(short_help="Take a run's result into your branch.")
 @run_argument
 @click.option("--unfinished", is_flag=True, help="Also when the run is not finished: what has landed so far.")
+@click.option("--squash", is_flag=True, help="One plain commit instead of the run's commits.")
+@click.option("--no-ff", "no_ff", is_flag=True, help="A merge commit, also where the branch could go forward.")
+@click.option(
+    "--message",
+    "-m",
+    default="",
+    metavar="TEMPLATE",
+    help="The commit's message, with {run} {branch} {into} {request} {title} {tip} {tasks}. Always makes a commit.",
+)
+@click.option("--signoff", "-s", is_flag=True, help="Add your Signed-off-by line. Always makes a commit.")
+@click.option("--force-red", is_flag=True, help="Also when the checks are red on the result.")
 @json_option
-def land(run: str, unfinished: bool, as_json: bool) -> None:
-    """Merge a run's branch into the branch you have checked out. On a conflict nothing is changed.
+def land(
+    run: str,
+    unfinished: bool,
+    squash: bool,
+    no_ff: bool,
+    message: str,
+    signoff: bool,
+    force_red: bool,
+    as_json: bool,
+) -> None:
+    """Merge a run's work into the branch you have checked out.
+
+    The checks run on the result first, in a folder of their own. Red (exit 12) or in conflict (exit 1): nothing is
+    changed. Commits are signed if your git signs commits (commit.gpgSign).
 
     \b
       windlass land
       windlass land 3f2a --unfinished
+      windlass land --squash -m "{title} (run {run})" --signoff
     """
+    from windlass.upkeep import LandOptions
     from windlass.upkeep import land as take
 
-    service = app().service
-    row = service.run(run)
-    branch, result = take(service, row, unfinished=unfinished)
+    if squash and no_ff:
+        raise click.UsageError("--squash makes one plain commit and --no-ff a merge commit: choose one of them")
+    style = LandStyle.SQUASH if squash else LandStyle.NO_FF if no_ff else LandStyle.AUTO
+    here = app()
+    row = here.service.run(run)
+    options = LandOptions(unfinished, style, message, signoff, force_red)
+    done = take(here.kit, here.service, row, options, lambda text: click.echo(text, err=True))
+    result = done.result
     undo = f"git reset --keep {short_sha(result.before)}" if result.kind != "already" else ""
     if as_json:
-        return echo_json({"run": row.id, "landed": branch, **asdict(result), "undo": undo})
-    return click.echo(_landed(branch, result, undo), nl=False)
+        return echo_json({"run": row.id, "landed": done.name, **asdict(result), "checks": done.checks, "undo": undo})
+    return click.echo(_landed(done.name, result, done.checks, undo), nl=False)
 
 
 @click.command(short_help="Collect what nobody needs any more.")
@@ -42,6 +72,7 @@ def land(run: str, unfinished: bool, as_json: bool) -> None:
 @click.option("--keep", multiple=True, metavar="RUN", help="Leave this run alone.")
 @click.option("--drop", multiple=True, metavar="REF", help="Remove this ref although no branch contains it.")
 @click.option("--keep-transcripts", is_flag=True, help="Leave what agents and checks wrote.")
+@click.option("--gone", is_flag=True, help="Also all that belongs to repositories that do not exist any more.")
 @json_option
 def gc(
     runs: tuple[str, ...],
@@ -49,21 +80,55 @@ def gc(
     keep: tuple[str, ...],
     drop: tuple[str, ...],
     keep_transcripts: bool,
+    gone: bool,
     as_json: bool,
 ) -> None:
-    """Remove slots, refs and transcripts of runs that are done. Commits that no branch contains stay, unless you name
-    their ref. Events, results and reports stay in the record.
+    """Remove slots, refs and transcripts of runs that are done, and their branches that are merged or empty.
+
+    What no branch contains stays, unless you name it. A branch that you moved or have checked out stays as well.
+    Events, results and reports stay in the record.
 
     \b
       windlass gc --dry-run
       windlass gc 3f2a --drop refs/windlass/keep/3f2a.../plan/planner/@1
+      windlass gc --gone
     """
     from windlass.upkeep import collect
 
-    found = collect(app().service, runs, keep, drop, dry=dry, keep_transcripts=keep_transcripts)
+    if gone and runs:
+        raise click.UsageError("--gone is about other repositories: it goes without RUN")
+    found = collect(app().service, runs, keep, drop, dry=dry, keep_transcripts=keep_transcripts, gone=gone)
     if as_json:
         return echo_json([_collected(entry) for entry in found])
     return click.echo(_told(found, dry), nl=False)
+
+
+@click.command(short_help="Put a task's work on a branch.")
+@click.argument("words", nargs=-1, required=True, metavar="[RUN] TASK")
+@click.option("--branch", default="", metavar="NAME", help="The branch to make; else one beside the run's branch.")
+@json_option
+def take(words: tuple[str, ...], branch: str, as_json: bool) -> None:
+    """Put the work of a task that was refused, skipped or failed on a branch of its own.
+
+    TASK is an id, a number, a title, or a ref that `windlass show` names. Your checkout stays as it is.
+
+    \b
+      windlass take t2
+      windlass take 3f2a t2 --branch rescue
+    """
+    from windlass.unlanded import take_work
+
+    if len(words) > 2:
+        raise click.UsageError("one RUN and one TASK")
+    service = app().service
+    row = service.run(words[0] if len(words) == 2 else "")
+    work, name, made = take_work(service, service.view(row.id), words[-1], branch)
+    if as_json:
+        return echo_json({"run": row.id, **asdict(work), "branch": name, "made": made})
+    out = page()
+    out.line(f"{work.task} is on branch {name} at {short_sha(work.commit)}{'' if made else ' already'}")
+    out.command(f"git diff {short_sha(work.base)}..{name}")
+    return click.echo(out.text(), nl=False)
 
 
 @click.command(short_help="Run the configured checks on HEAD, as a run would.")
@@ -92,13 +157,15 @@ def check(explain: bool, as_json: bool) -> int:
 
 # -- inside
 
+HOW = {"fast-forward": "forward", "merge": "by a merge", "squash": "as one commit"}
 
-def _landed(branch: str, result: LandResult, undo: str) -> str:
+
+def _landed(branch: str, result: LandResult, checks: str, undo: str) -> str:
     out = page()
     if result.kind == "already":
         out.line(f"'{result.branch}' has all of '{branch}' already; nothing was changed")
         return out.text()
-    how = "forward" if result.kind == "fast-forward" else "by a merge"
+    how = HOW[result.kind] + f", checks: {checks}"
     out.line(f"'{result.branch}' has '{branch}' now ({how}): {short_sha(result.before)} -> {short_sha(result.after)}")
     out.line("undo it with:")
     out.command(undo)
@@ -169,4 +236,4 @@ def _set_up(around: Circumstances) -> str:
     )
 
 
-COMMANDS = {"land": land, "gc": gc, "check": check}
+COMMANDS = {"land": land, "take": take, "gc": gc, "check": check}

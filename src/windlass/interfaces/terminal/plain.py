@@ -11,7 +11,14 @@ from windlass.interfaces.terminal import said
 from windlass.interfaces.terminal.question import render_question
 from windlass.interfaces.terminal.text import Paint, Printer
 from windlass.model import RunState
-from windlass.projections.outlook import addressed, addressed_report, diff_command, land_command, resume_command
+from windlass.projections.outlook import (
+    addressed,
+    addressed_report,
+    code_place,
+    diff_command,
+    land_command,
+    resume_command,
+)
 from windlass.projections.parts import COMPLETE, ENDED, UNCHANGED, QuestionView, Running, TaskView, View, published
 from windlass.projections.text import clean, elapsed, hhmm, money, plural, short_sha, spoken
 from windlass.projections.view import Folder, OutputEvent, RunEvent
@@ -82,7 +89,14 @@ class PlainFace:
                 self._question(event)
             case e.ItemsProposed():
                 self._out.line(said.proposed(event), indent=2)
-            case e.ArtifactStored() | e.PlanAdopted() | e.ReportWritten() | e.BranchPublished() | e.PublishFinished():
+            case (
+                e.ArtifactStored()
+                | e.PlanAdopted()
+                | e.ReportWritten()
+                | e.BranchPublished()
+                | e.PublishFinished()
+                | e.RunLanded()
+            ):
                 self._output(event)
             case e.BudgetChanged() | e.WaitStarted() | e.Warned() | e.CommandFinished():
                 self._notice(event)
@@ -187,7 +201,9 @@ class PlainFace:
         if not view.has_code:
             self._out.line(UNCHANGED, indent=2)
             return
-        self._out.line(f"The code is on branch {view.published or view.branch} at {short_sha(view.tip)}.", indent=2)
+        shown = not view.published or view.shown_at == view.tip
+        place = f"on branch {view.published or view.branch} at {short_sha(view.tip)}" if shown else code_place(view)
+        self._out.line(f"The code is {place}.", indent=2)
         self._out.verbatim(diff_command(view), indent=4)
         self._out.verbatim(land_command(view), indent=4)
 
@@ -338,6 +354,8 @@ class PlainFace:
                 self._out.line(f"branch {event.branch} is at {short_sha(event.commit)}{note}", indent=2)
             case e.PublishFinished():
                 self._published(event)
+            case e.RunLanded():
+                self._good(f"landed on {event.branch} at {short_sha(event.commit)}, checks: {event.checks}")
             case _:
                 assert_never(event)
 
