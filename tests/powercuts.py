@@ -209,7 +209,8 @@ class Outage:
         return bool(self.bench.rows("SELECT 1 FROM run WHERE state != 'finished'"))
 
     def is_over(self) -> bool:
-        return not self.has_begun() and (self.bench.home / "windlass.db").exists() and self.bench.run_state == "finished"
+        exists = (self.bench.home / "windlass.db").exists()
+        return exists and not self.has_begun() and self.bench.run_state == "finished"
 
     # -- what must hold
 

@@ -9,8 +9,8 @@ import pytest
 
 from front import LEAN, Front, basics, builder, failing, passing, planner, scout, spent
 from gitrepo import reachable, sh
+from windlass.engine.heads import tip_of
 from windlass.events import DispatchStarted, PhaseEntered
-from windlass.forking import tip_of
 from windlass.model import RunState
 from windlass.service import Service
 from windlass.store.rows import StepRow

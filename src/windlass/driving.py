@@ -27,7 +27,7 @@ from windlass.engine.journal import Journal
 from windlass.engine.loop import Driver
 from windlass.engine.machine import End
 from windlass.engine.parts import Machine, Parts, Wanted
-from windlass.engine.recovery import recover
+from windlass.engine.recovery import Recovered, recover, repair_repositories
 from windlass.engine.world import World as Facts
 from windlass.errors import AbortedError, Exit, InterruptedDriverError, UserError, WindlassError
 from windlass.events import BranchPublished, BudgetChanged, Recorded, RunEnded, RunResumed, Warned
@@ -220,6 +220,8 @@ class _Drive:
 
     async def _recover(self, row: RunRow, parts: Parts) -> None:
         machine = parts.machine
+        if row.epoch > 1:
+            await self._repair(row, parts)
         found = await asyncio.to_thread(
             lambda: recover(
                 Store.open(self._world.place.database, self._world.clock),
@@ -237,6 +239,20 @@ class _Drive:
             with parts.journal.writing("resume", RunResumed(row.epoch, reason)):
                 pass
 
+    async def _repair(self, row: RunRow, parts: Parts) -> None:
+        tasks = {phase.id for phase in parts.world.flow.all_phases() if phase.kind == "tasks"}
+
+        def work() -> Recovered:
+            store = Store.open(self._world.place.database, self._world.clock)
+            try:
+                return repair_repositories(store, row.id, parts.engine, tasks)
+            finally:
+                store.close()
+
+        done = await asyncio.to_thread(work)
+        if done.notes or done.fallen:
+            parts.journal.give_up(done.fallen, "; ".join(done.notes))
+
     def _build(
         self, row: RunRow, on_event: Callable[[Recorded], None], asker: Asker | None
     ) -> tuple[Parts, Projecting]:
@@ -253,8 +269,8 @@ class _Drive:
             on_event(recorded)
 
         wanted = Wanted()
-        journal = Journal(self._store, row.id, row.epoch, publish=publish, crash=self._crash)
         engine = EngineRepo.open(git.discover(world.cwd), state_dir(world.environ))
+        journal = Journal(self._store, row.id, row.epoch, publish=publish, crash=self._crash, barrier=engine.barrier)
         facts = _facts(flow, row, self._store, projecting.view.published, world.place.root.name)
         broker = Broker(journal, Policy.from_json(row.options.get("policy")), asker, wanted.check)
         parts = Parts(

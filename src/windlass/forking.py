@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from windlass import git
+from windlass.engine.heads import tip_of
 from windlass.errors import UserError, near
 from windlass.events import (
     BranchPublished,
@@ -23,7 +24,7 @@ from windlass.events import (
 from windlass.flow.load import FlowSource
 from windlass.flow.schema import Flow
 from windlass.kit import Kit
-from windlass.model import Json, Key, RunState
+from windlass.model import Json, RunState
 from windlass.place import state_dir
 from windlass.store.copying import copy_adoptions, copy_events, copy_questions, copy_steps
 from windlass.store.rows import RunRow, StepRow
@@ -64,6 +65,7 @@ def fork_run(kit: Kit, store: Store, row: RunRow, phase: str, new_id: str) -> st
     beginning = find_beginning(store, row.id, flow, phase)
     engine = EngineRepo.open(git.discover(kit.world.cwd), state_dir(kit.world.environ))
     _give_refs(engine, row, beginning, new_id)
+    engine.settle()
     _record(store, _new_row(kit, row, flow, new_id), row, beginning, phase)
     return new_id
 
@@ -108,20 +110,6 @@ def _phase(recorded: Recorded) -> str:
 def _key(recorded: Recorded) -> str:
     assert isinstance(recorded.event, PhaseEntered | PhaseSkipped)
     return recorded.event.key
-
-
-def tip_of(steps: Sequence[StepRow], base: str) -> str:
-    """The commit that the last of these steps put on the run's tip."""
-    found = [commit for step in sorted(steps, key=lambda step: step.seq) if (commit := _commit(step))]
-    return found[-1] if found else base
-
-
-def _commit(step: StepRow) -> str:
-    last, result = Key.parse(step.key).parts[-1].id, step.result
-    if isinstance(result, dict) and last == "land":
-        return str(result["tip"]) if result["kind"] == "landed" else ""
-    commits = last == "commit" or last.startswith(("adopted.", "tip."))
-    return result if commits and isinstance(result, str) else ""
 
 
 # -- inside

@@ -24,7 +24,12 @@ READ_SECONDS = 5.0
 LAST_OWN_CODE = 129
 LAST_SIGNAL = 64
 ENDED_HINT = "nothing is lost; run the same command again, or `windlass resume` if a run had begun"
+# Not the index: what a slot's says can be found out again.
+FSYNC = "loose-object,pack,pack-metadata,commit-graph,reference"
+"""What git writes to the disk before it gives it its name. The journal names commits and refs: a power cut must not
+leave them empty."""
 ISOLATED = (
+    *("-c", f"core.fsync={FSYNC}"),
     *("-c", "core.hooksPath=/dev/null"),
     *("-c", "core.fsmonitor=false"),
     *("-c", "core.quotePath=false"),

@@ -274,6 +274,7 @@ class Lander:
             tip = candidate.commit if candidate.kind is Landing.MERGED else candidate.tip
             files = list(candidate.files)
             result: Json = {"kind": "landed", "detail": verdict.label, "files": [*files], "tip": tip}
+            await self._journal.settle()
             landed = TaskLanded(task.id, candidate.commit, tip, verdict.label, files)
             self._record(link.waiting, result, [*(verdict.events if link is chain[-1] else ()), landed])
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from windlass.agents.processes import end_leftover
-from windlass.errors import StoppedError
-from windlass.store.rows import AttemptRow
+from windlass.engine.heads import commits_of, lost_steps, tips_of
+from windlass.errors import GitError, StoppedError
+from windlass.events import BranchPublished
+from windlass.store.rows import AttemptRow, RunRow, StepRow
 from windlass.store.sqlite import Store
-from windlass.workspace import Attempt, Slot, Slots
+from windlass.workspace import Attempt, EngineRepo, Slot, Slots
+from windlass.workspace.repair import RunRecord, repair, repair_slot
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,34 @@ class Recovered:
     """Attempts that had begun and never ended."""
     left: dict[str, Left]
     """By key."""
+    notes: tuple[str, ...] = ()
+    """What was repaired, in words."""
+    fallen: tuple[str, ...] = ()
+    """Keys of steps that have to be done again: the commits that they made are lost."""
+
+
+def repair_repositories(store: Store, run: str, engine: EngineRepo, tasks: Collection[str]) -> Recovered:
+    """Before anything is read from them: a power cut may have torn what a driver had not settled yet.
+
+    `tasks`: ids of the phases that work through tasks.
+    """
+    steps = store.steps(run)
+    done = repair(engine, [_record(store, row, steps if row.id == run else ()) for row in _unfinished(store, run)])
+    phases = {key for step in steps if (key := step.key.split("/")[0]).split("+")[0] in tasks}
+    fallen = lost_steps(steps, done.lost, phases)
+    lost = [f"{len(done.lost)} commits are lost: what made them is done again"] if done.lost else []
+    return Recovered(0, {}, (*done.notes, *lost), tuple(fallen))
+
+
+def _unfinished(store: Store, run: str) -> list[RunRow]:
+    return [row for row in store.runs() if row.id == run or not row.state.final]
+
+
+def _record(store: Store, row: RunRow, steps: Sequence[StepRow]) -> RunRecord:
+    shown = [r.event for r in store.events(row.id) if isinstance(r.event, BranchPublished)] if steps else []
+    branch, commit = (shown[-1].branch, shown[-1].commit) if shown else (row.branch, "")
+    heads = frozenset(sha for step in steps for sha in commits_of(step))
+    return RunRecord(row.id, row.base, branch, commit, [*tips_of(steps), row.base] if steps else [], heads)
 
 
 def recover(
@@ -94,7 +125,11 @@ def _leave_slots(store: Store, run: str, slots: Slots, lost: list[AttemptRow], k
         slot, row = slots.slot(lease.n), at_work.get(str(lease.n))
         if lease.n in kept:
             continue
-        if row is None:
-            slots.release(slot, Attempt(run, lease.key, 0), store.clock())
-        else:
-            slots.retire(slot, Attempt(run, row.intent.key, row.intent.n), store.clock())
+        attempt = Attempt(run, row.intent.key, row.intent.n) if row else Attempt(run, lease.key, 0)
+        try:
+            repair_slot(slot, row.intent.base if row else store.run(run).base, slots.engine.user.object_format)
+            leave = slots.retire if row else slots.release
+            leave(slot, attempt, store.clock())
+        except GitError:
+            # Nobody can say what is in it: the files stay where they are, and the slot is not used again.
+            slots.abandon(slot, attempt)

@@ -69,6 +69,8 @@ def _move(engine: EngineRepo, run: str, branch: str, tip: str, now: str) -> Publ
         return Published(branch, now, f"'{branch}' is checked out in '{where}' and stays as it is there")
     done = git.run(["update-ref", "-m", f"windlass: {run}", ref, tip, now], root, check=False)
     if done.code == 0:
+        engine.await_user_refs([ref])
+        engine.settle()
         return Published(branch, tip)
     if git.read_refs(root, ref).get(ref, "") != now:
         return None

@@ -101,6 +101,7 @@ def _pin(engine: EngineRepo, attempt: Attempt, shas: Iterable[str]) -> tuple[str
     made = tuple(next(names) for _ in lost)
     commands = "".join(f"create {name} {sha}\n" for name, sha in zip(made, lost, strict=True))
     git.run(["update-ref", "--stdin"], engine.user.root, input=commands)
+    engine.await_user_refs(made)
     return made
 
 

@@ -12,6 +12,7 @@ from typing import BinaryIO, TypeAlias
 
 from windlass import git
 from windlass.errors import GitError
+from windlass.workspace.durable import Barrier
 
 OBJECT = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})\n?")
 SETTLED_NS = 100_000_000
@@ -65,8 +66,11 @@ class Refs:
         return value
 
 
-def move(git_dir: Path, ref: str, new: str, old: str | None) -> bool:
-    """As `git update-ref` does. `old`: what it has to be now, '' nothing, None anything; False: it is not."""
+def move(git_dir: Path, ref: str, new: str, old: str | None, barrier: Barrier | None = None) -> bool:
+    """As `git update-ref` does. `old`: what it has to be now, '' nothing, None anything; False: it is not.
+
+    `barrier`: gets the file. Until it is settled, a power cut may leave the ref empty; see `repair`.
+    """
     path = git_dir / ref
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,6 +80,8 @@ def move(git_dir: Path, ref: str, new: str, old: str | None) -> bool:
             file.write(f"{new}\n".encode("ascii"))
             file.flush()
             os.rename(file.name, path)
+            if barrier:
+                barrier.add([path])
             return True
     except (OSError, ValueError):
         return _ask_git(git_dir, ref, new, old)
@@ -126,3 +132,25 @@ def _packed(git_dir: Path) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     return {name: sha for sha, name in PACKED.findall(text)}
+
+
+def torn(git_dir: Path) -> list[str]:
+    """Refs whose files say nothing that a ref can say: a power cut came before their content was on the disk."""
+    if not (git_dir / "refs" / "heads").is_dir():
+        return []
+    files = [path for path in (git_dir / "refs").rglob("*") if path.is_file() and not path.name.endswith(".lock")]
+    return [str(path.relative_to(git_dir)) for path in sorted(files) if not _is_ref(path)]
+
+
+def _is_ref(path: Path) -> bool:
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return True
+    return bool(OBJECT.fullmatch(text)) or text.startswith("ref: ")
+
+
+def remove_file(git_dir: Path, ref: str) -> None:
+    """A ref that git cannot read it will not delete either. Its value in `packed-refs` is one that it had before."""
+    with _lock(git_dir / ref):
+        (git_dir / ref).unlink(missing_ok=True)

@@ -11,8 +11,7 @@ import hashlib
 import os
 import re
 import shutil
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,6 +22,7 @@ from windlass.errors import GitError, UserError
 from windlass.git import Done, UserRepo
 from windlass.model import is_id
 from windlass.workspace import comparing
+from windlass.workspace.durable import Barrier, sync_tree, write_durably
 from windlass.workspace.files import read_or_empty
 from windlass.workspace.moves import Moves
 from windlass.workspace.objects import Objects
@@ -61,13 +61,6 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def write_atomically(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.part")
-    part.write_text(text, encoding="utf-8", errors="surrogateescape")
-    part.replace(path)
-
-
 @dataclass(frozen=True)
 class RefChange:
     name: str
@@ -86,6 +79,8 @@ class EngineRepo:
     _moves: Moves = field(default_factory=Moves, repr=False, compare=False)
     _tips: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
     _reached: set[str] = field(default_factory=set, repr=False, compare=False)
+    barrier: Barrier = field(default_factory=Barrier, repr=False, compare=False)
+    """What the journal is about to name. `settle` it first."""
     _compared: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict, repr=False, compare=False)
     attributes: dict[str, Mapping[str, str]] = field(default_factory=dict, repr=False, compare=False)
     """By tree: its `.gitattributes` files and their blobs, once somebody looked for them."""
@@ -97,7 +92,7 @@ class EngineRepo:
         with locked(home / "lock"):
             if not engine.path.exists():
                 engine._create()
-                write_atomically(engine.path / "info" / "exclude", read_or_empty(user.common_dir / "info" / "exclude"))
+                write_durably(engine.path / "info" / "exclude", read_or_empty(user.common_dir / "info" / "exclude"))
             engine.seal()
         return engine
 
@@ -119,13 +114,15 @@ class EngineRepo:
         shutil.rmtree(new, ignore_errors=True)
         options = ["--bare", "--template=", "--initial-branch=main", f"--object-format={self.user.object_format}"]
         git.run(["init", "-q", *options, str(new)], self.home)
+        sync_tree(new)
         new.rename(self.path)
+        self.barrier.add([self.path, self.home])
 
     def seal(self) -> list[str]:
         """Put back what no one but the engine may change here; the names of what was changed."""
         wrong = [name for name, text in self.sealed.items() if read_or_empty(self.path / name) != text]
         for name in wrong:
-            write_atomically(self.path / name, self.sealed[name])
+            write_durably(self.path / name, self.sealed[name])
         return wrong
 
     def git(
@@ -140,11 +137,26 @@ class EngineRepo:
             old = read_or_empty(exclude).splitlines()
             new = [line for line in map(_exclude_line, paths) if line not in old]
             if new:
-                write_atomically(exclude, "\n".join([*old, *new, ""]))
+                write_durably(exclude, "\n".join([*old, *new, ""]))
 
     def pin_base(self, run: str, sha: str) -> None:
         """A base the user amends away must outlive their `git gc`."""
-        git.run(["update-ref", f"refs/windlass/base/{_named(run)}", sha], self.user.root)
+        self.move_user_refs({f"refs/windlass/base/{_named(run)}": sha})
+
+    def move_user_refs(self, refs: Mapping[str, str]) -> None:
+        """Refs of Windlass's own in the user's repository, all or none, whatever they are now."""
+        commands = "".join(f"update {name} {sha}\n" for name, sha in refs.items())
+        git.run(["update-ref", "--stdin"], self.user.root, input=commands)
+        self.await_user_refs(refs)
+
+    def await_user_refs(self, names: Iterable[str]) -> None:
+        """Their files were synced by git, the names of the files were not."""
+        self.barrier.add([self.user.common_dir / name for name in names])
+
+    def settle(self) -> None:
+        """What was written so far is on the disk when this returns; may take as long as the disk does."""
+        if not self.barrier.is_clear:
+            self.barrier.settle()
 
     def tip(self, run: str) -> str:
         """'' while the run has none."""
@@ -166,6 +178,11 @@ class EngineRepo:
             self._tips[run] = new
         return moved
 
+    def forget(self) -> None:
+        """Refs were put right behind this object's back: what it knows of them does not count."""
+        self._tips.clear()
+        self._reached.clear()
+
     def restore_tip(self, run: str) -> None:
         """Somebody else moved it: what they put there stays reachable, and the tip is ours again."""
         found, own = self.tip(run), self.own_tip(run)
@@ -175,7 +192,7 @@ class EngineRepo:
 
     def _swap(self, ref: str, new: str, old: str | None) -> bool:
         with self._moves.noted((ref, new)):
-            moved = move(self.path, ref, new, old)
+            moved = move(self.path, ref, new, old, self.barrier)
         if moved:
             self._reached.add(new)
         return moved
@@ -256,7 +273,7 @@ class EngineRepo:
 
     @cached_property
     def objects(self) -> Objects:
-        return Objects(self.path, self.user.object_format)
+        return Objects(self.path, self.user.object_format, self.barrier)
 
 
 def hold_refs(run: str) -> str:
@@ -296,6 +313,7 @@ def _config(user: UserRepo) -> str:
         "core.repositoryformatversion": "1" if user.object_format != "sha1" else "0",
         "core.bare": "true",
         "core.logAllRefUpdates": "always",
+        "core.fsync": git.FSYNC,
         "gc.auto": "0",
         "gc.reflogExpire": "never",
         "gc.reflogExpireUnreachable": "never",
