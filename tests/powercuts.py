@@ -217,9 +217,13 @@ class Outage:
     def assert_repository_sound(self) -> None:
         """The user's own git works, and finds all that refs lead to."""
         root = self.bench.root
-        assert sh(root, "fsck", "--full", "--strict", "--no-dangling") == ""
+        found = sh(root, "fsck", "--full", "--strict", "--no-dangling")
+        assert found == "", found
         sh(root, "gc", "-q", "--prune=now")
-        assert sh(root, "status", "--porcelain") == ""
+        changed = sh(root, "status", "--porcelain")
+        assert changed == "", changed
+        # git's own defaults leave the refs that it packed unsynced: that is not what the next cut is about.
+        self.disk.flush()
 
     def assert_whole(self) -> None:
         bench = self.bench
