@@ -11,13 +11,14 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from windlass.errors import GitError, UserError, WindlassError
+from windlass.errors import GitError, GitLockError, UserError, WindlassError
 
 OLDEST = (2, 38)
 READ_SECONDS = 5.0
@@ -46,6 +47,7 @@ ISOLATED = (
 KEPT_VARIABLES = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH")
 NO_PERSONAL_CONFIG = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 FIXED_VARIABLES = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C", "GIT_EDITOR": ":"}
+LOCK = re.compile(r"Unable to create '([^']+\.lock)': File exists")
 ESCAPES = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 )
@@ -167,9 +169,25 @@ def _failed(args: Sequence[str], cwd: Path, err: str) -> WindlassError:
     tail = plain(err).strip()[-600:] or "it said nothing"
     if "dubious ownership" in err:
         return UserError(f"git does not trust '{cwd}': another user owns it", hint=tail.rsplit("\n", 1)[-1].strip())
+    if lock := lock_in_the_way(err):
+        return lock
     if "No space left" in err:
         return GitError(f"no space left on the disk of '{cwd}'", hint="free some space, or run `windlass gc`")
     return GitError(f"'{_command(args)}' failed in {cwd}: {tail}", hint="mend it, then `windlass resume`")
+
+
+def lock_in_the_way(err: str) -> GitLockError | None:
+    """What git says of a lock that it waited for in vain, with its age and the way out."""
+    found = LOCK.search(err)
+    if not found:
+        return None
+    lock = Path(found[1])
+    try:
+        age = f", {max(0.0, time.time() - lock.stat().st_mtime):.0f} s old"
+    except OSError:
+        age = ""
+    hint = f"if no git is at work in that repository: rm '{plain(str(lock))}'"
+    return GitLockError(f"'{plain(str(lock))}' is in the way{age}: a git is at work, or was killed", hint=hint)
 
 
 def capped(args: Sequence[str], cwd: Path, limit: int) -> tuple[str, bool]:

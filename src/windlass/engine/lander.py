@@ -11,8 +11,8 @@ from windlass import landing
 from windlass.engine.checking import Checker, Verdict
 from windlass.engine.desk import Desk
 from windlass.engine.parts import Parts
-from windlass.errors import StoppedError
-from windlass.events import BranchPublished, Event, LandingRefused, TaskLanded
+from windlass.errors import GitLockError, StoppedError
+from windlass.events import BranchPublished, Event, LandingRefused, TaskLanded, Warned
 from windlass.landing import Candidate, Landing
 from windlass.model import Json, Key, Task
 from windlass.phases.task_base import Landed
@@ -70,6 +70,8 @@ class Lander:
         self._hurry = asyncio.Event()
         """Somebody waits for what is being published."""
         self._free = asyncio.Condition()
+        self._locked: GitLockError | None = None
+        """Why the branch could not be moved."""
         self._queue: list[_Waiting] = []
         self._batches = Batches()
         self.turns: list[str] = []
@@ -194,6 +196,11 @@ class Lander:
         await self._published()
         await self._publish()
 
+    def require_published(self) -> None:
+        """At the end of a run: a lock that is still in the way stops it, and a resume shows the rest."""
+        if self._locked:
+            raise self._locked
+
     async def _publish_meanwhile(self) -> None:
         """The branch only shows what has landed, so the next task need not wait for it."""
         if self._publishing is None or self._publishing.done():
@@ -216,7 +223,14 @@ class Lander:
         tried = ""
         while (tip := self._tip) not in ("", tried, world.published_tip, facts.base):
             tried = tip
-            await self._show(tip)
+            try:
+                await self._show(tip)
+            except GitLockError as error:
+                # Only the branch waits for it: tasks go on, and the next landing tries again.
+                self._journal.emit("publish", Warned("branch", f"{error.message}; {error.hint}"))
+                self._locked = error
+                return
+            self._locked = None
             with suppress(TimeoutError):
                 async with asyncio.timeout(PUBLISH_PAUSE_S):
                     await self._hurry.wait()

@@ -49,11 +49,13 @@ class Driver:
         try:
             await source.establish(self._shared, desk)
             await baseline.establish(self._shared, desk)
-            return await self._loop(desk)
+            end = await self._loop(desk)
         finally:
             await desk.leave("driver")
             await self._shared.leave()
             await self._shared.lander.publish()
+        self._shared.lander.require_published()
+        return end
 
     async def _loop(self, desk: Desk) -> End:
         world = self._parts.world

@@ -67,14 +67,16 @@ def _move(engine: EngineRepo, run: str, branch: str, tip: str, now: str) -> Publ
     where = checked_out(engine.user, branch)
     if where:
         return Published(branch, now, f"'{branch}' is checked out in '{where}' and stays as it is there")
-    done = git.run(["update-ref", "-m", f"windlass: {run}", ref, tip, now], root, check=False)
+    with engine.moving_user_refs([ref]):
+        done = git.run(["update-ref", "-m", f"windlass: {run}", ref, tip, now], root, check=False)
     if done.code == 0:
-        engine.await_user_refs([ref])
         engine.settle()
         return Published(branch, tip)
     if git.read_refs(root, ref).get(ref, "") != now:
         return None
-    raise GitError(f"cannot move branch '{branch}': {_why(done.err)}", hint="rename the branch in the way")
+    raise git.lock_in_the_way(done.err) or GitError(
+        f"cannot move branch '{branch}': {_why(done.err)}", hint="rename the branch in the way"
+    )
 
 
 def checked_out(user: UserRepo, branch: str) -> str:

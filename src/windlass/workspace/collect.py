@@ -95,4 +95,5 @@ def in_a_branch(engine: EngineRepo, sha: str) -> bool:
 def drop_user_refs(engine: EngineRepo, names: Collection[str]) -> None:
     if not all(name.startswith("refs/windlass/") for name in names):
         raise ValueError(f"not ours: {sorted(names)}")
-    git.run(["update-ref", "--stdin"], engine.user.root, input="".join(f"delete {name}\n" for name in names))
+    with engine.moving_user_refs(list(names)):
+        git.run(["update-ref", "--stdin"], engine.user.root, input="".join(f"delete {name}\n" for name in names))

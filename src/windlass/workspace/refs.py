@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import time
@@ -13,6 +14,7 @@ from typing import BinaryIO, TypeAlias
 from windlass import git
 from windlass.errors import GitError
 from windlass.workspace.durable import Barrier
+from windlass.workspace.git_locks import remove_dead
 
 OBJECT = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})\n?")
 SETTLED_NS = 100_000_000
@@ -84,6 +86,8 @@ def move(git_dir: Path, ref: str, new: str, old: str | None, barrier: Barrier | 
                 barrier.add([path])
             return True
     except (OSError, ValueError):
+        if (lock := path.with_name(f"{path.name}.lock")).exists():
+            remove_dead([lock], git_dir.parent)
         return _ask_git(git_dir, ref, new, old)
 
 
@@ -92,6 +96,8 @@ def _lock(path: Path) -> Iterator[BinaryIO]:
     """The file that every git would lock it with."""
     lock = path.with_name(f"{path.name}.lock")
     with lock.open("xb") as file:
+        # So that others can tell it from one whose maker is dead; see `git_locks`.
+        fcntl.flock(file, fcntl.LOCK_EX)
         try:
             yield file
         finally:
@@ -114,8 +120,9 @@ def _ask_git(git_dir: Path, ref: str, new: str, old: str | None) -> bool:
     # A lock file that nobody removes is no lost race: trying again would never end.
     if old is not None and "cannot lock ref" in done.err and "Unable to create" not in done.err:
         return False
-    hint = f"if no git is at work there, delete '{git_dir / ref}.lock'"
-    raise GitError(f"cannot move '{ref}': {git.plain(done.err).strip()}", hint=hint)
+    raise git.lock_in_the_way(done.err) or GitError(
+        f"cannot move '{ref}': {git.plain(done.err).strip()}", hint="`windlass doctor`"
+    )
 
 
 def _object(path: str) -> str:

@@ -11,7 +11,7 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,6 +24,7 @@ from windlass.model import is_id
 from windlass.workspace import comparing
 from windlass.workspace.durable import Barrier, sync_tree, write_durably
 from windlass.workspace.files import read_or_empty
+from windlass.workspace.git_locks import intent, locks_in, remove_covered, remove_dead
 from windlass.workspace.moves import Moves
 from windlass.workspace.objects import Objects
 from windlass.workspace.refs import Refs, move
@@ -94,6 +95,7 @@ class EngineRepo:
                 engine._create()
                 write_durably(engine.path / "info" / "exclude", read_or_empty(user.common_dir / "info" / "exclude"))
             engine.seal()
+        engine.clear_locks()
         return engine
 
     @property
@@ -125,6 +127,27 @@ class EngineRepo:
             write_durably(self.path / name, self.sealed[name])
         return wrong
 
+    def clear_locks(self) -> None:
+        """Those that killed gits left, in both repositories; what somebody may still hold stays."""
+        if locks := locks_in(self.path):
+            remove_dead(locks, self.home)
+        remove_covered(self._intents, self.user.common_dir, self.user.root)
+
+    @property
+    def _intents(self) -> Path:
+        return self.user.state / "moving"
+
+    @contextmanager
+    def moving_user_refs(self, names: Sequence[str]) -> Iterator[None]:
+        """Around every git that moves or removes refs of ours in the user's repository.
+
+        Killed in between, its locks are known to be ours; when it is done, the refs wait for the disk.
+        """
+        with intent(self._intents, names):
+            yield
+        # Their files were synced by git, the names of the files were not.
+        self.barrier.add([self.user.common_dir / name for name in names])
+
     def git(
         self, *args: str, env: Mapping[str, str] | None = None, input: str | bytes | None = None, check: bool = True
     ) -> Done:
@@ -146,12 +169,8 @@ class EngineRepo:
     def move_user_refs(self, refs: Mapping[str, str]) -> None:
         """Refs of Windlass's own in the user's repository, all or none, whatever they are now."""
         commands = "".join(f"update {name} {sha}\n" for name, sha in refs.items())
-        git.run(["update-ref", "--stdin"], self.user.root, input=commands)
-        self.await_user_refs(refs)
-
-    def await_user_refs(self, names: Iterable[str]) -> None:
-        """Their files were synced by git, the names of the files were not."""
-        self.barrier.add([self.user.common_dir / name for name in names])
+        with self.moving_user_refs(list(refs)):
+            git.run(["update-ref", "--stdin"], self.user.root, input=commands)
 
     def settle(self) -> None:
         """What was written so far is on the disk when this returns; may take as long as the disk does."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from windlass import git
 from windlass.errors import GitError
 from windlass.workspace.files import check_path
+from windlass.workspace.git_locks import locks_in
 from windlass.workspace.index import unhide
 from windlass.workspace.repo import EngineRepo
 from windlass.workspace.slot import Slot
@@ -74,8 +75,8 @@ def harvest(engine: EngineRepo, slot: Slot, message: str, date: float) -> str:
 
 def clear_locks(slot: Slot) -> None:
     """A git that was killed leaves its lock. Only for a slot in which no process is left."""
-    for name in ("index.lock", "HEAD.lock"):
-        (slot.git_dir / name).unlink(missing_ok=True)
+    for lock in locks_in(slot.git_dir):
+        lock.unlink(missing_ok=True)
 
 
 def work_tree(engine: EngineRepo, slot: Slot, seen: SlotStatus | None = None) -> str:
