@@ -220,7 +220,10 @@ class _Drive:
 
     async def _recover(self, row: RunRow, parts: Parts) -> None:
         machine = parts.machine
-        if row.epoch > 1:
+        about = parts.engine.about
+        if about and about.note and row.started_at < about.noted_at:
+            parts.journal.emit("repository", Warned("repository", about.note))
+        if row.epoch > 1 or not parts.engine.tip(row.id):
             await self._repair(row, parts)
         found = await asyncio.to_thread(
             lambda: recover(

@@ -172,7 +172,7 @@ def _leftovers(kit: Kit) -> Iterator[Finding]:
         if not row.state.final and service.store.open_attempts(row.id):
             text = f"run {row.id} lost its driver while an agent was at work"
             yield Finding(Level.WARN, "leftovers", text, f"windlass resume {row.id}")
-    for pid, marker in marked():
+    for pid, marker in marked(kit.world.place.home):
         if marker.split(":")[0] in {*at_rest, CHECK}:
             yield Finding(Level.WARN, "leftovers", f"process {pid} is left of {marker}", f"kill {pid}")
     known = {row.id for row in rows if not row.state.final}

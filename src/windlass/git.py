@@ -377,9 +377,13 @@ def require_git() -> None:
         raise UserError(f"git {'.'.join(map(str, version))} is too old", hint="install git 2.38 or newer")
 
 
-def read_refs(cwd: Path, *patterns: str) -> dict[str, str]:
-    """Name -> object, of the refs that exist and match, as a whole, as a folder or as a glob (all without patterns)."""
-    lines = run(["for-each-ref", "--format=%(objectname) %(refname)", *patterns], cwd).out.splitlines()
+def read_refs(cwd: Path, *patterns: str, git_dir: Path | None = None) -> dict[str, str]:
+    """Name -> object, of the refs that exist and match, as a whole, as a folder or as a glob (all without patterns).
+
+    `git_dir`: of a bare repository, which git may be told not to find by itself (`safe.bareRepository`).
+    """
+    named = [f"--git-dir={git_dir}"] if git_dir else []
+    lines = run([*named, "for-each-ref", "--format=%(objectname) %(refname)", *patterns], cwd).out.splitlines()
     return {name: sha for sha, _, name in (line.partition(" ") for line in lines)}
 
 

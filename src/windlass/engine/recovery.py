@@ -74,7 +74,9 @@ def recover(
     """`resumes`: whether that agent can continue a session of its own."""
     lost = store.open_attempts(run)
     for row in lost:
-        _end_processes(row, run, slots, folder, host, boot)
+        # In a copied repository they are those of the original, which goes on with them.
+        if not _is_copied(row, slots.engine):
+            _end_processes(row, run, slots, folder, host, boot)
     _clear_ref_locks(slots, run)
     going_on = [row for row in lost if row.session and row.intent.slot and resumes(row.intent.agent)]
     left = {row.intent.key: _left(row, slots, folder) for row in going_on if _is_intact(row, slots)}
@@ -83,6 +85,10 @@ def recover(
         for row in lost:
             store.interrupt(run, row.intent.key, row.intent.n)
     return Recovered(len(lost), left)
+
+
+def _is_copied(row: AttemptRow, engine: EngineRepo) -> bool:
+    return engine.about is not None and row.started_at < engine.about.copied_at
 
 
 def _clear_ref_locks(slots: Slots, run: str) -> None:
@@ -97,6 +103,8 @@ def _left(row: AttemptRow, slots: Slots, folder: Path) -> Left:
 
 def _is_intact(row: AttemptRow, slots: Slots) -> bool:
     slot = slots.slot(int(row.intent.slot))
+    if _is_copied(row, slots.engine):
+        return False
     return slot.path.is_dir() and (slot.git_dir / "HEAD").is_file()
 
 

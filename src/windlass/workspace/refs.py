@@ -36,7 +36,7 @@ class Refs:
             loose = self._loose()
             return {**_packed(self._git_dir), **loose}
         except (OSError, ValueError):
-            return git.read_refs(self._git_dir)
+            return git.read_refs(self._git_dir, git_dir=self._git_dir)
 
     def _loose(self) -> dict[str, str]:
         if not (self._git_dir / "refs" / "heads").is_dir():

@@ -84,13 +84,17 @@ def _repair_tip(engine: EngineRepo, record: RunRecord, done: Repairs) -> None:
     right = next((tip for tip in record.tips if tip not in done.lost), "")
     if not right or found == right:
         return
-    if found and found not in done.lost and git.is_ancestor(engine.path, right, found):
+    if found and found not in done.lost and _is_ancestor(engine, right, found):
         return  # a landing that was not recorded yet: it is found again when it is repeated
-    if found and not git.is_ancestor(engine.path, found, right):
+    if found and not _is_ancestor(engine, found, right):
         engine.hold(record.run, "stray", found)
     move(engine.path, tip_ref(record.run), right, None, engine.barrier)
     engine.forget()
     done.notes.append(f"the tip of the run was {found[:12] or 'missing'}; the journal says {right[:12]}")
+
+
+def _is_ancestor(engine: EngineRepo, older: str, newer: str) -> bool:
+    return engine.git("merge-base", "--is-ancestor", older, newer, check=False).code == 0
 
 
 def _lost(engine: EngineRepo, record: RunRecord) -> set[str]:

@@ -7,8 +7,6 @@ Agents work in worktrees of a bare repository that borrows the user's objects: t
 from __future__ import annotations
 
 import fcntl
-import hashlib
-import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +23,7 @@ from windlass.workspace import comparing
 from windlass.workspace.durable import Barrier, sync_tree, write_durably
 from windlass.workspace.files import read_or_empty
 from windlass.workspace.git_locks import intent, locks_in, remove_covered, remove_dead
+from windlass.workspace.home import Home, look_up, settle_home
 from windlass.workspace.moves import Moves
 from windlass.workspace.objects import Objects
 from windlass.workspace.refs import Refs, move
@@ -42,15 +41,10 @@ CONTENT_SETTINGS = (
     "excludesfile",
 )
 LONGEST_NAME = 120
+# The settings that we write say nothing of another format for refs, and we read them as files.
+INIT_VARIABLES = {"GIT_DEFAULT_REF_FORMAT": "files"}
+KNOWS_REF_FORMAT = (2, 45)
 IDENTITY = {"user.name": "Windlass", "user.email": "windlass@localhost"}
-
-
-def repo_id(common_dir: Path) -> str:
-    """The same for every worktree of a repository, as long as it stays where it is."""
-    place = common_dir.resolve()
-    name = place.parent.name if place.name == ".git" else place.name
-    readable = "".join(c if c.isalnum() and c.isascii() else "-" for c in name)[:32].strip("-") or "repo"
-    return f"{readable}-{hashlib.sha256(os.fsencode(place)).hexdigest()[:12]}"
 
 
 @contextmanager
@@ -77,6 +71,8 @@ class EngineRepo:
     home: Path
     sealed: Mapping[str, str]
     """Files below `path` and their content; an agent that changes them changes what later commands mean."""
+    about: Home | None = None
+    """Where the repository is and was; None when nobody looked."""
     _moves: Moves = field(default_factory=Moves, repr=False, compare=False)
     _tips: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
     _reached: set[str] = field(default_factory=set, repr=False, compare=False)
@@ -88,15 +84,25 @@ class EngineRepo:
 
     @classmethod
     def open(cls, user: UserRepo, state_dir: Path) -> EngineRepo:
-        home = state_dir.resolve() / "windlass" / repo_id(user.common_dir)
-        engine = cls(user, home, _sealed(user))
+        # Not inside the folder: it may be moved.
+        with locked(state_dir.resolve() / "windlass" / "lock"):
+            about = settle_home(user.common_dir, state_dir)
+        home = Path(about.home)
+        engine = cls(user, home, _sealed(user), about)
         with locked(home / "lock"):
             if not engine.path.exists():
                 engine._create()
                 write_durably(engine.path / "info" / "exclude", read_or_empty(user.common_dir / "info" / "exclude"))
+            engine._restore_skeleton()
             engine.seal()
         engine.clear_locks()
         return engine
+
+    @classmethod
+    def at(cls, user: UserRepo, state_dir: Path) -> EngineRepo:
+        """As it is, whole or not: nothing is made and nothing is put right."""
+        about = look_up(user.common_dir, state_dir)
+        return cls(user, Path(about.home), _sealed(user), about)
 
     @property
     def path(self) -> Path:
@@ -114,11 +120,18 @@ class EngineRepo:
         # Renamed into place when complete: a half-made repository is never seen.
         new = self.home / "repo.git.new"
         shutil.rmtree(new, ignore_errors=True)
-        options = ["--bare", "--template=", "--initial-branch=main", f"--object-format={self.user.object_format}"]
-        git.run(["init", "-q", *options, str(new)], self.home)
+        form = self.user.object_format
+        git.run(["init", "-q", *init_options(form, git.git_version()), str(new)], self.home, env=INIT_VARIABLES)
         sync_tree(new)
         new.rename(self.path)
         self.barrier.add([self.path, self.home])
+
+    def _restore_skeleton(self) -> None:
+        """Without these git does not take the folder for a repository."""
+        for name in ("refs/heads", "objects/info", "objects/pack"):
+            (self.path / name).mkdir(parents=True, exist_ok=True)
+        if not read_or_empty(self.path / "HEAD").startswith("ref: "):
+            write_durably(self.path / "HEAD", "ref: refs/heads/main\n")
 
     def seal(self) -> list[str]:
         """Put back what no one but the engine may change here; the names of what was changed."""
@@ -293,6 +306,12 @@ class EngineRepo:
     @cached_property
     def objects(self) -> Objects:
         return Objects(self.path, self.user.object_format, self.barrier)
+
+
+def init_options(object_format: str, version: tuple[int, ...]) -> list[str]:
+    """Nothing of how a person likes their own repositories to be made (`init.*`) shapes the engine's."""
+    options = ["--bare", "--template=", "--initial-branch=main", f"--object-format={object_format}"]
+    return [*options, "--ref-format=files"] if version[:2] >= KNOWS_REF_FORMAT else options
 
 
 def hold_refs(run: str) -> str:
