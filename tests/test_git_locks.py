@@ -56,8 +56,9 @@ ENGINE = (
     "config.lock",
     "shallow.lock",
     "index.lock",
-    "worktrees/1/index.lock",
-    "worktrees/1/HEAD.lock",
+    "../slots/1.git/index.lock",
+    "../slots/1.git/HEAD.lock",
+    "../slots/1.git/refs/heads/x.lock",
 )
 
 

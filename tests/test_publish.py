@@ -132,7 +132,7 @@ def test_credentials_reach_git_and_gh_but_no_agent(tmp_path: Path) -> None:
     seen = team.show("env.txt")
     assert not any(name in seen or value in seen for name, value in SECRETS.items())
     assert f"GH_TOKEN={SECRETS['GH_TOKEN']}" in (tmp_path / "gh.env").read_text()
-    assert remote.credentials(SECRETS | {"GIT_DIR": "/x", "GIT_INDEX_FILE": "/y"}) == {"GIT_ASKPASS": "ask-me"}
+    assert remote.credentials(SECRETS | {"GIT_DIR": "/x", "GIT_INDEX_FILE": "/y"}) == SECRETS
     assert agent_env(SECRETS) == {}
 
 

@@ -45,8 +45,8 @@ def test_agents_can_use_git_while_slots_are_made(slots: Slots) -> None:
     with ThreadPoolExecutor(2) as pool:
         made = pool.submit(lambda: [slots.take("r1", f"t{n}", slots.engine.user.head) for n in range(1, 12)])
         while not made.done():
-            sh(slot.path, "worktree", "list")
-    assert len(sh(slot.path, "worktree", "list").splitlines()) == 13
+            sh(slot.path, "commit", "-q", "--allow-empty", "-m", "work")
+    assert len({slot.n, *(one.n for one in made.result())}) == 12
 
 
 TAKE = """
@@ -95,14 +95,41 @@ def test_a_retired_slot_keeps_its_files_and_its_owner(slots: Slots) -> None:
     assert slots.leases() == [Lease(slot.n, Use.RETIRED, "r1", ONE.key)]
 
 
-def test_placing_leaves_a_branch_an_agent_made_where_it_was(slots: Slots) -> None:
+def test_a_branch_an_agent_made_is_kept_and_the_next_agent_finds_none(slots: Slots) -> None:
     base = slots.engine.user.head
     slot = slots.take("r1", "t1", base)
     sh(slot.path, "checkout", "-q", "-b", "mine")
     made = commit(slot.path, {"x": "1"})
-    slots.place(slot, base, ONE, DATE)
-    assert slots.engine.refs()["refs/heads/mine"] == made
+    (ref,) = slots.place(slot, base, ONE, DATE)
+    assert git.read_refs(slots.engine.user.root, ref) == {ref: made}
+    assert sh(slot.path, "for-each-ref") == ""
     assert status(slots.engine, slot).detached
+
+
+def test_branches_stashes_and_tags_of_one_slot_are_not_seen_in_another(slots: Slots) -> None:
+    base = slots.engine.user.head
+    one, two = slots.take("r1", "t1", base), slots.take("r1", "t2", base)
+    write(one.path, {"a.txt": "stashed\n"})
+    sh(one.path, "stash")
+    sh(one.path, "branch", "mine")
+    sh(one.path, "tag", "v1")
+    assert (sh(two.path, "for-each-ref"), sh(two.path, "stash", "list")) == ("", "")
+    assert sh(slots.engine.path, "for-each-ref", "refs/heads", "refs/tags", "refs/stash") == ""
+
+
+def test_a_slot_that_an_earlier_version_made_as_a_worktree_keeps_its_work(slots: Slots) -> None:
+    engine, base = slots.engine, slots.engine.user.head
+    path = slots.folder / "1"
+    slots.folder.mkdir(parents=True)
+    sh(engine.path, "worktree", "add", "-q", "--detach", str(path), base)
+    slots._write(Lease(1, Use.TAKEN, "r1", "t1"))
+    made = commit(path, {"b.txt": "1\n"})
+    write(path, {"half.txt": "precious"})
+    (ref,) = slots.place(slots.slot(1), base, ONE, DATE)
+    assert sh(engine.user.root, "rev-parse", f"{ref}~1") == made
+    assert sh(engine.user.root, "show", f"{ref}:half.txt") == "precious"
+    assert not (engine.path / "worktrees" / "1").exists()
+    assert status(engine, slots.slot(1)) == SlotStatus(base, engine.tree_of(base), ())
 
 
 def test_placing_at_the_commit_a_clean_slot_is_at_touches_no_file(slots: Slots) -> None:
@@ -155,7 +182,13 @@ def _redirected_link(slot: Slot, base: str) -> None:
 
 def _redirected_metadata(slot: Slot, base: str) -> None:
     (slot.git_dir / "commondir").write_text("/nowhere\n")
-    (slot.git_dir / "gitdir").write_text("/nowhere/.git\n")
+    (slot.git_dir / "config.worktree").write_text("[core]\nworktree = /nowhere\n")
+    (slot.git_dir / "objects" / "info" / "alternates").write_text("/nowhere\n")
+
+
+def _broken_config(slot: Slot, base: str) -> None:
+    (slot.git_dir / "config").unlink()
+    (slot.git_dir / "config").mkdir()
 
 
 @pytest.mark.parametrize(
@@ -170,6 +203,7 @@ def _redirected_metadata(slot: Slot, base: str) -> None:
         _removed_folder,
         _redirected_link,
         _redirected_metadata,
+        _broken_config,
     ],
 )
 def test_a_slot_left_in_any_mess_is_clean_after_placing(slots: Slots, mess: object) -> None:
@@ -218,14 +252,6 @@ def test_a_folder_without_its_history_is_moved_aside_not_removed(slots: Slots) -
     assert [path.read_text() for path in (slots.engine.home / "aside").glob("*/precious")] == ["1"]
 
 
-def test_an_agents_worktree_prune_does_not_reach_other_slots(slots: Slots) -> None:
-    first = slots.take("r1", "t1", slots.engine.user.head)
-    second = slots.take("r1", "t2", slots.engine.user.head)
-    (second.path / ".git").unlink()
-    sh(first.path, "worktree", "prune")
-    assert second.git_dir.is_dir()
-
-
 def test_no_slot_is_made_on_a_full_disk(slots: Slots) -> None:
     with pytest.raises(StoppedError, match="MiB left") as caught:
         replace(slots, min_free_bytes=2**60).take("r1", "t1", slots.engine.user.head)
@@ -237,6 +263,7 @@ def test_placing_at_another_commit_with_the_same_files_moves_head_and_touches_no
     engine, base = slots.engine, slots.engine.user.head
     slot = slots.take("r1", "t1", base)
     made = commit(slot.path, {"b.txt": "1"})
+    status(engine, slot)
     engine.hold("r1", "t1", made)
     landed = commit_tree(engine, engine.tree_of(made), [base, made], "landed\n", DATE)
     before = (slot.path / "a.txt").stat(), (slot.path / "b.txt").stat()
@@ -261,8 +288,9 @@ def test_what_was_just_looked_at_is_not_looked_at_again(slots: Slots, monkeypatc
     engine = slots.engine
     engine.hold("r1", "base", engine.user.head)
     slot = slots.take("r1", "t1", engine.user.head)
-    engine.hold("r1", "t1", commit(slot.path, {"b.txt": "1"}))
+    made = commit(slot.path, {"b.txt": "1"})
     seen = status(engine, slot)
+    engine.hold("r1", "t1", made)
     monkeypatch.setattr(git, "run_raw", lambda *args, **more: pytest.fail(f"git was called: {args}"))
     assert slots.place(slot, seen.head, ONE, DATE, seen) == ()
 

@@ -128,10 +128,12 @@ def test_config_and_alternates_that_an_agent_changed_are_put_back(tmp_path: Path
     engine = make_engine(tmp_path)
     slot = Slots(engine).take("r1", "t1", engine.user.head)
     sh(slot.path, "config", "core.hooksPath", "/evil")
+    sh(engine.path, "config", "core.hooksPath", "/evil")
     (engine.path / "objects" / "info" / "alternates").write_text("/nowhere\n")
     assert engine.seal() == ["config", "objects/info/alternates"]
     assert engine.seal() == []
-    assert sh(slot.path, "config", "core.hooksPath", check=False) == ""
+    slot.seal()
+    assert [sh(place, "config", "core.hooksPath", check=False) for place in (slot.path, engine.path)] == ["", ""]
 
 
 def test_a_shallow_clone_can_be_worked_in(tmp_path: Path) -> None:
@@ -169,12 +171,11 @@ def test_refs_an_agent_made_moved_or_deleted_are_found_and_undone(tmp_path: Path
     engine.git("update-ref", "refs/heads/old", base)
     engine.hold("r1", "t0", base)
     before = engine.refs()
-    slot = Slots(engine).take("r1", "t1", base)
-    made = commit(slot.path, {"x": "1"})
-    sh(slot.path, "branch", "-D", "old")
-    sh(slot.path, "tag", "v1")
-    sh(slot.path, "update-ref", "refs/windlass/r1/tip", made)
-    sh(slot.path, "update-ref", "-d", f"refs/windlass/r1/hold/t0,@{base}")
+    made = commit_tree(engine, engine.tree_of(base), [base], "made\n", 1)
+    sh(engine.path, "branch", "-D", "old")
+    sh(engine.path, "tag", "v1", made)
+    sh(engine.path, "update-ref", "refs/windlass/r1/tip", made)
+    sh(engine.path, "update-ref", "-d", f"refs/windlass/r1/hold/t0,@{base}")
     found = engine.audit("r1", before, engine.refs())
     assert found == [
         RefChange("refs/heads/old", base, ""),

@@ -84,7 +84,7 @@ def _update(root: Path, address: str, environ: Mapping[str, str]) -> None:
     if done.code != 0:
         raise UserError(f"'{address}' cannot be reached: {remote.why(done)}", hint=f"try: git ls-remote {address}")
     there.git("remote", "set-head", "origin", "--auto")
-    if git.run(["status", "--porcelain"], root).out:
+    if git.run(["status", "--porcelain", "--ignore-submodules=dirty"], root).out:
         raise UserError(f"the clone in '{root}' has changes that nobody committed", hint=f"cd {root}, commit them")
     _advance(root)
 

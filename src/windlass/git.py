@@ -1,7 +1,8 @@
 """Plain git: one way to call it, and what can be read from a repository without changing it.
 
-Every call is an argument list (no shell), free of the caller's GIT_* variables, of hooks and of signing, so that a
-repository's or a person's own set-up can neither run code in our name nor change what a command means.
+Every call is an argument list (no shell), free of hooks and of signing, and has only the few variables that git needs:
+a repository's or a person's own set-up can neither run code in our name nor change what a command means, and a program
+that git starts all the same finds no secret in its environment.
 """
 
 from __future__ import annotations
@@ -43,10 +44,20 @@ ISOLATED = (
     *("-c", "submodule.recurse=false"),
     *("-c", "advice.detachedHead=false"),
 )
-# Where a person keeps their own settings is theirs to say; every other GIT_* would redirect our commands.
-KEPT_VARIABLES = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH")
+# Where programs and a person's own settings are, and who the person is. Other GIT_* would redirect our commands.
+KEPT_VARIABLES = frozenset(
+    {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH"}
+    | {"PATH", "HOME", "XDG_CONFIG_HOME", "USER", "LOGNAME", "EMAIL", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "TZ"}
+    | {"LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"}
+)
 NO_PERSONAL_CONFIG = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
-FIXED_VARIABLES = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C", "GIT_EDITOR": ":"}
+FIXED_VARIABLES = {
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "LC_ALL": "C",
+    "GIT_EDITOR": ":",
+}
 LOCK = re.compile(r"Unable to create '([^']+\.lock)': File exists")
 ESCAPES = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
@@ -79,8 +90,14 @@ class Done:
 
 
 def environment(environ: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:
-    kept = {name: value for name, value in environ.items() if not name.startswith("GIT_") or name in KEPT_VARIABLES}
+    """`extra`: what this call needs besides; who talks to a remote gives the person's credentials (`personal`)."""
+    kept = {name: value for name, value in environ.items() if name in KEPT_VARIABLES}
     return {**kept, **FIXED_VARIABLES, **extra}
+
+
+def personal(environ: Mapping[str, str]) -> dict[str, str]:
+    """All that the person's own git would have, without the GIT_* that would redirect our commands."""
+    return {name: value for name, value in environ.items() if not name.startswith("GIT_") or name in KEPT_VARIABLES}
 
 
 def run(
@@ -219,8 +236,8 @@ def read_head(cwd: Path, *, timeout: float = READ_SECONDS) -> str:
 
 def read_changed(cwd: Path, base: str = "", *, timeout: float = READ_SECONDS) -> tuple[str, ...]:
     """From `base` (HEAD when empty) to the working tree: committed, uncommitted and untracked, never ignored files."""
-    diff = ["diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", "--end-of-options", base or "HEAD", "--"]
-    tracked = run(diff, cwd, timeout=timeout).fields
+    options = ["--name-only", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=dirty"]
+    tracked = run(["diff", *options, "--end-of-options", base or "HEAD", "--"], cwd, timeout=timeout).fields
     others = ["ls-files", "-z", "--others", "--exclude-standard", "--full-name", "--", ":/"]
     return tuple(sorted({*tracked, *run(others, cwd, timeout=timeout).fields}))
 
@@ -316,7 +333,8 @@ def _branch(name: str) -> str:
 
 def is_dirty(repo: UserRepo, *, untracked: bool = True) -> bool:
     files = "normal" if untracked else "no"
-    return bool(run(["status", "--porcelain", "-z", f"--untracked-files={files}"], repo.root).out)
+    command = ["status", "--porcelain", "-z", f"--untracked-files={files}", "--ignore-submodules=dirty"]
+    return bool(run(command, repo.root).out)
 
 
 def is_tracked(repo: UserRepo, path: str) -> bool:
@@ -354,7 +372,8 @@ def fetch_missing(repo: UserRepo, commit: str) -> None:
             raise GitError(f"'{remote}' does not give {len(missing)} objects of {commit[:12]}", hint="git fetch")
         options = ["--no-tags", "--no-write-fetch-head", "--recurse-submodules=no", "--filter=blob:none", "--stdin"]
         shas = "".join(f"{sha}\n" for sha in missing)
-        run(["-c", "fetch.negotiationAlgorithm=noop", "fetch", "-q", *options, remote], repo.root, input=shas)
+        fetch = ["-c", "fetch.negotiationAlgorithm=noop", "fetch", "-q", *options, remote]
+        run(fetch, repo.root, env=personal(os.environ), input=shas)
         before = len(missing)
 
 

@@ -54,7 +54,8 @@ class Remote:
 
 
 def credentials(environ: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environ.items() if CREDENTIALS.fullmatch(name)}
+    """What the person's own git would reach a server with."""
+    return git.personal(environ) | {name: value for name, value in environ.items() if CREDENTIALS.fullmatch(name)}
 
 
 def names(root: Path) -> list[str]:

@@ -118,7 +118,8 @@ def _begin(order: Order, job: Job, slot: int, reserved: float) -> None:
 
 async def _judge(order: Order, result: AgentResult, seen: Seen, is_final: Callable[[Failure], bool]) -> Judged:
     contents = await _contents(order, result) if result.error is None else {}
-    notes = _notes(seen) + await _settle(order, seen)
+    unfinished = result.error is not None and result.error is not ErrorClass.BAD_OUTPUT
+    notes = _notes(seen) + (await _set_aside(order, seen) if unfinished else await _settle(order, seen))
     parsed = _parsed(order, result) if result.error is None else contracts.Parsed()
     reply = await _reply(order, result, parsed, contents, notes)
     failure, reminder = _failure(order, result, parsed, reply, contents)
@@ -163,6 +164,15 @@ def _parsed(order: Order, result: AgentResult) -> contracts.Parsed:
     if result.structured is not None:
         return contracts.check(order.contract, result.structured)
     return contracts.parse(order.contract, result.text)
+
+
+async def _set_aside(order: Order, seen: Seen) -> list[Finding]:
+    """The agent did not come to its end: what it left half done is kept, and the next try starts without it."""
+    desk = order.place.desk
+    if seen.status.dirty or seen.status.refused or seen.status.head != desk.head:
+        refs = await desk.undo(order.key.text, order.n)
+        return [_remark(f"it ended before it was done; its work so far is kept under {ref}") for ref in refs[:1]]
+    return []
 
 
 async def _settle(order: Order, seen: Seen) -> list[Finding]:

@@ -146,11 +146,12 @@ class Desk:
             asyncio.to_thread(self._status, self.slot), asyncio.to_thread(self.engine.watch.now, ours)
         )
         changes = self.engine.audit(self._run, before.refs, self.engine.refs(), before.mark)
-        if changes or not status.detached:
-            await asyncio.to_thread(self._put_back, changes, status, self._attempt(key, n))
+        if changes or status.refused or self.slot.own_refs():
+            await asyncio.to_thread(self._put_back, changes, self._attempt(key, n))
         else:
             self._seen = status
         trespasses = [f"{name} was changed" for name in (*(change.name for change in changes), *broken)]
+        trespasses += [status.refused] if status.refused else []
         return Seen(status, tuple(trespasses), before.user.differences(user))
 
     def _status(self, slot: Slot) -> SlotStatus:
@@ -161,13 +162,11 @@ class Desk:
             slot.git("update-ref", "--no-deref", "HEAD", self.head)
             return trees.status(self.engine, slot)
 
-    def _put_back(self, changes: list[RefChange], status: SlotStatus, attempt: Attempt) -> None:
+    def _put_back(self, changes: list[RefChange], attempt: Attempt) -> None:
+        """Branches and stashes that the agent left in its slot are kept under its attempt; they may stay there."""
         assert self.slot is not None
-        if not status.detached:
-            # A branch of the agent's own is about to go; what it stood on stays.
-            self.slot.git("update-ref", "--no-deref", "HEAD", status.head)
+        keep(self.engine, self.slot, attempt, self._clock(), changes)
         if changes:
-            keep(self.engine, self.slot, attempt, self._clock(), changes)
             self.engine.undo(changes)
 
     async def harvest(self, message: str) -> str:

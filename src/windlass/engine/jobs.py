@@ -15,7 +15,7 @@ from windlass.engine.desk import Desk
 from windlass.engine.parts import Parts
 from windlass.engine.prompting import Extra, values
 from windlass.engine.recovery import Left
-from windlass.model import Json, Key, Task
+from windlass.model import ErrorClass, Json, Key, Task
 from windlass.phases.base import Call
 from windlass.store.rows import Intent
 
@@ -165,10 +165,16 @@ async def _extra(order: Order, cwd: Path) -> Extra:
 
 
 def _recovery(order: Order) -> str:
-    lost = sum(row.state == "interrupted" for row in order.parts.journal.attempts(order.key))
-    if not lost:
-        return ""
-    return f"{lost} earlier attempt(s) ended when the machine or Windlass was stopped; this directory is clean."
+    rows = order.parts.journal.attempts(order.key)
+    lost = sum(row.state == "interrupted" for row in rows)
+    failed = [str(row.error) for row in rows if row.state == "failed" and row.error != ErrorClass.BAD_OUTPUT]
+    told = [f"{lost} earlier attempt(s) ended when the machine or Windlass was stopped"] if lost else []
+    told += (
+        [f"{len(failed)} earlier attempt(s) ended before they were done ({', '.join(sorted(set(failed)))})"]
+        if failed
+        else []
+    )
+    return f"{' and '.join(told)}; this directory is clean." if told else ""
 
 
 def make_intent(order: Order, job: Job, slot: int, reserved: float) -> Intent:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import chain, count
 
 from windlass import git
+from windlass.workspace.intake import take_what_is_there
 from windlass.workspace.repo import EngineRepo, RefChange
 from windlass.workspace.slot import Slot
 from windlass.workspace.trees import SlotStatus, commit_tree, status, work_tree
@@ -58,14 +59,20 @@ def keep(
     `seen`: the slot as it is, when the caller has looked and nothing has run in it since.
     """
     seen = seen or status(engine, slot)
-    shas = _seen_by_head(slot) | {seen.head} | {sha for change in undone for sha in _history(engine, change)}
+    left = _named_in(slot)
+    made = {sha for sha in left if not engine.reaches(sha)}
+    shas = (left - made) | take_what_is_there(engine, slot, sorted(made)) | {seen.head}
+    shas |= {sha for change in undone for sha in _history(engine, change)}
     if seen.dirty:
         shas.add(_snapshot(engine, slot, seen, attempt, date))
     return Kept(_pin(engine, attempt, shas), seen)
 
 
-def _seen_by_head(slot: Slot) -> set[str]:
-    files = [slot.git_dir / "logs" / "HEAD", *(slot.git_dir / name for name in PSEUDO_REFS)]
+def _named_in(slot: Slot) -> set[str]:
+    """What the slot's repository names: HEAD, branches, tags and stashes with their logs, and what an unfinished
+    command left."""
+    logs = [path for path in (slot.git_dir / "logs").rglob("*") if not path.is_symlink()]
+    files = [*logs, *slot.own_refs(), *(slot.git_dir / name for name in PSEUDO_REFS)]
     return {sha for file in files if file.is_file() for sha in _shas(file.read_text(errors="replace"))}
 
 

@@ -24,7 +24,7 @@ class Librarian:
             *git.ISOLATED,
             f"--git-dir={self._git_dir}",
             "cat-file",
-            "--batch",
+            "--batch-command",
         ]
         env, pipe = git.environment(os.environ, {}), subprocess.PIPE
         child = subprocess.Popen(
@@ -35,27 +35,36 @@ class Librarian:
 
     def ask(self, sha: str) -> tuple[str, bytes] | None:
         """Its kind and content; None when there is no such object."""
+        return self._asked("contents", sha)
+
+    def has(self, sha: str) -> bool:
+        """Without reading its content, which may be large."""
+        return self._asked("info", sha) is not None
+
+    def _asked(self, command: str, sha: str) -> tuple[str, bytes] | None:
         try:
-            return self._answer(sha)
+            return self._answer(command, sha)
         except OSError:
             # it was ended by somebody
             _end(self._child)
             self._child = self._start()
         try:
-            return self._answer(sha)
+            return self._answer(command, sha)
         except OSError:
             raise GitError(f"`git cat-file` ends at once in {self._git_dir}", hint="try it there") from None
 
-    def _answer(self, sha: str) -> tuple[str, bytes] | None:
+    def _answer(self, command: str, sha: str) -> tuple[str, bytes] | None:
         asked, told = self._child.stdin, self._child.stdout
         assert asked is not None
         assert told is not None
-        asked.write(f"{sha}\n".encode("ascii"))
+        asked.write(f"{command} {sha}\n".encode("ascii"))
         asked.flush()
         header = told.readline()
         if not header:
             raise BrokenPipeError
         match header.decode("ascii").split():
+            case [_, kind, _] if command == "info":
+                return kind, b""
             case [_, kind, size]:
                 body = told.read(int(size) + 1)
                 if len(body) != int(size) + 1:

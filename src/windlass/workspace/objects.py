@@ -73,6 +73,13 @@ class Objects:
         """'' is the empty one."""
         return self._known(self._trees, sha, "tree", self._entries) if sha else {}
 
+    def has(self, sha: str) -> bool:
+        """Here, or in the repository that this one borrows from."""
+        if sha in self._commits or sha in self._trees or self._file(sha).exists():
+            return True
+        with self._lock:
+            return self._librarian.has(sha)
+
     def tree_at(self, sha: str) -> str:
         """The tree of a commit; a tree itself."""
         if sha in self._trees:
@@ -114,7 +121,7 @@ class Objects:
 
     def _loose(self, sha: str) -> tuple[str, bytes] | None:
         try:
-            data = zlib.decompress((self._git_dir / "objects" / sha[:2] / sha[2:]).read_bytes())
+            data = zlib.decompress(self._file(sha).read_bytes())
         except (OSError, zlib.error):
             return None
         header, _, body = data.partition(b"\0")
@@ -128,7 +135,21 @@ class Objects:
         with self._lock:
             return self._librarian.ask(sha)
 
+    def _file(self, sha: str) -> Path:
+        return self._git_dir / "objects" / sha[:2] / sha[2:]
+
     # -- writing
+
+    def write_blob(self, content: bytes) -> str:
+        return self._write("blob", content)
+
+    def adopt(self, sha: str, file: Path) -> None:
+        """A loose object of another repository on this disk becomes ours. The caller has checked that it is `sha`."""
+        place = self._file(sha)
+        place.parent.mkdir(exist_ok=True)
+        os.chmod(file, 0o444)
+        os.rename(file, place)
+        self._barrier.add([place])
 
     def write_tree(self, entries: Tree) -> str:
         ordered = sorted(entries.items(), key=lambda item: item[0] + (b"/" if item[1].is_folder else b""))

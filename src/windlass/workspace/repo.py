@@ -1,13 +1,16 @@
 """The engine's own repository beside the user's, and what each of the two may contain.
 
-Agents work in worktrees of a bare repository that borrows the user's objects: their `git stash`, `branch -D` or
-`reset` reach nothing of the user. In the user's repository Windlass writes `refs/windlass/*` and the run's branch only.
+A bare repository that borrows the user's objects and holds every ref of the engine. Agents work in slots, which are
+small repositories of their own that borrow the engine's objects: their `git stash`, `branch -D` or `reset` reach
+nobody else. In the user's repository Windlass writes `refs/windlass/*` and the run's branch only.
 """
 
 from __future__ import annotations
 
 import fcntl
+import os
 import re
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -160,6 +163,21 @@ class EngineRepo:
             yield
         # Their files were synced by git, the names of the files were not.
         self.barrier.add([self.user.common_dir / name for name in names])
+
+    def slot_files(self) -> Mapping[str, str]:
+        """What every slot's repository has, by name: an agent that changes it changes what later commands mean."""
+        shallow = {name: text for name, text in self.sealed.items() if name == "shallow"}
+        return {
+            "config": self._slot_config,
+            "objects/info/alternates": f"{self.path / 'objects'}\n",
+            "info/attributes": "",
+            "info/exclude": read_or_empty(self.path / "info" / "exclude"),
+            **shallow,
+        }
+
+    @cached_property
+    def _slot_config(self) -> str:
+        return self.sealed["config"].replace(_setting("core.bare", "true"), _setting("core.bare", "false"), 1)
 
     def git(
         self, *args: str, env: Mapping[str, str] | None = None, input: str | bytes | None = None, check: bool = True
@@ -351,7 +369,6 @@ def _config(user: UserRepo) -> str:
         "core.repositoryformatversion": "1" if user.object_format != "sha1" else "0",
         "core.bare": "true",
         "core.logAllRefUpdates": "always",
-        "core.fsync": git.FSYNC,
         "gc.auto": "0",
         "gc.reflogExpire": "never",
         "gc.reflogExpireUnreachable": "never",
@@ -366,13 +383,31 @@ def _config(user: UserRepo) -> str:
 def _user_settings(user: UserRepo) -> dict[str, str]:
     """Who commits, from anywhere; what a checkout contains, from their repository (ours has its own)."""
     entries = git.run(["config", "--list", "-z", "--show-scope"], user.root).out.split("\0")
-    found = dict(IDENTITY)
+    found, unsafe = dict(IDENTITY), set[str]()
     for scope, entry in zip(entries[0::2], entries[1::2], strict=False):
         name, _, value = entry.partition("\n")
         local = scope in ("local", "worktree")
+        if _is_filter_program(name) and _lies_in_checkout(user.root, value):
+            unsafe.add(name.rpartition(".")[0])
         if (name in IDENTITY and value) or (local and _shapes_content(name)):
             found[name] = value
+    # An agent could rewrite such a program, and our own git would run it. Set to nothing, it is not run.
+    for driver in sorted(unsafe):
+        found |= {f"{driver}.clean": "", f"{driver}.smudge": "", f"{driver}.process": "", f"{driver}.required": "false"}
     return found
+
+
+def _is_filter_program(name: str) -> bool:
+    return name.startswith("filter.") and name.endswith((".clean", ".smudge", ".process"))
+
+
+def _lies_in_checkout(root: Path, command: str) -> bool:
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return True
+    # A word without a slash or a dot is a program on the PATH or its subcommand: `git-lfs clean`.
+    return any((root / word).is_file() for word in words if ("/" in word or "." in word) and not os.path.isabs(word))
 
 
 def _shapes_content(name: str) -> bool:

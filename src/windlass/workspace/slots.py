@@ -16,14 +16,16 @@ from windlass.workspace.files import copy_into
 from windlass.workspace.index import checkout_bytes, may_hide, unhide
 from windlass.workspace.keep import PSEUDO_REFS, Attempt, Kept, keep
 from windlass.workspace.repo import EngineRepo, RefChange, locked
-from windlass.workspace.slot import Slot
+from windlass.workspace.slot import Slot, restore
 from windlass.workspace.trees import SlotStatus, clear_locks
 
-# An agent's `git worktree prune` must not take another slot's history with it.
-LOCKED = "a slot of Windlass\n"
 # `checkout --force` ends a merge, but not these.
 UNFINISHED = ("rebase-merge", "rebase-apply", "sequencer")
-PLAIN = {"HEAD", "ORIG_HEAD", "COMMIT_EDITMSG", "index", "logs", "commondir", "gitdir", "locked", "windlass-setup"}
+# What a slot's repository holds when nothing is unfinished in it; some of it only where the user's is shallow.
+PLAIN = frozenset(
+    {"HEAD", "ORIG_HEAD", "COMMIT_EDITMSG", "index", "logs", "config", "info", "objects", "refs", "shallow", "modules"}
+    | {"windlass-setup"}
+)
 
 
 class Use(StrEnum):
@@ -57,7 +59,7 @@ class Slots:
         return self.engine.home / "slots"
 
     def slot(self, n: int) -> Slot:
-        return Slot(n, self.folder / str(n), self.engine.path / "worktrees" / str(n))
+        return Slot(n, self.folder / str(n), self.folder / f"{n}.git", self.engine.slot_files)
 
     def leases(self) -> list[Lease]:
         files = sorted(self.folder.glob("*.json"), key=lambda file: int(file.stem))
@@ -101,6 +103,7 @@ class Slots:
         seen: SlotStatus | None = None,
     ) -> Kept | None:
         """None: nobody worked in it since it was made or half made. `seen`: as in `keep.keep`."""
+        self._convert(slot)
         if self._mark(slot).exists() or not (slot.git_dir / "HEAD").exists():
             return None
         self._mend(slot)
@@ -195,13 +198,14 @@ class Slots:
             return False
         if changed and slot.git("read-tree", "-m", "-u", seen.tree, at, check=False).code != 0:
             return False
-        _restore(slot.git_dir / "HEAD", f"{at}\n")
+        restore(slot.git_dir / "HEAD", f"{at}\n")
         return True
 
     def _reset(self, slot: Slot, at: str) -> None:
+        self._convert(slot)
         new = not (slot.git_dir / "HEAD").exists()
         if new:
-            self._register(slot, at)
+            self._create(slot, at)
         self._mend(slot)
         clear_locks(slot)
         unhide(slot, absent=True)
@@ -210,6 +214,7 @@ class Slots:
         slot.git("checkout", "-q", "--force", "--detach", at)
         if not new:
             slot.git("clean", "-ffdq")
+            _forget(slot)
 
     def _reset_or_replace(self, slot: Slot, at: str) -> None:
         """What git cannot read any more, after a power cut, is set aside."""
@@ -223,28 +228,40 @@ class Slots:
     def _mend(self, slot: Slot) -> None:
         """Put back what an agent may have changed or removed that our own commands rely on."""
         self.engine.seal()
-        if slot.path.is_symlink():
-            # It may lead to the user's checkout: nothing may be reset there.
-            slot.path.unlink()
-        slot.path.mkdir(exist_ok=True)
-        for name, text in _metadata(slot).items():
-            _restore(slot.git_dir / name, text)
-        if (slot.path / ".git").is_dir():
+        slot.seal()
+        if (slot.path / ".git").is_dir() and not (slot.path / ".git").is_symlink():
             self._set_aside(slot.path / ".git")
-        _restore(slot.path / ".git", f"gitdir: {slot.git_dir}\n")
+        restore(slot.path / ".git", f"gitdir: {slot.git_dir}\n")
         _detach(slot)
 
-    def _register(self, slot: Slot, at: str) -> None:
-        """What `git worktree add` does, but whole at once: a git that meets a half-made worktree fails, in any slot."""
+    def _create(self, slot: Slot, at: str) -> None:
+        """A repository of the slot's own, whole at once: killed half way, there is none."""
         self.engine.objects.commit(at)  # an error before anything is made, should there be none
         self._set_aside(slot.path)
         self._set_aside(slot.git_dir)
-        new = self.engine.path / f"worktree-{slot.n}.new"
-        shutil.rmtree(new, ignore_errors=True)
-        for name, text in {**_metadata(slot), "HEAD": f"{at}\n", "locked": LOCKED}.items():
+        new = self.folder / f"{slot.n}.git.new"
+        remove_tree(new)
+        (new / "refs" / "heads").mkdir(parents=True)
+        for name, text in {**slot.sealed(), "HEAD": f"{at}\n"}.items():
             write_atomically(new / name, text)
-        slot.git_dir.parent.mkdir(exist_ok=True)
         new.rename(slot.git_dir)
+
+    def _convert(self, slot: Slot) -> None:
+        """Earlier versions made slots as worktrees of the engine's repository. Their work stays as it is."""
+        old = self.engine.path / "worktrees" / str(slot.n)
+        if (slot.git_dir / "HEAD").exists() or not (old / "HEAD").is_file():
+            return
+        new = self.folder / f"{slot.n}.git.new"
+        remove_tree(new)
+        shutil.copytree(old, new, symlinks=True, ignore=shutil.ignore_patterns("commondir", "gitdir", "locked"))
+        (new / "refs" / "heads").mkdir(parents=True, exist_ok=True)
+        head = (old / "HEAD").read_text(errors="replace")
+        if head.startswith("ref: "):
+            # A branch of the shared repository, where every agent's branches were.
+            ref = head.removeprefix("ref: ").strip()
+            write_atomically(new / "HEAD", f"{self.engine.refs().get(ref) or _last_logged(old)}\n")
+        new.rename(slot.git_dir)
+        remove_tree(old)
 
     def _set_aside(self, path: Path) -> None:
         """Nobody knows what is in it, so it is moved, not removed."""
@@ -252,10 +269,6 @@ class Slots:
             aside = self.engine.home / "aside"
             aside.mkdir(exist_ok=True)
             path.rename(aside / f"{path.parent.name}-{path.name}-{path.stat().st_mtime_ns}")
-
-
-def _metadata(slot: Slot) -> dict[str, str]:
-    return {"commondir": "../..\n", "gitdir": f"{slot.path / '.git'}\n"}
 
 
 def _parse(file: Path) -> Lease | None:
@@ -270,33 +283,44 @@ def _parse(file: Path) -> Lease | None:
 
 
 def _is_plain(slot: Slot) -> bool:
-    """Nothing in its git folder that tells of an unfinished merge, rebase or bisect, or of a partial checkout."""
-    return {entry.name for entry in slot.git_dir.iterdir()} <= PLAIN and not may_hide(slot.git_dir / "index")
+    """No ref of an agent's, nothing that tells of an unfinished merge, rebase or bisect, no partial checkout."""
+    known = {entry.name for entry in slot.git_dir.iterdir()} <= PLAIN
+    return known and not slot.own_refs() and not may_hide(slot.git_dir / "index")
+
+
+def _forget(slot: Slot) -> None:
+    """All that the slot's repository named is kept elsewhere now: the next agent finds none of it."""
+    for file in slot.own_refs():
+        file.unlink(missing_ok=True)
+    remove_tree(slot.git_dir / "worktrees")
+    for folder in (slot.git_dir / "objects").iterdir():
+        if folder.name == "pack" or len(folder.name) == 2:
+            remove_tree(folder)
 
 
 def _start_log(slot: Slot, at: str) -> None:
     """All that the log named is reachable now; from here on it names what is done in the slot."""
     for name in PSEUDO_REFS:
         (slot.git_dir / name).unlink(missing_ok=True)
+    logs = slot.git_dir / "logs"
+    for entry in logs.iterdir() if logs.is_dir() else ():
+        if entry.name != "HEAD":
+            remove_tree(entry)
     first = f"{'0' * len(at)} {at} Windlass <windlass@localhost> 0 +0000\tplaced\n"
-    write_atomically(slot.git_dir / "logs" / "HEAD", first)
+    write_atomically(logs / "HEAD", first)
 
 
 def _detach(slot: Slot) -> None:
     """A HEAD on a branch would move, or be left without a commit, when that branch is put back."""
     if not (slot.git_dir / "HEAD").read_text().startswith("ref:"):
         return
-    here = slot.git("rev-parse", "--verify", "-q", "HEAD^{commit}", check=False).line or _last_logged(slot)
+    here = slot.git("rev-parse", "--verify", "-q", "HEAD^{commit}", check=False).line or _last_logged(slot.git_dir)
     if not here:
         raise GitError(f"slot {slot.n} is on a branch without a commit", hint="`windlass doctor`")
     slot.git("update-ref", "--no-deref", "HEAD", here)
 
 
-def _last_logged(slot: Slot) -> str:
-    lines = (slot.git_dir / "logs" / "HEAD").read_text(errors="replace").splitlines()
+def _last_logged(git_dir: Path) -> str:
+    log = git_dir / "logs" / "HEAD"
+    lines = log.read_text(errors="replace").splitlines() if log.is_file() else []
     return lines[-1].split(" ")[1] if lines else ""
-
-
-def _restore(file: Path, text: str) -> None:
-    if file.is_symlink() or not file.is_file() or file.read_bytes() != text.encode():
-        write_atomically(file, text)

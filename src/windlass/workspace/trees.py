@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from windlass.errors import GitError
 from windlass.workspace.files import check_path
 from windlass.workspace.git_locks import locks_in
 from windlass.workspace.index import unhide
+from windlass.workspace.intake import RefusedObjectsError, take_in
 from windlass.workspace.repo import EngineRepo
 from windlass.workspace.slot import Slot
 
@@ -29,6 +32,8 @@ class SlotStatus:
     dirty: tuple[str, ...]
     """Changed or untracked, not ignored. A folder that is a repository of its own ends with '/'."""
     detached: bool = True
+    refused: str = ""
+    """Why commits that were made in the slot cannot be taken; their files count as uncommitted then."""
 
 
 class Kind(StrEnum):
@@ -46,14 +51,30 @@ class Change:
 
 
 def status(engine: EngineRepo, slot: Slot) -> SlotStatus:
-    options = ["--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=none"]
+    """Afterwards the engine's repository has the slot's head. A repository inside the slot is not entered: its own
+    configuration names programs that git would run."""
+    options = ["--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=dirty"]
     unhide(slot, absent=False)
     fields = slot.git("status", *options).fields
     heads = [field.removeprefix("# branch.oid ") for field in fields if field.startswith("# branch.oid ")]
     if not heads or heads[0] == "(initial)":
         raise GitError(f"slot {slot.n} has no commit", hint="`windlass doctor`")
+    try:
+        take_in(engine, slot, heads[:1])
+    except RefusedObjectsError as error:
+        return replace(_without_commits(engine, slot, error), refused=error.message)
     dirty = tuple(_path_of(field) for field in fields if not field.startswith("#"))
     return SlotStatus(heads[0], engine.tree_of(heads[0]), dirty, "# branch.head (detached)" in fields)
+
+
+def _without_commits(engine: EngineRepo, slot: Slot, error: RefusedObjectsError) -> SlotStatus:
+    """Back to the commit that the slot was placed at; all files stay as they are."""
+    placed = slot.placed_at()
+    if not placed or not engine.objects.has(placed):
+        raise error
+    slot.git("update-ref", "--no-deref", "HEAD", placed)
+    slot.git("read-tree", placed)
+    return status(engine, slot)
 
 
 def _path_of(entry: str) -> str:
@@ -70,7 +91,9 @@ def harvest(engine: EngineRepo, slot: Slot, message: str, date: float) -> str:
     clear_locks(slot)
     _add_all(engine, slot, seen.dirty, {"GIT_INDEX_FILE": str(slot.git_dir / "index")})
     slot.git("commit", "-q", "--no-verify", "--allow-empty", "--cleanup=whitespace", "-m", message, env=git.dated(date))
-    return slot.git("rev-parse", "HEAD").line
+    head = slot.git("rev-parse", "HEAD").line
+    take_in(engine, slot, [head])
+    return head
 
 
 def clear_locks(slot: Slot) -> None:
@@ -88,7 +111,9 @@ def work_tree(engine: EngineRepo, slot: Slot, seen: SlotStatus | None = None) ->
         if (slot.git_dir / "index").exists():
             shutil.copyfile(slot.git_dir / "index", index)
         _add_all(engine, slot, seen.dirty, env)
-        return slot.git("write-tree", env=env).line
+        tree = slot.git("write-tree", env=env).line
+    take_in(engine, slot, [tree], like=seen.tree)
+    return tree
 
 
 def _add_all(engine: EngineRepo, slot: Slot, dirty: Sequence[str], env: Mapping[str, str]) -> None:
@@ -98,16 +123,24 @@ def _add_all(engine: EngineRepo, slot: Slot, dirty: Sequence[str], env: Mapping[
     names = "".join(f"{path}\0" for path in dirty if not path.endswith("/"))
     slot.git("update-index", "--add", "--remove", "--replace", "-z", "--stdin", input=names, env=env)
     for folder in nested:
-        _stage(engine, _files_of(slot.path, slot.path / folder), env)
+        stage(engine, _entries_of(engine, slot.path, slot.path / folder), env)
 
 
-def _files_of(top: Path, root: Path) -> dict[str, bytes]:
-    files = [path for path in root.rglob("*") if _is_plain(path) and ".git" not in path.relative_to(root).parts]
-    return {str(path.relative_to(top)): path.read_bytes() for path in sorted(files)}
-
-
-def _is_plain(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink()
+def _entries_of(engine: EngineRepo, top: Path, root: Path) -> dict[str, str]:
+    """Every file and link below `root`, stored: path below `top` -> 'mode sha'."""
+    found = {}
+    for folder, folders, files in os.walk(root):
+        folders[:] = sorted(name for name in folders if name != ".git")
+        for name in sorted({*files, *folders} - {".git"}):
+            place = Path(folder, name)
+            seen = place.lstat()
+            path = os.fsencode(place.relative_to(top)).decode("utf-8", "surrogateescape")
+            if stat.S_ISLNK(seen.st_mode):
+                found[path] = f"120000 {engine.objects.write_blob(os.readlink(os.fsencode(place)))}"
+            elif stat.S_ISREG(seen.st_mode):
+                mode = "100755" if seen.st_mode & stat.S_IXUSR else "100644"
+                found[path] = f"{mode} {engine.objects.write_blob(place.read_bytes())}"
+    return found
 
 
 @contextmanager
@@ -115,11 +148,6 @@ def _temporary_index() -> Iterator[tuple[dict[str, str], Path]]:
     with tempfile.TemporaryDirectory(prefix="windlass-index-") as folder:
         index = Path(folder) / "index"
         yield {"GIT_INDEX_FILE": str(index)}, index
-
-
-def _stage(engine: EngineRepo, blobs: Mapping[str, bytes], env: Mapping[str, str]) -> None:
-    shas = {path: engine.git("hash-object", "-w", "--stdin", input=content).line for path, content in blobs.items()}
-    stage(engine, {path: f"100644 {sha}" for path, sha in shas.items()}, env)
 
 
 def stage(engine: EngineRepo, entries: Mapping[str, str], env: Mapping[str, str]) -> None:
@@ -134,7 +162,8 @@ def edited_tree(engine: EngineRepo, base: str, contents: Mapping[str, str]) -> s
         check_path(path)
     with _temporary_index() as (env, _):
         engine.git("read-tree", base, env=env)
-        _stage(engine, {path: text.encode("utf-8", "surrogateescape") for path, text in contents.items()}, env)
+        texts = {path: text.encode("utf-8", "surrogateescape") for path, text in contents.items()}
+        stage(engine, {path: f"100644 {engine.objects.write_blob(text)}" for path, text in texts.items()}, env)
         return engine.git("write-tree", env=env).line
 
 
