@@ -43,7 +43,7 @@ def repair_repositories(store: Store, run: str, engine: EngineRepo, tasks: Colle
     `tasks`: ids of the phases that work through tasks.
     """
     steps = store.steps(run)
-    done = repair(engine, [_record(store, row, steps if row.id == run else ()) for row in _unfinished(store, run)])
+    done = repair(engine, [record_of(store, row, row.id == run) for row in _unfinished(store, run)])
     phases = {key for step in steps if (key := step.key.split("/")[0]).split("+")[0] in tasks}
     fallen = lost_steps(steps, done.lost, phases)
     lost = [f"{len(done.lost)} commits are lost: what made them is done again"] if done.lost else []
@@ -54,11 +54,13 @@ def _unfinished(store: Store, run: str) -> list[RunRow]:
     return [row for row in store.runs() if row.id == run or not row.state.final]
 
 
-def _record(store: Store, row: RunRow, steps: Sequence[StepRow]) -> RunRecord:
+def record_of(store: Store, row: RunRow, whole: bool = True) -> RunRecord:
+    """What the journal says of a run. Not `whole`: only where it began."""
+    steps: Sequence[StepRow] = store.steps(row.id) if whole else ()
     shown = [r.event for r in store.events(row.id) if isinstance(r.event, BranchPublished)] if steps else []
     branch, commit = (shown[-1].branch, shown[-1].commit) if shown else (row.branch, "")
     heads = frozenset(sha for step in steps for sha in commits_of(step))
-    return RunRecord(row.id, row.base, branch, commit, [*tips_of(steps), row.base] if steps else [], heads)
+    return RunRecord(row.id, row.base, branch, commit, [*tips_of(steps), row.base] if whole else [], heads)
 
 
 def recover(

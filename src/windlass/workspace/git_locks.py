@@ -16,6 +16,8 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
+from windlass.workspace.durable import sync
+
 YOUNG_S = 1.0
 """Whoever made the lock this moment may not hold it by `flock` yet."""
 START_SLACK_S = 1.0
@@ -97,6 +99,8 @@ def intent(folder: Path, refs: Sequence[str]) -> Iterator[None]:
     file = folder / f"{pid}.{_start_of(pid):.0f}.{next(_numbers)}.json"
     facts = {"host": socket.gethostname(), "pid": pid, "start": _start_of(pid), "refs": list(refs)}
     file.write_text(json.dumps(facts))
+    # git syncs its locks: what says whose they are must be on the disk before them.
+    sync(file)
     try:
         yield
     finally:
@@ -124,7 +128,7 @@ def _refs_of_the_dead(file: Path) -> list[str] | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):
-        return []  # a power cut came before it was on the disk, and before any lock was
+        return []  # a power cut came before it was on the disk, so before any lock was
     if host != socket.gethostname() or (start and abs(_start_of(pid) - start) < 1):
         return None
     return [str(ref) for ref in refs]

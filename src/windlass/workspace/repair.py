@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from windlass import git
+from windlass.errors import GitError
 from windlass.workspace.durable import write_durably
+from windlass.workspace.files import read_or_empty
 from windlass.workspace.objects import Objects
 from windlass.workspace.refs import move, remove_file, torn
 from windlass.workspace.repo import EngineRepo, tip_ref
@@ -60,6 +62,49 @@ def repair(engine: EngineRepo, records: Sequence[RunRecord], *, since: float = A
         _repair_tip(engine, record, done)
     engine.settle()
     return done
+
+
+def find_damage(engine: EngineRepo, records: Sequence[RunRecord]) -> list[str]:
+    """In words, what is wrong with the engine's repository; changes nothing."""
+    if not (engine.path / "HEAD").is_file():
+        return ["there is none, though runs need it"] if records else []
+    unsealed = [name for name, text in engine.sealed.items() if read_or_empty(engine.path / name) != text]
+    if unsealed:
+        return [f"'{name}' is not as Windlass wrote it" for name in unsealed]
+    found = [f"'{name}' is empty or torn" for name in torn(engine.path)]
+    for record in records:
+        lost = _lost(engine, record)
+        found += [f"run {record.run} lacks commit {sha[:12]}" for sha in sorted(lost)]
+        if not lost and record.tips and not engine.tip(record.run):
+            found.append(f"run {record.run} has no tip")
+    return found
+
+
+def replace_engine(engine: EngineRepo, records: Sequence[RunRecord]) -> Path:
+    """A new repository with all that can be read of the old one; where the old one is now."""
+    aside = engine.home / "aside" / f"repo.git-{engine.path.stat().st_mtime_ns}"
+    aside.parent.mkdir(exist_ok=True)
+    engine.path.rename(aside)
+    engine.create()
+    for record in records:
+        for sha in (*record.tips, *sorted(record.heads)):
+            _salvage(aside, engine, sha, record.base)
+    engine.settle()
+    return aside
+
+
+def _salvage(old: Path, engine: EngineRepo, sha: str, base: str) -> None:
+    """One by one: what is damaged must not cost what is whole."""
+    known = [f"^{base}\n"] if not missing(engine.path, [base]) else []
+    if not missing(engine.path, [sha]):
+        return
+    try:
+        wanted = "".join([f"{sha}\n", *known])
+        command = [f"--git-dir={old}", "pack-objects", "--revs", "--thin", "--stdout", "-q"]
+        pack = git.run_raw(command, engine.home, input=wanted)
+        git.run_raw([f"--git-dir={engine.path}", "unpack-objects", "-q"], engine.home, input=pack.stdout)
+    except GitError:
+        return
 
 
 # -- the engine's repository

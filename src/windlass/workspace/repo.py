@@ -92,14 +92,19 @@ class EngineRepo:
             about = settle_home(user.common_dir, state_dir)
         home = Path(about.home)
         engine = cls(user, home, _sealed(user), about)
-        with locked(home / "lock"):
-            if not engine.path.exists():
-                engine._create()
-                write_durably(engine.path / "info" / "exclude", read_or_empty(user.common_dir / "info" / "exclude"))
-            engine._restore_skeleton()
-            engine.seal()
+        engine.create()
         engine.clear_locks()
         return engine
+
+    def create(self) -> None:
+        """Unless it is there; and what git needs to take it for a repository is put back."""
+        with locked(self.home / "lock"):
+            if not self.path.exists():
+                self._create()
+                exclude = read_or_empty(self.user.common_dir / "info" / "exclude")
+                write_durably(self.path / "info" / "exclude", exclude)
+            self._restore_skeleton()
+            self.seal()
 
     @classmethod
     def at(cls, user: UserRepo, state_dir: Path) -> EngineRepo:
