@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.stamp
 INPUTS := requirements-uv.lock pyproject.toml tools/setup.py
 
-.PHONY: demo test noloss agents lint format spec bench setup lock clean
+.PHONY: demo test noloss powercut agents lint format spec bench setup lock clean
 
 demo: $(READY)  ## a run on a sample repository; only the model's words are not real
 	@$(BIN)/python -m compileall -q src
@@ -21,6 +21,9 @@ test: $(READY)
 
 noloss: $(READY)  ## 200 runs with random graphs, conflicts and kills; RUNS=N for another number
 	@WINDLASS_NOLOSS_RUNS=$(or $(RUNS),200) $(BIN)/python -m pytest -q -n $(JOBS) tests/test_no_loss.py $(ARGS)
+
+powercut: $(READY)  ## 50 runs whose disk loses its power; needs root and loop devices; CUTS=N for another number
+	@WINDLASS_POWER_CUTS=$(or $(CUTS),50) $(BIN)/python -m pytest -q -n $(JOBS) tests/test_power_cut.py $(ARGS)
 
 agents: $(READY)  ## installs the agent CLIs (pinned, 1.8 GB, into .venv-agents), drives them all, tells it in docs/agents-table.md
 	@$(BIN)/python tools/agents.py $(ARGS)
