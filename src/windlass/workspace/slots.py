@@ -152,8 +152,13 @@ class Slots:
             if lease not in self.leases():
                 return False
             self._write(replace(lease, use=Use.GOING))
-        if lease.run:
-            self.keep(slot, Attempt(lease.run, lease.key, 0), date)
+        try:
+            if lease.run:
+                self.keep(slot, Attempt(lease.run, lease.key, 0), date)
+        except GitError:
+            # A power cut tore it: nobody can say what is in it.
+            self._set_aside(slot.path)
+            self._set_aside(slot.git_dir)
         # From here on there is nothing in it that anybody wants, also for whoever goes on with it.
         self._mark(slot).touch()
         for path in (slot.path, slot.git_dir):
