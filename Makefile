@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.stamp
 INPUTS := requirements-uv.lock pyproject.toml tools/setup.py
 
-.PHONY: demo test noloss stopped agents lint format spec bench setup lock clean
+.PHONY: demo test noloss stopped powercut agents lint format spec bench setup lock clean
 
 demo: $(READY)  ## a run on a sample repository; only the model's words are not real
 	@$(BIN)/python -m compileall -q src
@@ -24,6 +24,9 @@ noloss: $(READY)  ## 200 runs with random graphs, conflicts and kills; RUNS=N fo
 
 stopped: $(READY)  ## 50 drivers that are stopped, lose their lock and are replaced; RUNS=N for another number
 	@WINDLASS_STOPPED_RUNS=$(or $(RUNS),50) $(BIN)/python -m pytest -q -n $(JOBS) tests/test_stopped_drivers.py $(ARGS)
+
+powercut: $(READY)  ## 50 runs whose disk loses its power; needs root and loop devices; CUTS=N for another number
+	@WINDLASS_POWER_CUTS=$(or $(CUTS),50) $(BIN)/python -m pytest -q -n $(JOBS) tests/test_power_cut.py $(ARGS)
 
 agents: $(READY)  ## installs the agent CLIs (pinned, 1.8 GB, into .venv-agents), drives them all, tells it in docs/agents-table.md
 	@$(BIN)/python tools/agents.py $(ARGS)

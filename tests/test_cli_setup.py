@@ -173,7 +173,8 @@ def test_a_process_that_an_attempt_left_behind_is_named(tmp_path: Path) -> None:
     front = Front(tmp_path, AGENT)
     front.start(basics("One"))
     marker = f"{front.run}:execute/t1/implement@1"
-    env = {**os.environ, "WINDLASS_ATTEMPT": marker}
+    attempt = front.folder / "attempts" / "execute" / "t1" / "implement" / "@1"
+    env = {**os.environ, "WINDLASS_ATTEMPT": marker, "WINDLASS_FOLDER": str(attempt)}
     with subprocess.Popen([sys.executable, "-c", "input()"], env=env, stdin=subprocess.PIPE) as left:
         found = findings(front)["warn"]
         left.kill()

@@ -27,7 +27,7 @@ from windlass.engine.journal import Journal
 from windlass.engine.loop import Driver
 from windlass.engine.machine import End
 from windlass.engine.parts import Machine, Parts, Wanted
-from windlass.engine.recovery import Recovered, recover
+from windlass.engine.recovery import Recovered, recover, repair_repositories
 from windlass.engine.world import World as Facts
 from windlass.errors import (
     AbortedError,
@@ -266,6 +266,11 @@ class _Drive:
         settled = settle_checkout(Service(self._world))
         if settled:
             parts.journal.emit(f"settle@{row.epoch}", Warned("checkout", settled.text))
+        about = parts.engine.about
+        if about and about.note and row.started_at < about.noted_at:
+            parts.journal.emit("repository", Warned("repository", about.note))
+        if row.epoch > 1 or not parts.engine.tip(row.id):
+            await self._repair(row, parts)
         open_before = parts.store.open_attempts(row.id)
         found = await asyncio.to_thread(self._recovered, row, parts)
         parts.left.update(found.left)
@@ -296,6 +301,20 @@ class _Drive:
         finally:
             store.close()
 
+    async def _repair(self, row: RunRow, parts: Parts) -> None:
+        tasks = {phase.id for phase in parts.world.flow.all_phases() if phase.kind == "tasks"}
+
+        def work() -> Recovered:
+            store = Store.open(self._world.place.database, self._world.clock)
+            try:
+                return repair_repositories(store, row.id, parts.engine, tasks)
+            finally:
+                store.close()
+
+        done = await asyncio.to_thread(work)
+        if done.notes or done.fallen:
+            parts.journal.give_up(done.fallen, done.commits, "; ".join(done.notes))
+
     def _build(
         self, row: RunRow, fence: Fence, on_event: Callable[[Recorded], None], asker: Asker | None
     ) -> tuple[Parts, Projecting]:
@@ -313,8 +332,8 @@ class _Drive:
 
         wanted = Wanted(require_claim=self._store.require_claim)
         obey(wanted, row.wanted)
-        journal = Journal(self._store, row.id, row.epoch, publish=publish, crash=self._crash)
         engine = EngineRepo.open(git.discover(world.cwd), state_dir(world.environ), fence=fence.held)
+        journal = Journal(self._store, row.id, row.epoch, publish=publish, crash=self._crash, barrier=engine.barrier)
         facts = _facts(flow, row, self._store, projecting.view.published, world.place.root.name)
         broker = Broker(journal, Policy.from_json(row.options.get("policy")), asker, wanted.check)
         parts = Parts(

@@ -73,6 +73,10 @@ class GitError(StoppedError):
     """A git command that had to work failed."""
 
 
+class GitLockError(GitError):
+    """A lock file is in the way, and Windlass cannot know whose it is."""
+
+
 class LostAttemptError(WindlassError):
     """A newer driver took over; what this one did no longer counts."""
 

@@ -12,16 +12,24 @@ from pathlib import Path
 
 from windlass import git
 from windlass.acquainting import NOT_FOUND, AgentFacts, look_at
+from windlass.agents import contracts
 from windlass.agents.processes import marked
-from windlass.errors import WindlassError
+from windlass.engine.journal import Journal
+from windlass.engine.recovery import record_of, repair_repositories
+from windlass.errors import UserError, WindlassError
+from windlass.flow.load import parse_flow
 from windlass.kit import Kit
+from windlass.locks import driver_lock
 from windlass.place import state_dir
 from windlass.rehearsing import RUN as CHECK
 from windlass.service import Service
 from windlass.starting import needed_roles
 from windlass.store.opening import VERSION
+from windlass.store.rows import RunRow
+from windlass.store.sqlite import Store
 from windlass.upkeep import settle_checkout
 from windlass.workspace import EngineRepo, Slots, Use, repo_id
+from windlass.workspace.repair import find_damage, replace_engine
 
 LITTLE_BYTES, ENOUGH_BYTES = 200 * 2**20, 2 * 2**30
 UNSEEN = (
@@ -173,6 +181,54 @@ def _database(kit: Kit) -> Iterator[Finding]:
     yield Finding(Level.OK, "database", f"readable, schema {VERSION}, {count} run(s)")
 
 
+def _engine(kit: Kit) -> Iterator[Finding]:
+    """The engine's repository: found, sealed, and with all that the journal names."""
+    if not kit.world.place.database.exists():
+        return
+    service = Service(kit.world)
+    engine = EngineRepo.at(git.discover(kit.world.cwd), state_dir(kit.world.environ))
+    rows = [row for row in service.runs() if not row.state.final]
+    if engine.about and engine.about.note and rows:
+        yield Finding(Level.NOTE, "engine", engine.about.note, "windlass doctor --repair")
+    if not engine.path.exists() and not rows:
+        return
+    damage = find_damage(engine, [record_of(service.store, row) for row in rows])
+    for text in damage:
+        yield Finding(Level.FIX, "engine", f"its repository in '{engine.home}': {text}", "windlass doctor --repair")
+    if not damage:
+        yield Finding(Level.OK, "engine", f"its repository in '{engine.home}' is whole")
+
+
+def repair(kit: Kit) -> Iterator[Finding]:
+    """`doctor --repair`: make the engine's repository whole, or anew, from the user's repository and the journal."""
+    service = Service(kit.world)
+    rows = [row for row in service.runs() if not row.state.final]
+    for row in rows:
+        if service.driven(row.id):
+            raise UserError(f"run {row.id} is at work", hint=f"windlass pause {row.id}, then: windlass doctor --repair")
+    engine = EngineRepo.open(git.discover(kit.world.cwd), state_dir(kit.world.environ))
+    if engine.about and engine.about.note:
+        yield Finding(Level.NOTE, "repair", engine.about.note)
+    records = [record_of(service.store, row) for row in rows]
+    if find_damage(engine, records):
+        aside = replace_engine(engine, records)
+        yield Finding(Level.NOTE, "repair", f"the engine's repository was made anew; the old one is in '{aside}'")
+    for row in rows:
+        yield from _repaired(kit, service.store, row, engine)
+    yield Finding(Level.OK, "repair", "the engine's repository is whole")
+
+
+def _repaired(kit: Kit, store: Store, row: RunRow, engine: EngineRepo) -> Iterator[Finding]:
+    flow = parse_flow(row.flow_text, row.flow, roles=set(kit.roles()), contracts=set(contracts.CONTRACTS))
+    with driver_lock(kit.world.place.lock(row.id), row.id):
+        tasks = {phase.id for phase in flow.all_phases() if phase.kind == "tasks"}
+        done = repair_repositories(store, row.id, engine, tasks)
+        if done.notes or done.fallen:
+            Journal(store, row.id, row.epoch).give_up(done.fallen, done.commits, "; ".join(done.notes))
+    for text in done.notes:
+        yield Finding(Level.NOTE, "repair", f"run {row.id}: {text}", f"windlass resume {row.id}")
+
+
 def _leftovers(kit: Kit) -> Iterator[Finding]:
     service = Service(kit.world)
     rows = service.runs()
@@ -181,7 +237,7 @@ def _leftovers(kit: Kit) -> Iterator[Finding]:
         if not row.state.final and service.store.open_attempts(row.id):
             text = f"run {row.id} lost its driver while an agent was at work"
             yield Finding(Level.WARN, "leftovers", text, f"windlass resume {row.id}")
-    for pid, marker in marked():
+    for pid, marker in marked(kit.world.place.home):
         if marker.split(":")[0] in {*at_rest, CHECK}:
             yield Finding(Level.WARN, "leftovers", f"process {pid} is left of {marker}", f"kill {pid}")
     known = {row.id for row in rows if not row.state.final}
@@ -213,6 +269,7 @@ PROBES: dict[str, Probe] = {
     "disk": _space,
     "folders": _folders,
     "database": _database,
+    "engine": _engine,
     "leftovers": _leftovers,
     "limits": _limits,
 }

@@ -65,6 +65,7 @@ def fork_run(kit: Kit, store: Store, row: RunRow, phase: str, new_id: str) -> st
     beginning = find_beginning(store, row.id, flow, phase)
     engine = EngineRepo.open(git.discover(kit.world.cwd), state_dir(kit.world.environ))
     _give_refs(engine, row, beginning, new_id)
+    engine.settle()
     _record(store, _new_row(kit, row, flow, new_id), row, beginning, phase)
     return new_id
 

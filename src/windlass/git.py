@@ -12,20 +12,26 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from windlass.errors import GitError, UserError, WindlassError, exhausted_in
+from windlass.errors import GitError, GitLockError, UserError, WindlassError, exhausted_in
 
 OLDEST = (2, 38)
 READ_SECONDS = 5.0
 LAST_OWN_CODE = 129
 LAST_SIGNAL = 64
 ENDED_HINT = "nothing is lost; run the same command again, or `windlass resume` if a run had begun"
+# Not the index: what a slot's says can be found out again.
+FSYNC = "loose-object,pack,pack-metadata,commit-graph,reference"
+"""What git writes to the disk before it gives it its name. The journal names commits and refs: a power cut must not
+leave them empty."""
 ISOLATED = (
+    *("-c", f"core.fsync={FSYNC}"),
     *("-c", "core.hooksPath=/dev/null"),
     *("-c", "core.fsmonitor=false"),
     *("-c", "core.quotePath=false"),
@@ -52,6 +58,7 @@ FIXED_VARIABLES = {
     "LC_ALL": "C",
     "GIT_EDITOR": ":",
 }
+LOCK = re.compile(r"Unable to create '([^']+\.lock)': File exists")
 ESCAPES = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 )
@@ -88,9 +95,10 @@ def environment(environ: Mapping[str, str], extra: Mapping[str, str]) -> dict[st
     return {**kept, **FIXED_VARIABLES, **extra}
 
 
-def personal(environ: Mapping[str, str]) -> dict[str, str]:
+def personal(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """All that the person's own git would have, without the GIT_* that would redirect our commands."""
-    return {name: value for name, value in environ.items() if not name.startswith("GIT_") or name in KEPT_VARIABLES}
+    known = os.environ if environ is None else environ
+    return {name: value for name, value in known.items() if not name.startswith("GIT_") or name in KEPT_VARIABLES}
 
 
 def run(
@@ -179,9 +187,25 @@ def _failed(args: Sequence[str], cwd: Path, err: str) -> WindlassError:
     tail = plain(err).strip()[-600:] or "it said nothing"
     if "dubious ownership" in err:
         return UserError(f"git does not trust '{cwd}': another user owns it", hint=tail.rsplit("\n", 1)[-1].strip())
+    if lock := lock_in_the_way(err):
+        return lock
     lacking = exhausted_in(err, cwd)
     hint = lacking.hint if lacking else "mend it, then `windlass resume`"
     return GitError(f"'{_command(args)}' failed in {cwd}: {lacking.message if lacking else tail}", hint=hint)
+
+
+def lock_in_the_way(err: str) -> GitLockError | None:
+    """What git says of a lock that it waited for in vain, with its age and the way out."""
+    found = LOCK.search(err)
+    if not found:
+        return None
+    lock = Path(found[1])
+    try:
+        age = f", {max(0.0, time.time() - lock.stat().st_mtime):.0f} s old"
+    except OSError:
+        age = ""
+    hint = f"if no git is at work in that repository: rm '{plain(str(lock))}'"
+    return GitLockError(f"'{plain(str(lock))}' is in the way{age}: a git is at work, or was killed", hint=hint)
 
 
 def capped(args: Sequence[str], cwd: Path, limit: int) -> tuple[str, bool]:
@@ -350,7 +374,7 @@ def fetch_missing(repo: UserRepo, commit: str) -> None:
         options = ["--no-tags", "--no-write-fetch-head", "--recurse-submodules=no", "--filter=blob:none", "--stdin"]
         shas = "".join(f"{sha}\n" for sha in missing)
         fetch = ["-c", "fetch.negotiationAlgorithm=noop", "fetch", "-q", *options, remote]
-        run(fetch, repo.root, env=personal(os.environ), input=shas)
+        run(fetch, repo.root, env=personal(), input=shas)
         before = len(missing)
 
 
@@ -373,9 +397,13 @@ def require_git() -> None:
         raise UserError(f"git {'.'.join(map(str, version))} is too old", hint="install git 2.38 or newer")
 
 
-def read_refs(cwd: Path, *patterns: str) -> dict[str, str]:
-    """Name -> object, of the refs that exist and match, as a whole, as a folder or as a glob (all without patterns)."""
-    lines = run(["for-each-ref", "--format=%(objectname) %(refname)", *patterns], cwd).out.splitlines()
+def read_refs(cwd: Path, *patterns: str, git_dir: Path | None = None) -> dict[str, str]:
+    """Name -> object, of the refs that exist and match, as a whole, as a folder or as a glob (all without patterns).
+
+    `git_dir`: of a bare repository, which git may be told not to find by itself (`safe.bareRepository`).
+    """
+    named = [f"--git-dir={git_dir}"] if git_dir else []
+    lines = run([*named, "for-each-ref", "--format=%(objectname) %(refname)", *patterns], cwd).out.splitlines()
     return {name: sha for sha, _, name in (line.partition(" ") for line in lines)}
 
 

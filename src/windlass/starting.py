@@ -109,6 +109,7 @@ def _create(
     )
     dirty = git.is_dirty(repo)
     event = RunStarted(start.request, flow.flow, repo.head, branch, row.budget_usd, row.warn_usd, dirty)
+    engine.settle()
     with store.tx():
         store.add_run(row)
         store.add_tip(run, repo.head, "", "")

@@ -21,6 +21,8 @@ from windlass.locks import boot_id, process_start
 from windlass.private import make_private, open_private, write_private
 
 MARKER = "WINDLASS_ATTEMPT"
+FOLDER = "WINDLASS_FOLDER"
+"""Where an attempt's files are: tells whose repository it is of. Runs of a copied repository have the same ids."""
 BUSY_POLL_S, IDLE_POLL_S, BUSY_FOR_S = 0.04, 0.1, 2.0
 BESIDE_POLL_S = 0.25
 CHUNK = 1 << 20
@@ -147,7 +149,7 @@ def _prepare(
     return {
         "argv": list(invocation.argv),
         "cwd": str(cwd),
-        "env": {**env, **invocation.env, MARKER: marker},
+        "env": {**env, **invocation.env, MARKER: marker, FOLDER: str(folder)},
         "stdin": str(folder / "stdin"),
         "stdout": str(folder / "stdout"),
         "stderr": str(folder / "stderr"),
@@ -321,15 +323,29 @@ def at_work() -> list[AtWork]:
     return found
 
 
-def marked() -> list[tuple[int, str]]:
-    """Every process of any attempt or check that can be seen: its pid and whose it is."""
+def marked(home: Path) -> list[tuple[int, str]]:
+    """Every process of an attempt or check of the repository whose files are in `home`: its pid and what it is of."""
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
-            marker = process.environ().get(MARKER, "")
-            if marker and process.status() != psutil.STATUS_ZOMBIE:
+            environ = process.environ()
+            marker, folder = environ.get(MARKER, ""), Path(environ.get(FOLDER, "/"))
+            if not marker or process.status() == psutil.STATUS_ZOMBIE or not folder.is_relative_to(home):
+                continue
+            if _began_in(folder, process.pid):
                 found.append((process.pid, marker))
     return found
+
+
+def _began_in(folder: Path, pid: int) -> bool:
+    """Its attempt's own record is of this boot, and it was started after the attempt's supervisor."""
+    try:
+        proc = Proc.parse((folder / "proc.json").read_bytes())
+    except (OSError, ValueError, KeyError, TypeError):
+        return True  # not written yet, or lost: what the process itself says has to do
+    return (proc.host, proc.boot_id) == (socket.gethostname(), boot_id()) and (
+        not proc.supervisor_start or process_start(pid) >= proc.supervisor_start
+    )
 
 
 def _leftovers(proc: Proc | None, marker: str, slot: Path | None) -> Iterator[psutil.Process]:

@@ -125,6 +125,7 @@ async def _judge(order: Order, result: AgentResult, seen: Seen, is_final: Callab
     parsed = _parsed(order, result) if result.error is None else contracts.Parsed()
     reply = await _reply(order, result, parsed, contents, notes)
     failure, reminder = _failure(order, result, parsed, reply, contents)
+    await order.parts.journal.settle()
     if failure is None:
         _finish(order, result, reply, contents, None)
         return Judged(reply, contents)

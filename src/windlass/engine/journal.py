@@ -6,16 +6,19 @@ those with a result return it, the first without one runs.
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from windlass.errors import JournalMismatchError, StoppedError
-from windlass.events import Event, Recorded, encode
+from windlass.events import Event, Recorded, Warned, encode
 from windlass.model import ErrorClass, Json, Key, Usage, canonical, compact, digest, text_digest
 from windlass.store.rows import AdoptionRow, AttemptRow, Intent, StepRow
 from windlass.store.sqlite import Store
+from windlass.store.tips import tips_of_steps
+from windlass.workspace.durable import Barrier
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,10 @@ class Journal:
         *,
         publish: Callable[[Recorded], None] = lambda recorded: None,
         crash: Callable[[str], None] = lambda point: None,
+        barrier: Barrier | None = None,
     ) -> None:
+        """`barrier`: files that a record may name. It is settled before anything is recorded that names one."""
+        self._barrier = barrier or Barrier()
         self.store = store
         self.run = run
         self.epoch = epoch
@@ -119,12 +125,26 @@ class Journal:
         if row is not None:
             return row.result
         result = await fn(self.previous(key))
+        await self.settle()
         with self._recording(key.text, synced=synced):
             self._add(key, inputs, context, result)
             if tip is not None:
                 self.put_tip(key.text, tip(result))
             self._write(events(result))
         return result
+
+    def give_up(self, keys: Sequence[str], lost: Collection[str], why: str) -> None:
+        """Steps whose results are lost: they count as never done, and what they returned stays on record.
+
+        `lost`: the commits that nobody has any more. The tip goes back to what the other steps put there.
+        """
+        with self.writing("repair", *[Warned("recovery", why)] if why else []):
+            for key in keys:
+                self.store.supersede(self.run, key, 0)
+                self._replaced[key] = self._steps.pop(key)
+            if keys and self.tip:
+                left = [tip for tip in tips_of_steps(self._steps.values()) if tip not in lost]
+                self.put_tip("", left[0] if left else self.store.run(self.run).base)
 
     def recorded(self, key: Key) -> StepRow | None:
         return self._steps.get(key.text)
@@ -141,6 +161,11 @@ class Journal:
         """Known and left behind: what a later visit took the place of."""
         start = prefix.text + "/"
         self._visited.update(key for key in self._steps if key.startswith(start))
+
+    async def settle(self) -> None:
+        """What was written so far is on the disk: from here on a record may name it."""
+        if not self._barrier.is_clear:
+            await asyncio.to_thread(self._barrier.settle)
 
     # -- attempts
 
@@ -174,9 +199,12 @@ class Journal:
         """End the attempt, fenced; a result (None: there is none) becomes the step, all in one transaction.
 
         On the disk a moment later: whoever goes on from it says so by beginning something, which is synced with it.
+        At once where it brings artifacts: their files are on the disk at once too, and would look like somebody's
+        edit. What the result names must be on the disk already: `settle` before this.
         """
-        with self._recording(f"{key}@{n}.finish", synced=False):
-            for sha, content in blobs:
+        contents = list(blobs)
+        with self._recording(f"{key}@{n}.finish", synced=bool(contents)):
+            for sha, content in contents:
                 self.store.put_blob(sha, content)
             self.store.end_attempt(
                 self.run,

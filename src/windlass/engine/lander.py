@@ -12,7 +12,8 @@ from windlass.engine.checking import Checker, Verdict
 from windlass.engine.desk import Desk
 from windlass.engine.journal import EndedLanding
 from windlass.engine.parts import Parts
-from windlass.events import BranchPublished, Event, LandingRefused, TaskLanded
+from windlass.errors import GitLockError
+from windlass.events import BranchPublished, Event, LandingRefused, TaskLanded, Warned
 from windlass.landing import Candidate, Landing
 from windlass.model import Json, Key, Task
 from windlass.phases.task_base import Landed
@@ -74,6 +75,8 @@ class Lander:
         self._hurry = asyncio.Event()
         """Somebody waits for what is being published."""
         self._free = asyncio.Condition()
+        self._locked: GitLockError | None = None
+        """Why the branch could not be moved."""
         self._queue: list[_Waiting] = []
         self._batches = Batches()
         self.turns: list[str] = []
@@ -157,7 +160,7 @@ class Lander:
                 # In a chain that is yet to land, it may not be in the tip: looked at again when that has landed.
                 found = await self._candidate(one, self._tip) if chain else found
                 if found.kind is Landing.ALREADY:
-                    self._finish([_Link(one, found)], self._already(one))
+                    await self._finish([_Link(one, found)], self._already(one))
             elif not chain:
                 await self._refuse(one, "conflict", found.reason, found, ())
             # A conflict with one that is only about to land is looked at again when that has landed.
@@ -182,7 +185,7 @@ class Lander:
         return Verdict(True, "passed" if one.order.checked and self._checker.configured else "unchecked")
 
     async def _swap(self, chain: Sequence[_Link], verdict: Verdict) -> None:
-        self._finish(chain, verdict)
+        await self._finish(chain, verdict)
         await self._parts.tip.show()
         await self._publish_meanwhile()
 
@@ -197,6 +200,11 @@ class Lander:
         if self._publishing is not None:
             self._publishing.cancel()
             await asyncio.gather(self._publishing, return_exceptions=True)
+
+    def require_published(self) -> None:
+        """At the end of a run: a lock that is still in the way stops it, and a resume shows the rest."""
+        if self._locked:
+            raise self._locked
 
     async def _publish_meanwhile(self) -> None:
         """The branch only shows what has landed, so the next task need not wait for it."""
@@ -220,7 +228,14 @@ class Lander:
         tried = ""
         while (tip := self._tip) not in ("", tried, world.published_tip, facts.base):
             tried = tip
-            await self._show(tip)
+            try:
+                await self._show(tip)
+            except GitLockError as error:
+                # Only the branch waits for it: tasks go on, and the next landing tries again.
+                self._journal.emit("publish", Warned("branch", f"{error.message}; {error.hint}"))
+                self._locked = error
+                return
+            self._locked = None
             with suppress(TimeoutError):
                 async with asyncio.timeout(PUBLISH_PAUSE_S):
                     await self._hurry.wait()
@@ -269,7 +284,7 @@ class Lander:
         redact = self._parts.redactor.text
         return redact(ours), redact(theirs)
 
-    def _finish(self, chain: Sequence[_Link], verdict: Verdict) -> None:
+    async def _finish(self, chain: Sequence[_Link], verdict: Verdict) -> None:
         ended = []
         for link in chain:
             candidate, order = link.candidate, link.waiting.order
@@ -279,6 +294,7 @@ class Lander:
             landed = TaskLanded(order.task.id, candidate.commit, tip, verdict.label, files)
             events = [*(verdict.events if link is chain[-1] else ()), landed]
             ended.append(EndedLanding(order.key, link.waiting.n, order.inputs, result, events))
+        await self._journal.settle()
         # Only together: what the checks passed on is the top of the chain.
         self._journal.finish_landings(ended, _tip_with(chain[-1].candidate))
         for link in chain:

@@ -49,7 +49,7 @@ class Driver:
         try:
             await source.establish(self._shared, desk)
             await baseline.establish(self._shared, desk)
-            return await self._loop(desk)
+            end = await self._loop(desk)
         finally:
             try:
                 await desk.leave("driver")
@@ -57,6 +57,8 @@ class Driver:
                 await self._shared.lander.publish()
             finally:
                 await self._shared.lander.close()
+        self._shared.lander.require_published()
+        return end
 
     async def _loop(self, desk: Desk) -> End:
         world = self._parts.world

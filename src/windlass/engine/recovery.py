@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from windlass.agents.processes import end_leftover, is_at_work
-from windlass.errors import StoppedError
-from windlass.store.rows import AttemptRow
+from windlass.engine.heads import commits_of, lost_steps
+from windlass.errors import GitError, StoppedError
+from windlass.events import BranchPublished
+from windlass.store.rows import AttemptRow, RunRow, StepRow
 from windlass.store.sqlite import Store
-from windlass.workspace import Attempt, Slot, Slots
+from windlass.store.tips import tips_of_steps
+from windlass.workspace import Attempt, EngineRepo, Slot, Slots
+from windlass.workspace.repair import RunRecord, repair, repair_slot
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,40 @@ class Recovered:
     """Attempts that had begun and never ended."""
     left: dict[str, Left]
     """By key."""
+    notes: tuple[str, ...] = ()
+    """What was repaired, in words."""
+    fallen: tuple[str, ...] = ()
+    """Keys of steps that have to be done again: the commits that they made are lost."""
+    commits: frozenset[str] = frozenset()
+    """Those commits."""
+
+
+def repair_repositories(store: Store, run: str, engine: EngineRepo, tasks: Collection[str]) -> Recovered:
+    """Before anything is read from them: a power cut may have torn what a driver had not settled yet.
+
+    `tasks`: ids of the phases that work through tasks.
+    """
+    steps = store.steps(run)
+    done = repair(engine, [record_of(store, row, row.id == run) for row in _unfinished(store, run)])
+    phases = {key for step in steps if (key := step.key.split("/")[0]).split("+")[0] in tasks}
+    fallen = lost_steps(steps, done.lost, phases)
+    lost = [f"{len(done.lost)} commits are lost: what made them is done again"] if done.lost else []
+    return Recovered(0, {}, (*done.notes, *lost), tuple(fallen), frozenset(done.lost))
+
+
+def _unfinished(store: Store, run: str) -> list[RunRow]:
+    return [row for row in store.runs() if row.id == run or not row.state.final]
+
+
+def record_of(store: Store, row: RunRow, whole: bool = True) -> RunRecord:
+    """What the journal says of a run. Not `whole`: only where it began."""
+    steps: Sequence[StepRow] = store.steps(row.id) if whole else ()
+    shown = [r.event for r in store.events(row.id) if isinstance(r.event, BranchPublished)] if steps else []
+    branch, commit = (shown[-1].branch, shown[-1].commit) if shown else (row.branch, "")
+    heads = frozenset(sha for step in steps for sha in commits_of(step))
+    # An older run has no tips on record, only steps that put commits there.
+    tips = store.tips(row.id)[::-1] or tips_of_steps(steps)
+    return RunRecord(row.id, row.base, branch, commit, [*tips, row.base] if whole else [], heads)
 
 
 def recover(
@@ -49,7 +87,8 @@ def recover(
     lost = store.open_attempts(run)
     if before_may_live:
         end_checks(folder, host, boot)
-    end_attempts(lost, run, slots, folder, host, boot)
+    # In a copied repository they are those of the original, which goes on with them.
+    end_attempts([row for row in lost if not _is_copied(row, slots.engine)], run, slots, folder, host, boot)
     _clear_ref_locks(slots, run)
     going_on = [row for row in lost if row.session and row.intent.slot and resumes(row.intent.agent)]
     intact = [row for row in going_on if _is_intact(row, slots) and not before_may_live]
@@ -59,6 +98,10 @@ def recover(
         for row in lost:
             store.interrupt(run, row.intent.key, row.intent.n)
     return Recovered(len(lost), left)
+
+
+def _is_copied(row: AttemptRow, engine: EngineRepo) -> bool:
+    return engine.about is not None and row.started_at < engine.about.copied_at
 
 
 def _clear_ref_locks(slots: Slots, run: str) -> None:
@@ -73,6 +116,8 @@ def _left(row: AttemptRow, slots: Slots, folder: Path) -> Left:
 
 def _is_intact(row: AttemptRow, slots: Slots) -> bool:
     slot = slots.slot(int(row.intent.slot))
+    if _is_copied(row, slots.engine):
+        return False
     return slot.path.is_dir() and (slot.git_dir / "HEAD").is_file()
 
 
@@ -116,4 +161,9 @@ def _leave_slots(store: Store, run: str, slots: Slots, lost: list[AttemptRow], k
             continue
         whose = Attempt(run, row.intent.key, row.intent.n) if row else Attempt(run, lease.key, 0)
         leave = slots.retire if row or retire else slots.release
-        leave(slot, whose, store.clock())
+        try:
+            repair_slot(slot, row.intent.base if row else store.run(run).base, slots.engine.user.object_format)
+            leave(slot, whose, store.clock())
+        except GitError:
+            # Nobody can say what is in it: the files stay where they are, and the slot is not used again.
+            slots.abandon(slot, whose)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from windlass.model import Key
 from windlass.store.rows import StepRow
@@ -25,8 +25,13 @@ def tip_of_run(store: Store, run: str, shown: str = "") -> str:
 
 def tip_of_steps(steps: Sequence[StepRow], base: str) -> str:
     """The commit that the last of these steps put on the run's tip."""
-    found = [commit for step in sorted(steps, key=lambda step: step.seq) if (commit := tip_of_step(step))]
-    return found[-1] if found else base
+    return next(iter(tips_of_steps(steps)), base)
+
+
+def tips_of_steps(steps: Iterable[StepRow]) -> list[str]:
+    """Every commit that a step put on the run's tip, the last one first."""
+    ordered = sorted(steps, key=lambda step: step.seq, reverse=True)
+    return [commit for step in ordered if (commit := tip_of_step(step))]
 
 
 def tip_of_step(step: StepRow) -> str:

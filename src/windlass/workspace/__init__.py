@@ -26,8 +26,9 @@ from windlass.workspace.checkout import CheckoutMove, Settled, settle
 from windlass.workspace.collect import Collected, OwnBranch, Remains, Removed, collect_homes, gc
 from windlass.workspace.disk import MIN_FREE_BYTES, lacking
 from windlass.workspace.files import check_path, copy_into, lock_hash, read_file, safe_path, write_artifacts
+from windlass.workspace.home import repo_id
 from windlass.workspace.keep import Attempt, Kept
-from windlass.workspace.repo import EngineRepo, RefChange, locked, name_held, repo_id, tip_ref
+from windlass.workspace.repo import EngineRepo, RefChange, locked, name_held, tip_ref
 from windlass.workspace.slot import Slot
 from windlass.workspace.slots import Lease, Slots, Use
 from windlass.workspace.trees import (

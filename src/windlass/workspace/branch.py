@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -80,13 +79,16 @@ def _move(engine: EngineRepo, run: str, branch: str, tip: str, now: str) -> Publ
     where = checked_out(engine.user, branch)
     if where:
         return Published(branch, now, f"'{branch}' is checked out in '{where}' and stays as it is there")
-    with engine.fence():
+    with engine.fence(), engine.moving_user_refs([ref]):
         done = git.run(["update-ref", "-m", f"windlass: {run}", ref, tip, now], root, check=False)
     if done.code == 0:
+        engine.settle()
         return Published(branch, tip)
     if git.read_refs(root, ref).get(ref, "") != now:
         return None
-    raise GitError(f"cannot move branch '{branch}': {_why(done.err)}", hint="rename the branch in the way")
+    raise git.lock_in_the_way(done.err) or GitError(
+        f"cannot move branch '{branch}': {_why(done.err)}", hint="rename the branch in the way"
+    )
 
 
 def checked_out(user: UserRepo, branch: str) -> str:
@@ -231,7 +233,7 @@ def land_commit(user: UserRepo, plan: LandPlan, message: str, *, signoff: bool =
     sign = ["-S"] if _signs(user) else []
     command = ["commit-tree", *sign, *(word for sha in parents for word in ("-p", sha)), plan.tree]
     # Their key may need an agent or a home of its own.
-    own = git.personal(os.environ) if sign else {}
+    own = git.personal() if sign else {}
     done = git.run(command, user.root, env={**own, **env}, input=message.rstrip("\n") + "\n", check=False)
     if done.code != 0:
         hint = "nothing was changed; `git commit` must be able to sign here, or set commit.gpgSign to false"

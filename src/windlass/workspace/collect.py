@@ -12,7 +12,8 @@ from typing import TypeAlias
 from windlass import git
 from windlass.workspace.branch import checked_out
 from windlass.workspace.disk import remove_tree
-from windlass.workspace.repo import OWNER, EngineRepo, locked
+from windlass.workspace.home import owner_of
+from windlass.workspace.repo import EngineRepo, locked
 from windlass.workspace.slots import Lease, Slots, Use
 from windlass.workspace.work import branch_tips, contained
 
@@ -173,7 +174,8 @@ def in_a_branch(engine: EngineRepo, sha: str) -> bool:
 def drop_user_refs(engine: EngineRepo, names: Collection[str]) -> None:
     if not all(name.startswith("refs/windlass/") for name in names):
         raise ValueError(f"not ours: {sorted(names)}")
-    git.run(["update-ref", "--stdin"], engine.user.root, input="".join(f"delete {name}\n" for name in names))
+    with engine.moving_user_refs(list(names)):
+        git.run(["update-ref", "--stdin"], engine.user.root, input="".join(f"delete {name}\n" for name in names))
 
 
 def collect_homes(state_dir: Path, *, gone: bool, dry: bool) -> list[Collected]:
@@ -187,7 +189,7 @@ def collect_homes(state_dir: Path, *, gone: bool, dry: bool) -> list[Collected]:
 
 
 def _collect_home(home: Path, *, gone: bool, dry: bool) -> Iterator[Collected]:
-    owner = _owner(home)
+    owner = owner_of(home)
     if owner is None or owner.exists():
         return
     if not owner.parent.parent.exists():
@@ -210,14 +212,3 @@ def _is_free(lease: Path) -> bool:
     with suppress(OSError, ValueError):
         return bool(json.loads(lease.read_text())["use"] == Use.FREE)
     return False
-
-
-def _owner(home: Path) -> Path | None:
-    """The git folder of the repository that a state folder belongs to. None: it is no state folder, or cannot tell."""
-    with suppress(OSError):
-        return Path((home / OWNER).read_text(encoding="utf-8", errors="surrogateescape").rstrip("\n"))
-    with suppress(OSError):
-        # Made before there was such a file.
-        objects = (home / "repo.git" / "objects" / "info" / "alternates").read_text(errors="surrogateescape")
-        return Path(objects.rstrip("\n")).parent
-    return None

@@ -208,6 +208,7 @@ def _take_pack(engine: EngineRepo, slot: Slot, shas: Sequence[str]) -> None:
         options = ["--revs", "--local", "--stdout", "-q"]
         pack = git.run_raw([*slot.places(), "pack-objects", *options], slot.path, input=wanted)
         git.run_raw([f"--git-dir={engine.path}", "index-pack", "--strict", "--stdin"], engine.home, input=pack.stdout)
+        engine.barrier.add([engine.path / "objects" / "pack"])
     except GitError as error:
         raise RefusedObjectsError(f"objects of slot {slot.n} are refused: {error.message}", hint=error.hint) from None
     missing = [sha for sha in shas if not engine.objects.has(sha)]

@@ -107,7 +107,8 @@ def _pin(engine: EngineRepo, attempt: Attempt, shas: Iterable[str]) -> tuple[str
     names = _free_names(attempt, known)
     made = tuple(next(names) for _ in lost)
     commands = "".join(f"create {name} {sha}\n" for name, sha in zip(made, lost, strict=True))
-    git.run(["update-ref", "--stdin"], engine.user.root, input=commands)
+    with engine.moving_user_refs(made):
+        git.run(["update-ref", "--stdin"], engine.user.root, input=commands)
     return made
 
 

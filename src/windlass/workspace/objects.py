@@ -12,13 +12,15 @@ import sys
 import tempfile
 import threading
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
 
 from windlass.errors import GitError
+from windlass.workspace.durable import Barrier
 from windlass.workspace.librarian import Librarian
 
 MANY_COMMITS = 20_000
@@ -26,6 +28,7 @@ MANY_ENTRIES = 20_000
 """Of all trees that are remembered together, about 6 MB. A folder with many files is a large tree, and each landing
 makes another one of it."""
 FOLDER = "40000"
+OBJECT_FILE = re.compile(r"[0-9a-f]{38}|[0-9a-f]{62}")
 ENTRY = {
     "sha1": re.compile(rb"([0-7]+) ([^\0]+)\0(.{20})", re.DOTALL),
     "sha256": re.compile(rb"([0-7]+) ([^\0]+)\0(.{32})", re.DOTALL),
@@ -52,11 +55,15 @@ class Commit:
 
 
 class Objects:
-    """Of one repository. Safe to be used by several threads."""
+    """Of one repository. Safe to be used by several threads.
 
-    def __init__(self, git_dir: Path, algorithm: str) -> None:
+    `barrier`: gets the files that were written; they are on the disk when it is settled.
+    """
+
+    def __init__(self, git_dir: Path, algorithm: str, barrier: Barrier | None = None) -> None:
         self._git_dir = git_dir
         self._algorithm = algorithm
+        self._barrier = barrier or Barrier()
         self._commits: dict[str, Commit] = {}
         self._trees: dict[str, Tree] = {}
         self._entry_count = 0
@@ -160,6 +167,7 @@ class Objects:
         place.parent.mkdir(exist_ok=True)
         os.chmod(file, 0o444)
         os.rename(file, place)
+        self._barrier.add([place])
 
     def write_tree(self, entries: Tree) -> str:
         ordered = sorted(entries.items(), key=lambda item: item[0] + (b"/" if item[1].is_folder else b""))
@@ -183,7 +191,39 @@ class Objects:
                 file.write(zlib.compress(data, 1))
             os.chmod(file.name, 0o444)
             os.rename(file.name, folder / sha[2:])
+            self._barrier.add([folder / sha[2:]])
         return sha
+
+    # -- after a power cut
+
+    def remove_torn(self, since: float) -> list[str]:
+        """Loose objects that are not what their names say; those that were written before `since` if they are empty.
+
+        git takes a file of that name for the object and does not write it again: a torn one would stay for good.
+        """
+        return [sha for sha, file in self._loose_files() if self._is_torn(sha, file, since) and _removed(file)]
+
+    def _loose_files(self) -> Iterator[tuple[str, os.DirEntry[str]]]:
+        for folder in sorted((self._git_dir / "objects").glob("[0-9a-f][0-9a-f]")):
+            with os.scandir(folder) as files:
+                yield from ((folder.name + file.name, file) for file in list(files) if OBJECT_FILE.fullmatch(file.name))
+
+    def _is_torn(self, sha: str, file: os.DirEntry[str], since: float) -> bool:
+        found = file.stat(follow_symlinks=False)
+        if found.st_size == 0:
+            return True
+        if found.st_mtime < since:
+            return False
+        try:
+            return self._name(zlib.decompress(Path(file.path).read_bytes())) != sha
+        except zlib.error:
+            return True
+
+
+def _removed(file: os.DirEntry[str]) -> bool:
+    with suppress(FileNotFoundError):
+        os.unlink(file.path)
+    return True
 
 
 def _stored(kind: str, body: bytes) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import time
@@ -12,6 +13,8 @@ from typing import BinaryIO, TypeAlias
 
 from windlass import git
 from windlass.errors import GitError
+from windlass.workspace.durable import Barrier
+from windlass.workspace.git_locks import remove_dead
 
 OBJECT = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})\n?")
 SETTLED_NS = 100_000_000
@@ -33,7 +36,7 @@ class Refs:
             loose = self._loose()
             return {**_packed(self._git_dir), **loose}
         except (OSError, ValueError):
-            return git.read_refs(self._git_dir)
+            return git.read_refs(self._git_dir, git_dir=self._git_dir)
 
     def _loose(self) -> dict[str, str]:
         if not (self._git_dir / "refs" / "heads").is_dir():
@@ -65,8 +68,11 @@ class Refs:
         return value
 
 
-def move(git_dir: Path, ref: str, new: str, old: str | None) -> bool:
-    """As `git update-ref` does. `old`: what it has to be now, '' nothing, None anything; False: it is not."""
+def move(git_dir: Path, ref: str, new: str, old: str | None, barrier: Barrier | None = None) -> bool:
+    """As `git update-ref` does. `old`: what it has to be now, '' nothing, None anything; False: it is not.
+
+    `barrier`: gets the file. Until it is settled, a power cut may leave the ref empty; see `repair`.
+    """
     path = git_dir / ref
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,8 +82,12 @@ def move(git_dir: Path, ref: str, new: str, old: str | None) -> bool:
             file.write(f"{new}\n".encode("ascii"))
             file.flush()
             os.rename(file.name, path)
+            if barrier:
+                barrier.add([path])
             return True
     except (OSError, ValueError):
+        if (lock := path.with_name(f"{path.name}.lock")).exists():
+            remove_dead([lock], git_dir.parent)
         return _ask_git(git_dir, ref, new, old)
 
 
@@ -86,6 +96,8 @@ def _lock(path: Path) -> Iterator[BinaryIO]:
     """The file that every git would lock it with."""
     lock = path.with_name(f"{path.name}.lock")
     with lock.open("xb") as file:
+        # So that others can tell it from one whose maker is dead; see `git_locks`.
+        fcntl.flock(file, fcntl.LOCK_EX)
         try:
             yield file
         finally:
@@ -108,8 +120,9 @@ def _ask_git(git_dir: Path, ref: str, new: str, old: str | None) -> bool:
     # A lock file that nobody removes is no lost race: trying again would never end.
     if old is not None and "cannot lock ref" in done.err and "Unable to create" not in done.err:
         return False
-    hint = f"if no git is at work there, delete '{git_dir / ref}.lock'"
-    raise GitError(f"cannot move '{ref}': {git.plain(done.err).strip()}", hint=hint)
+    raise git.lock_in_the_way(done.err) or GitError(
+        f"cannot move '{ref}': {git.plain(done.err).strip()}", hint="`windlass doctor`"
+    )
 
 
 def _object(path: str) -> str:
@@ -126,3 +139,25 @@ def _packed(git_dir: Path) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     return {name: sha for sha, name in PACKED.findall(text)}
+
+
+def torn(git_dir: Path) -> list[str]:
+    """Refs whose files say nothing that a ref can say: a power cut came before their content was on the disk."""
+    if not (git_dir / "refs" / "heads").is_dir():
+        return []
+    files = [path for path in (git_dir / "refs").rglob("*") if path.is_file() and not path.name.endswith(".lock")]
+    return [str(path.relative_to(git_dir)) for path in sorted(files) if not _is_ref(path)]
+
+
+def _is_ref(path: Path) -> bool:
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return True
+    return bool(OBJECT.fullmatch(text)) or text.startswith("ref: ")
+
+
+def remove_file(git_dir: Path, ref: str) -> None:
+    """A ref that git cannot read it will not delete either. Its value in `packed-refs` is one that it had before."""
+    with _lock(git_dir / ref):
+        (git_dir / ref).unlink(missing_ok=True)

@@ -8,12 +8,10 @@ nobody else. In the user's repository Windlass writes `refs/windlass/*` and the 
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import re
 import shlex
 import shutil
-import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -28,7 +26,10 @@ from windlass.git import Done, UserRepo
 from windlass.locks import is_stopped
 from windlass.model import is_id
 from windlass.workspace import comparing
+from windlass.workspace.durable import Barrier, sync_tree, write_durably
 from windlass.workspace.files import read_or_empty
+from windlass.workspace.git_locks import intent, locks_in, remove_covered, remove_dead
+from windlass.workspace.home import Home, look_up, settle_home
 from windlass.workspace.moves import Moves
 from windlass.workspace.objects import Objects
 from windlass.workspace.refs import Refs, move
@@ -50,17 +51,10 @@ LOCK_LOOK_S = 2.0
 """So long a lock is waited for before somebody asks whether its holder is stopped."""
 LOCK_PATIENCE_S = 120.0
 """As long as a git under it may take."""
-OWNER = "repository"
-"""The file in a state folder that says which repository's it is, by its git folder."""
+# The settings that we write say nothing of another format for refs, and we read them as files.
+INIT_VARIABLES = {"GIT_DEFAULT_REF_FORMAT": "files"}
+KNOWS_REF_FORMAT = (2, 45)
 IDENTITY = {"user.name": "Windlass", "user.email": "windlass@localhost"}
-
-
-def repo_id(common_dir: Path) -> str:
-    """The same for every worktree of a repository, as long as it stays where it is."""
-    place = common_dir.resolve()
-    name = place.parent.name if place.name == ".git" else place.name
-    readable = "".join(c if c.isalnum() and c.isascii() else "-" for c in name)[:32].strip("-") or "repo"
-    return f"{readable}-{hashlib.sha256(os.fsencode(place)).hexdigest()[:12]}"
 
 
 @contextmanager
@@ -96,13 +90,6 @@ def _is_locked(handle: TextIO) -> bool:
     return True
 
 
-def write_atomically(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.part")
-    part.write_text(text, encoding="utf-8", errors="surrogateescape")
-    part.replace(path)
-
-
 @dataclass(frozen=True)
 class RefChange:
     name: str
@@ -120,10 +107,14 @@ class EngineRepo:
     """Files below `path` and their content; an agent that changes them changes what later commands mean."""
     fence: Callable[[], AbstractContextManager[None]] = field(default=nullcontext, repr=False, compare=False)
     """A driver's: refs, slots and branches change only behind it, so never after another driver took over."""
+    about: Home | None = None
+    """Where the repository is and was; None when nobody looked."""
     _moves: Moves = field(default_factory=Moves, repr=False, compare=False)
     _shown: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
     """Tip refs as this process set them last."""
     _reached: set[str] = field(default_factory=set, repr=False, compare=False)
+    barrier: Barrier = field(default_factory=Barrier, repr=False, compare=False)
+    """What the journal is about to name. `settle` it first."""
     _compared: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict, repr=False, compare=False)
     attributes: dict[str, Mapping[str, str]] = field(default_factory=dict, repr=False, compare=False)
     """By tree: its `.gitattributes` files and their blobs, once somebody looked for them."""
@@ -132,16 +123,30 @@ class EngineRepo:
     def open(
         cls, user: UserRepo, state_dir: Path, *, fence: Callable[[], AbstractContextManager[None]] = nullcontext
     ) -> EngineRepo:
-        home = state_dir.resolve() / "windlass" / repo_id(user.common_dir)
-        engine = cls(user, home, _sealed(user), fence)
-        with locked(home / "lock"):
-            if not engine.path.exists():
-                engine._create()
-                write_atomically(engine.path / "info" / "exclude", read_or_empty(user.common_dir / "info" / "exclude"))
-            engine.seal()
-            if not (home / OWNER).exists():
-                write_atomically(home / OWNER, f"{user.common_dir}\n")
+        # Not inside the folder: it may be moved.
+        with locked(state_dir.resolve() / "windlass" / "lock"):
+            about = settle_home(user.common_dir, state_dir)
+        home = Path(about.home)
+        engine = cls(user, home, _sealed(user), fence, about)
+        engine.create()
+        engine.clear_locks()
         return engine
+
+    def create(self) -> None:
+        """Unless it is there; and what git needs to take it for a repository is put back."""
+        with locked(self.home / "lock"):
+            if not self.path.exists():
+                self._create()
+                exclude = read_or_empty(self.user.common_dir / "info" / "exclude")
+                write_durably(self.path / "info" / "exclude", exclude)
+            self._restore_skeleton()
+            self.seal()
+
+    @classmethod
+    def at(cls, user: UserRepo, state_dir: Path) -> EngineRepo:
+        """As it is, whole or not: nothing is made and nothing is put right."""
+        about = look_up(user.common_dir, state_dir)
+        return cls(user, Path(about.home), _sealed(user), about=about)
 
     @property
     def path(self) -> Path:
@@ -159,16 +164,46 @@ class EngineRepo:
         # Renamed into place when complete: a half-made repository is never seen.
         new = self.home / "repo.git.new"
         shutil.rmtree(new, ignore_errors=True)
-        options = ["--bare", "--template=", "--initial-branch=main", f"--object-format={self.user.object_format}"]
-        git.run(["init", "-q", *options, str(new)], self.home)
+        form = self.user.object_format
+        git.run(["init", "-q", *init_options(form, git.git_version()), str(new)], self.home, env=INIT_VARIABLES)
+        sync_tree(new)
         new.rename(self.path)
+        self.barrier.add([self.path, self.home])
+
+    def _restore_skeleton(self) -> None:
+        """Without these git does not take the folder for a repository."""
+        for name in ("refs/heads", "objects/info", "objects/pack"):
+            (self.path / name).mkdir(parents=True, exist_ok=True)
+        if not read_or_empty(self.path / "HEAD").startswith("ref: "):
+            write_durably(self.path / "HEAD", "ref: refs/heads/main\n")
 
     def seal(self) -> list[str]:
         """Put back what no one but the engine may change here; the names of what was changed."""
         wrong = [name for name, text in self.sealed.items() if read_or_empty(self.path / name) != text]
         for name in wrong:
-            write_atomically(self.path / name, self.sealed[name])
+            write_durably(self.path / name, self.sealed[name])
         return wrong
+
+    def clear_locks(self) -> None:
+        """Those that killed gits left, in both repositories; what somebody may still hold stays."""
+        if locks := locks_in(self.path):
+            remove_dead(locks, self.home)
+        remove_covered(self._intents, self.user.common_dir, self.user.root)
+
+    @property
+    def _intents(self) -> Path:
+        return self.user.state / "moving"
+
+    @contextmanager
+    def moving_user_refs(self, names: Sequence[str]) -> Iterator[None]:
+        """Around every git that moves or removes refs of ours in the user's repository.
+
+        Killed in between, its locks are known to be ours; when it is done, the refs wait for the disk.
+        """
+        with intent(self._intents, names):
+            yield
+        # Their files were synced by git, the names of the files were not.
+        self.barrier.add([self.user.common_dir / name for name in names])
 
     def slot_files(self) -> Mapping[str, str]:
         """What every slot's repository has, by name: an agent that changes it changes what later commands mean."""
@@ -197,11 +232,22 @@ class EngineRepo:
             old = read_or_empty(exclude).splitlines()
             new = [line for line in map(_exclude_line, paths) if line not in old]
             if new:
-                write_atomically(exclude, "\n".join([*old, *new, ""]))
+                write_durably(exclude, "\n".join([*old, *new, ""]))
 
     def pin_base(self, run: str, sha: str) -> None:
         """A base the user amends away must outlive their `git gc`."""
-        git.run(["update-ref", f"refs/windlass/base/{_named(run)}", sha], self.user.root)
+        self.move_user_refs({f"refs/windlass/base/{_named(run)}": sha})
+
+    def move_user_refs(self, refs: Mapping[str, str]) -> None:
+        """Refs of Windlass's own in the user's repository, all or none, whatever they are now."""
+        commands = "".join(f"update {name} {sha}\n" for name, sha in refs.items())
+        with self.moving_user_refs(list(refs)):
+            git.run(["update-ref", "--stdin"], self.user.root, input=commands)
+
+    def settle(self) -> None:
+        """What was written so far is on the disk when this returns; may take as long as the disk does."""
+        if not self.barrier.is_clear:
+            self.barrier.settle()
 
     def tip(self, run: str) -> str:
         """What the ref shows, which an agent may have moved; '' while there is none. A driver goes by its journal."""
@@ -249,9 +295,14 @@ class EngineRepo:
             self.point(ref, tip)
         return found if strange else next(iter(below), "")
 
+    def forget(self) -> None:
+        """Refs were put right behind this object's back: what it knows of them does not count."""
+        self._shown.clear()
+        self._reached.clear()
+
     def _swap(self, ref: str, new: str, old: str | None) -> bool:
         with self.fence(), self._moves.noted((ref, new)):
-            moved = move(self.path, ref, new, old)
+            moved = move(self.path, ref, new, old, self.barrier)
         if moved:
             self._reached.add(new)
         return moved
@@ -333,7 +384,13 @@ class EngineRepo:
 
     @cached_property
     def objects(self) -> Objects:
-        return Objects(self.path, self.user.object_format)
+        return Objects(self.path, self.user.object_format, self.barrier)
+
+
+def init_options(object_format: str, version: tuple[int, ...]) -> list[str]:
+    """Nothing of how a person likes their own repositories to be made (`init.*`) shapes the engine's."""
+    options = ["--bare", "--template=", "--initial-branch=main", f"--object-format={object_format}"]
+    return [*options, "--ref-format=files"] if version[:2] >= KNOWS_REF_FORMAT else options
 
 
 def hold_refs(run: str) -> str:

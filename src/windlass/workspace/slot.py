@@ -9,7 +9,7 @@ from pathlib import Path
 from windlass import git
 from windlass.git import Done
 from windlass.workspace.disk import remove_tree
-from windlass.workspace.repo import write_atomically
+from windlass.workspace.durable import write_atomically
 
 FOLDERS = ("objects", "objects/info", "objects/pack", "info", "refs", "refs/heads", "logs")
 #: files that would make git read its settings, history or objects from elsewhere

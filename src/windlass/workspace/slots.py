@@ -11,10 +11,11 @@ from pathlib import Path
 
 from windlass.errors import GitError, StoppedError
 from windlass.workspace.disk import MIN_FREE_BYTES, lacking, make_writable, remove_tree
+from windlass.workspace.durable import write_atomically, write_durably
 from windlass.workspace.files import copy_into
 from windlass.workspace.index import checkout_bytes, may_hide, unhide
 from windlass.workspace.keep import PSEUDO_REFS, Attempt, Kept, keep
-from windlass.workspace.repo import EngineRepo, RefChange, locked, write_atomically
+from windlass.workspace.repo import EngineRepo, RefChange, locked
 from windlass.workspace.slot import Slot, restore
 from windlass.workspace.trees import SlotStatus, clear_locks
 
@@ -62,7 +63,7 @@ class Slots:
 
     def leases(self) -> list[Lease]:
         files = sorted(self.folder.glob("*.json"), key=lambda file: int(file.stem))
-        return [_parse(file) for file in files]
+        return [lease for file in files if (lease := _parse(file))]
 
     def held(self, run: str) -> list[Lease]:
         return [lease for lease in self.leases() if lease.run == run and lease.use is Use.TAKEN]
@@ -129,6 +130,11 @@ class Slots:
         """Keep what is in the slot, and never use it again: something may still be writing to it."""
         return self._leave(slot, attempt, date, Lease(slot.n, Use.RETIRED, attempt.run, attempt.key))
 
+    def abandon(self, slot: Slot, attempt: Attempt) -> None:
+        """Never used again, and nothing of it is kept: git cannot read it any more."""
+        with locked(self.folder / "lock"):
+            self._write(Lease(slot.n, Use.RETIRED, attempt.run, attempt.key))
+
     def _leave(self, slot: Slot, attempt: Attempt, date: float, lease: Lease) -> tuple[str, ...]:
         self.engine.require_fence()
         kept = self.keep(slot, attempt, date)
@@ -149,8 +155,13 @@ class Slots:
             if lease not in self.leases():
                 return False
             self._write(replace(lease, use=Use.GOING))
-        if lease.run:
-            self.keep(slot, Attempt(lease.run, lease.key, 0), date)
+        try:
+            if lease.run:
+                self.keep(slot, Attempt(lease.run, lease.key, 0), date)
+        except GitError:
+            # A power cut tore it: nobody can say what is in it.
+            self._set_aside(slot.path)
+            self._set_aside(slot.git_dir)
         # From here on there is nothing in it that anybody wants, also for whoever goes on with it.
         self._mark(slot).touch()
         for path in (slot.path, slot.git_dir):
@@ -167,7 +178,7 @@ class Slots:
         return self.folder / f"{slot.n}.changing"
 
     def _write(self, lease: Lease) -> None:
-        write_atomically(self._file(lease.n), json.dumps(asdict(lease)))
+        write_durably(self._file(lease.n), json.dumps(asdict(lease)))
 
     def _renew(self, slot: Slot, at: str, seen: SlotStatus | None = None) -> None:
         """A clean checkout of `at`. What was in the slot is kept; killed half way, nothing of it is taken for work.
@@ -181,7 +192,7 @@ class Slots:
             except GitError:
                 # What may not be written stands in the way: the agent's own doing.
                 make_writable(slot.path)
-                self._reset(slot, at)
+                self._reset_or_replace(slot, at)
         _start_log(slot, at)
         self._mark(slot).unlink()
 
@@ -212,6 +223,15 @@ class Slots:
         if not new:
             slot.git("clean", "-ffdq")
             _forget(slot)
+
+    def _reset_or_replace(self, slot: Slot, at: str) -> None:
+        """What git cannot read any more, after a power cut, is set aside."""
+        try:
+            self._reset(slot, at)
+        except GitError:
+            self._set_aside(slot.path)
+            self._set_aside(slot.git_dir)
+            self._reset(slot, at)
 
     def _mend(self, slot: Slot) -> None:
         """Put back what an agent may have changed or removed that our own commands rely on."""
@@ -259,9 +279,15 @@ class Slots:
             path.rename(aside / f"{path.parent.name}-{path.name}-{path.stat().st_mtime_ns}")
 
 
-def _parse(file: Path) -> Lease:
-    data = json.loads(file.read_text())
-    return Lease(int(data["n"]), Use(data["use"]), str(data["run"]), str(data["key"]))
+def _parse(file: Path) -> Lease | None:
+    """None: it was removed this moment. One that nobody can read says nothing of whose the slot is: it is retired."""
+    try:
+        data = json.loads(file.read_text())
+        return Lease(int(data["n"]), Use(data["use"]), str(data["run"]), str(data["key"]))
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError):
+        return Lease(int(file.stem), Use.RETIRED)
 
 
 def _is_plain(slot: Slot) -> bool:

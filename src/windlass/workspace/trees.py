@@ -15,6 +15,7 @@ from pathlib import Path
 from windlass import git
 from windlass.errors import GitError
 from windlass.workspace.files import check_path
+from windlass.workspace.git_locks import locks_in
 from windlass.workspace.index import unhide
 from windlass.workspace.intake import RefusedObjectsError, take_in
 from windlass.workspace.repo import EngineRepo
@@ -97,7 +98,7 @@ def harvest(engine: EngineRepo, slot: Slot, message: str, date: float) -> str:
 
 def clear_locks(slot: Slot) -> None:
     """A git that was killed leaves its lock. Only for a slot in which no process is left."""
-    for lock in (*slot.git_dir.glob("*.lock"), *(slot.git_dir / "refs").rglob("*.lock")):
+    for lock in locks_in(slot.git_dir):
         lock.unlink(missing_ok=True)
 
 

@@ -11,7 +11,7 @@ from windlass.acquainting import NOT_FOUND, AgentFacts
 from windlass.acquainting import agents as list_agents
 from windlass.agents.installed import ORDER
 from windlass.config import parse_command
-from windlass.errors import Exit, UserError
+from windlass.errors import Exit, UserError, WindlassError
 from windlass.examining import Finding, Level, blind, examine, on_machine
 from windlass.interfaces.cli.common import app, echo_json, is_interactive, json_option, page
 from windlass.kit import Kit
@@ -22,8 +22,9 @@ CONFIG = Path(".windlass") / "config.toml"
 
 @click.command(short_help="Can a run start here? What is missing?")
 @click.option("--try", "trying", is_flag=True, help="Ask each agent in use for one word; this spends a little.")
+@click.option("--repair", "repairing", is_flag=True, help="Make the engine's repository whole, or anew.")
 @json_option
-def doctor(trying: bool, as_json: bool) -> int:
+def doctor(trying: bool, repairing: bool, as_json: bool) -> int:
     """Look at git, the repository, settings, agents, disk and leftovers; exit 1 when something must be mended.
 
     It also names what Windlass cannot know.
@@ -32,8 +33,10 @@ def doctor(trying: bool, as_json: bool) -> int:
       windlass doctor
       windlass doctor --json
       windlass doctor --try
+      windlass doctor --repair
     """
-    found = [*_examined(), *(_tried() if trying else ())]
+    repaired = _repaired() if repairing else []
+    found = [*repaired, *_examined(), *(_tried() if trying else ())]
     ill = any(finding.level is Level.FIX for finding in found)
     if as_json:
         echo_json({"ok": not ill, "findings": [asdict(finding) for finding in found]})
@@ -90,6 +93,15 @@ def _examined() -> list[Finding]:
     except UserError as error:
         return [*on_machine(), Finding(Level.FIX, "repository", error.message, error.hint), *blind()]
     return examine(kit)
+
+
+def _repaired() -> list[Finding]:
+    from windlass.examining import repair
+
+    try:
+        return list(repair(app().kit))
+    except WindlassError as error:
+        return [Finding(Level.FIX, "repair", error.message, error.hint)]
 
 
 def _tried() -> list[Finding]:
