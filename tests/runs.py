@@ -173,7 +173,9 @@ class Bench:
         return next(self.state.glob("windlass/*/repo.git"))
 
     def rows(self, sql: str, *args: object) -> list[dict[str, Any]]:
-        with closing(sqlite3.connect(self.home / "windlass.db")) as db:
+        # Looking must not create it: an empty file would be a damaged database.
+        address = f"{(self.home / 'windlass.db').as_uri()}?mode=rw"
+        with closing(sqlite3.connect(address, uri=True)) as db:
             db.row_factory = sqlite3.Row
             return [dict(row) for row in db.execute(sql, args).fetchall()]
 

@@ -12,10 +12,11 @@ import pytest
 
 from gitrepo import commit, make_engine, sh
 from stores import journal, stored
-from windlass.engine.heads import lost_steps, tips_of
+from windlass.engine.heads import lost_steps
 from windlass.errors import GitError
 from windlass.model import Json, Key
 from windlass.store.rows import StepRow
+from windlass.store.tips import tips_of_steps
 from windlass.workspace import Attempt, Slots, Use, durable
 from windlass.workspace.durable import Barrier
 from windlass.workspace.repair import RunRecord, repair, repair_slot
@@ -259,7 +260,7 @@ def steps() -> list[StepRow]:
 
 
 def test_the_tips_of_a_run_are_those_that_steps_put_there() -> None:
-    assert tips_of(steps()) == [D, B, A]
+    assert tips_of_steps(steps()) == [D, B, A]
 
 
 def test_a_task_whose_commit_is_lost_is_done_again_and_others_are_not() -> None:

@@ -197,10 +197,9 @@ class Service:
         host, folder = socket.gethostname(), self.world.place.run_folder(run)
         attempts = self.store.open_attempts(run)
         here = [row for row in attempts if row.intent.host == host]
-        if here:
-            slots = Slots(EngineRepo.open(git.discover(self.world.cwd), state_dir(self.world.environ)))
-            end_attempts(here, run, slots, folder, host, boot_id())
-        end_checks(folder, host, boot_id())
+        slots = Slots(EngineRepo.open(git.discover(self.world.cwd), state_dir(self.world.environ)))
+        end_attempts(here, run, slots, folder, host, boot_id())
+        end_checks(slots.engine, folder, host, boot_id())
         others = sorted({row.intent.host for row in attempts} - {host})
         return f"; an agent may still be at work on {', '.join(others)}" if others else ""
 

@@ -86,9 +86,8 @@ def recover(
     """
     lost = store.open_attempts(run)
     if before_may_live:
-        end_checks(folder, host, boot)
-    # In a copied repository they are those of the original, which goes on with them.
-    end_attempts([row for row in lost if not _is_copied(row, slots.engine)], run, slots, folder, host, boot)
+        end_checks(slots.engine, folder, host, boot)
+    end_attempts(lost, run, slots, folder, host, boot)
     _clear_ref_locks(slots, run)
     going_on = [row for row in lost if row.session and row.intent.slot and resumes(row.intent.agent)]
     intact = [row for row in going_on if _is_intact(row, slots) and not before_may_live]
@@ -122,9 +121,10 @@ def _is_intact(row: AttemptRow, slots: Slots) -> bool:
 
 
 def end_attempts(rows: Sequence[AttemptRow], run: str, slots: Slots, folder: Path, host: str, boot: str) -> None:
-    """Whatever of them still runs."""
+    """Whatever of them still runs. In a copied repository they are those of the original, which goes on with them."""
     for row in rows:
-        _end_processes(row, run, slots, folder, host, boot)
+        if not _is_copied(row, slots.engine):
+            _end_processes(row, run, slots, folder, host, boot)
 
 
 def _end_processes(row: AttemptRow, run: str, slots: Slots, folder: Path, host: str, boot: str) -> None:
@@ -145,9 +145,12 @@ def _end_processes(row: AttemptRow, run: str, slots: Slots, folder: Path, host: 
             )
 
 
-def end_checks(folder: Path, host: str, boot: str) -> None:
+def end_checks(engine: EngineRepo, folder: Path, host: str, boot: str) -> None:
     """Of set-up, checks and proofs, which have no attempt of their own: whatever is on record and still runs."""
+    copied_at = engine.about.copied_at if engine.about else 0.0
     for proc in (path for part in ("attempts", "setup") for path in (folder / part).rglob("proc.json")):
+        if proc.stat().st_mtime <= copied_at:
+            continue  # copied with the repository: the process is the original's
         if is_at_work(proc) and not end_leftover(proc, host=host, boot_id=boot, marker=""):
             raise StoppedError("processes of a check cannot be ended", hint=f"see {proc}, then: windlass resume")
 
