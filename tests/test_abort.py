@@ -112,7 +112,7 @@ def test_without_a_driver_an_abort_ends_the_agents_that_are_left(tmp_path: Path)
 def test_collecting_leaves_a_slot_in_which_a_process_is_alive(tmp_path: Path) -> None:
     bench = make_bench(tmp_path)
     assert bench.run("--yes").code == 0
-    slot = next(path for path in bench.state.glob("windlass/*/slots/*") if path.is_dir())
+    slot = next(path for path in bench.state.glob("windlass/*/slots/*") if path.name.isdigit())
     with subprocess.Popen(["sleep", "600"], cwd=slot) as process:
         try:
             said = bench.windlass("gc")

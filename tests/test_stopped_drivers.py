@@ -317,7 +317,8 @@ def test_a_stopped_driver_that_holds_a_lock_is_named_to_whoever_waits_for_it(
         assert said.code == STOPPED, str(said)
         heard = said.out + said.err
         assert f"locked by process {first.pid}" in heard
-        assert locks in heard
+        # Another thread of the stopped driver may be in a transaction at that moment; then that is met first.
+        assert locks in heard or "windlass.db" in heard
         assert "which is stopped" in heard
         assert f"kill -CONT {first.pid}" in heard
         assert scene.bench.windlass("status").code == OK
