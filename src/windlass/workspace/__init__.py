@@ -19,6 +19,7 @@ from windlass.workspace.collect import Collected, Remains, Removed, gc
 from windlass.workspace.disk import MIN_FREE_BYTES, lacking
 from windlass.workspace.files import check_path, copy_into, lock_hash, read_file, safe_path, write_artifacts
 from windlass.workspace.keep import Attempt, Kept
+from windlass.workspace.proof_slot import ProofSlot
 from windlass.workspace.repo import EngineRepo, RefChange, locked, name_held, repo_id, tip_ref
 from windlass.workspace.slot import Slot
 from windlass.workspace.slots import Lease, Slots, Use
@@ -49,6 +50,7 @@ __all__ = [
     "Kind",
     "LandResult",
     "Lease",
+    "ProofSlot",
     "Published",
     "RefChange",
     "Remains",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from windlass import git
+from windlass.workspace.proof_slot import remove_idle
 from windlass.workspace.repo import EngineRepo, locked
 from windlass.workspace.slots import Slots, Use
 
@@ -42,6 +43,7 @@ def gc(
     with locked(engine.home / "slots" / "gc.lock"):
         slots = list(_collect_slots(engine, runs_final, dry=dry, date=date, chosen=chosen))
     refs = [entry for run in sorted(runs_final) for entry in _collect_run(engine, run, dry=dry, named=named)]
+    slots += [Removed(name) for name in remove_idle(engine, dry=dry)]
     aside = engine.home / "aside"
     lost = [Remains(str(path), "set aside: nobody knows what is in it") for path in sorted(aside.glob("*"))]
     return [*slots, *refs, *lost]
