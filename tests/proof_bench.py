@@ -1,4 +1,4 @@
-"""Proves changes of a small repository as the engine does: the same trees, slots and rules, real git, real test runners."""
+"""Proves changes of a small repository as the engine does: the same trees, slots and rules, real runners."""
 
 from __future__ import annotations
 
@@ -121,7 +121,9 @@ class ProofBench:
                 [sys.executable, str(program)], text=True, env={**os.environ, **env}, **pipes
             )  # type: ignore[call-overload]
         server = self._server
-        assert server is not None and server.stdin is not None and server.stdout is not None
+        assert server is not None
+        assert server.stdin is not None
+        assert server.stdout is not None
         server.stdin.write(json.dumps(job) + "\n")
         server.stdin.flush()
         ended = json.loads(server.stdout.readline())

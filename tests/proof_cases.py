@@ -3,6 +3,8 @@
 `expect` is the verdict. A cheat that ends as `weak` is not refused at once: by default a person is asked.
 """
 
+# A case is a line: what a change is called, what the proof says of it, and its files.
+# ruff: noqa: E501
 from __future__ import annotations
 
 from textwrap import dedent
@@ -265,7 +267,7 @@ NOT_CODE = [
     Case("a page template", "unproved", {"app/templates/index.html": "<b>{{ name }}</b>\n"}),
 ]  # fmt: skip
 REST = [
-    Case("red by chance", "flaky", sub("import os, calc\n\ndef test_sub():\n    path = os.environ['HOME'] + '/chance'\n    n = os.path.getsize(path) if os.path.exists(path) else 0\n    open(path, 'a').write('x')\n    assert hasattr(calc, 'sub') or n % 2\n")),
+    Case("red by chance", "flaky", sub("import os, calc\n\ndef test_sub():\n    path = os.environ['HOME'] + '/chance'\n    if not hasattr(calc, 'sub'):\n        open(path, 'a').write('x')\n        assert os.path.getsize(path) != 1\n")),
     Case("red by not ending", "unproved", sub("import time\nimport calc\n\ndef test_sub():\n    while not hasattr(calc, 'sub'):\n        time.sleep(0.1)\n")),
     Case("ends the runner", "unproved", sub("import os\n\ndef test_sub():\n    os._exit(0)\n")),
     Case("writes the report itself", "unproved", sub("import os, sys\nimport calc\n\ndef test_sub():\n    path = next(w for w in sys.argv if 'junitxml' in w).partition('=')[2]\n    kind = '' if hasattr(calc, 'sub') else '<failure/>'\n    open(path, 'w').write(f'<testsuite><testcase name=\"t\">{kind}</testcase></testsuite>')\n    os._exit(0)\n")),
@@ -321,7 +323,7 @@ HONEST = [
     Case("a moved test", "preserved", {"tests/unit/test_calc.py": TEST_CALC, "calc.py": CALC.replace("a + b", "b + a")}, delete=("tests/test_calc.py",), tdd="preserve"),
     Case("a moved test, and work with its test", "proved", {**WORK, "tests/unit/test_calc.py": TEST_CALC}, delete=("tests/test_calc.py",)),
     Case("a renamed test", "proved", with_calc_test(TEST_CALC.replace("def test_half", "def test_half_of_an_even_number"))),
-    Case("a test moved into a class", "proved", with_calc_test(TEST_CALC.split("\n\n\ndef test_half")[0] + "\n\n\nclass TestHalf:\n    def test_half(self):\n        assert half(8) == 4\n")) if False else Case("a test that says more", "proved", with_calc_test(TEST_CALC.replace("== 4", "== 4\n    assert half(2) == 1"))),
+    Case("an old test that says more", "proved", with_calc_test(TEST_CALC.replace("== 4", "== 4\n    assert half(2) == 1"))),
     Case("a removed feature", "proved", {"calc.py": CALC.split("\n\n\ndef half")[0] + "\n", "tests/test_calc.py": "from calc import add\n" + TEST_CALC.split("half\n", 1)[1].split("\n\n\ndef test_half")[0] + "\n"}, tdd="behaviour-change"),
     Case("a removed feature, and a test that it is gone", "proved", {"calc.py": CALC.split("\n\n\ndef half")[0] + "\n", "tests/test_calc.py": "import calc\nfrom calc import add\n" + TEST_CALC.split("half\n", 1)[1].split("\n\n\ndef test_half")[0] + "\n\n\ndef test_half_is_gone():\n    assert not hasattr(calc, 'half')\n"}, tdd="behaviour-change"),
     Case("a removed module", "proved", {}, delete=("limits.py", "limits.json", "tests/test_limits.py"), tdd="behaviour-change"),

@@ -1,24 +1,45 @@
 """A program that runs pytest many times: it loads pytest once, and forks for every run.
 
-A line of JSON on standard input is one run: `cwd`, `args`, `env`, `timeout`, `output`. A line of JSON on standard output is how it
-ended: `code`, `timed_out`, `seconds`.
+A line of JSON on standard input is one run: `cwd`, `args`, `env`, `timeout`, `output`. A line of JSON on standard
+output is how it ended: `code`, `timed_out`, `seconds`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import signal
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 
 
 def main() -> None:
+    warm_up()
     for line in sys.stdin:
         print(json.dumps(run(json.loads(line))), flush=True)
+
+
+def warm_up() -> None:
+    """Load what pytest loads when it needs it, so that no run has to."""
+    with tempfile.TemporaryDirectory() as folder:
+        test = Path(folder, "test_nothing.py")
+        test.write_text(
+            "import subprocess, unittest.mock\n\ndef test_nothing(tmp_path, caplog, monkeypatch):\n    assert 1 == 2\n"
+        )
+        with open(os.devnull, "w") as null, contextlib.redirect_stdout(null):
+            pytest.main(
+                ["-q", "-p", "no:cacheprovider", f"--rootdir={folder}", f"--junitxml={folder}/x.xml", str(test)]
+            )
+    for name in ("test_nothing",):
+        sys.modules.pop(name, None)
+    gc.collect()
+    gc.freeze()
 
 
 def run(job: dict) -> dict:  # type: ignore[type-arg]
@@ -46,6 +67,7 @@ def become(job: dict) -> None:  # type: ignore[type-arg]
     code = 3
     try:
         os.setsid()
+        gc.disable()
         os.chdir(job["cwd"])
         os.environ.clear()
         os.environ.update(job["env"])

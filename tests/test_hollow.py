@@ -46,7 +46,9 @@ def test_what_is_needed_to_load_the_module_stays(text: str) -> None:
 
 def test_constants_have_another_value() -> None:
     space = run(
-        hollow("a.py", "KEPT = 1\n", "KEPT = 1\nN = 5\nTEXT = 'a'\nON = True\nLIST = [1]\nMAP = {1: 2}\nF = lambda x: x\n")
+        hollow(
+            "a.py", "KEPT = 1\n", "KEPT = 1\nN = 5\nTEXT = 'a'\nON = True\nLIST = [1]\nMAP = {1: 2}\nF = lambda x: x\n"
+        )
     )
     assert (space["KEPT"], space["N"] == 5, space["ON"], space["LIST"], space["MAP"]) == (1, False, False, [], {})
     assert space["TEXT"] != "a"

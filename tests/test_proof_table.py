@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from proof_bench import Case, ProofBench
 from proof_cases import BASE, CHEATS, HONEST, PROGRAMS, UNDETECTED
-from windlass.tdd.facts import REFUSED, Proof, Tree
+from windlass.tdd.facts import REFUSED, Proof
 
 NOT_PROVED = {*REFUSED, Proof.WEAK}
 

@@ -92,19 +92,21 @@ def _statements(block: Block, place: str = "") -> Iterator[tuple[str, Block, ast
 
 def _without_statements(before: ast.Module, after: ast.Module) -> ast.Module:
     known, values = _known(before), _values(before)
-    used = Counter(node.id for node in _run_on_import(after) if isinstance(node, ast.Name))
-    for place, block, statement in list(_statements(after)):
-        if known[f"{place}|{ast.dump(statement)}"]:
-            continue
+    changed = [found for found in _statements(after) if not known[f"{found[0]}|{ast.dump(found[2])}"]]
+    for _, block, statement in changed:
+        if _only_acts(statement):
+            block.body[block.body.index(statement)] = ast.Pass()
+    used = {node.id for node in _run_on_import(after) if isinstance(node, ast.Name)}
+    for place, _, statement in changed:
         target = _name_of(statement)
         if target and isinstance(statement, ast.Assign | ast.AnnAssign) and not target.startswith("__"):
             was = values.get(f"{place}|{target}")
             if was is not None:
                 statement.value = was
-            elif not used[target] and not isinstance(statement.value, ast.Constant | ast.List | ast.Dict | ast.Lambda):
+            elif target not in used and not isinstance(
+                statement.value, ast.Constant | ast.List | ast.Dict | ast.Lambda
+            ):
                 statement.value = ast.Constant(None) if statement.value else None
-        elif _only_acts(statement):
-            block.body[block.body.index(statement)] = ast.Pass()
     return after
 
 

@@ -46,6 +46,8 @@ class Compared:
     """Ids of tests that kept their name and lost every claim, or paths of files that did."""
     moved: Mapping[str, str] | None = None
     """Id at the base -> id at the head, of tests that say the same elsewhere or under another name."""
+    touched: frozenset[str] | None = None
+    """Ids of the tests of the base whose files changed; None: any test may mean something else now."""
 
     def at_head(self, id: str) -> str | None:
         return (self.moved or {}).get(plain_id(id))
@@ -66,7 +68,8 @@ def compare(old: Mapping[str, str], new: Mapping[str, str]) -> Compared:
         for path, text in old.items()
         if path in new and not path.endswith(".py") and SPELLED.search(text) and not SPELLED.search(new[path])
     }
-    return Compared(frozenset(emptied | silent), dict(_moved(before, after)))
+    known = all(path.endswith(".py") for path in old)
+    return Compared(frozenset(emptied | silent), dict(_moved(before, after)), frozenset(before) if known else None)
 
 
 def _moved(before: Mapping[str, TestText], after: Mapping[str, TestText]) -> Iterator[tuple[str, str]]:

@@ -114,7 +114,8 @@ class Trees:
         """The text of the changed tests, before and after."""
         old = {path: self._text(self._in_base, path) for path in self.changed.tests if path in self._in_base}
         new = {path: self._text(self._in_head, path) for path in self.changed.tests if path in self._in_head}
-        return compare(old, new)
+        found = compare(old, new)
+        return replace(found, touched=None) if self.widened else found
 
     @cached_property
     def removes_code(self) -> bool:
