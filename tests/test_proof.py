@@ -274,8 +274,8 @@ def test_the_command_is_told_what_its_report_must_say(tmp_path: Path) -> None:
 def told(proving: Proving, words: str) -> str:
     """What a test sees on each tree, in the order in which they ran: it writes it outside of the slot."""
     log = proving.front.tmp / "seen"
-    test = f"import os, sys, subprocess, tempfile\n\nimport calc\n\n\ndef test_sub():\n    with open({str(log)!r}, 'a') as f:\n"
-    test += f"        print({words}, file=f)\n    assert calc.sub(5, 2) == 3\n"
+    test = "import os, sys, subprocess, tempfile\n\nimport calc\n\n\ndef test_sub():\n"
+    test += f"    with open({str(log)!r}, 'a') as f:\n        print({words}, file=f)\n    assert calc.sub(5, 2) == 3\n"
     assert proving.change({"calc.py": ADD_SUB, "tests/test_sub.py": test}).proof == "proved"
     return log.read_text()
 
@@ -287,12 +287,13 @@ def told(proving: Proving, words: str) -> str:
         "os.getcwd()",
         "sorted(os.environ.items())",
         "subprocess.check_output(['git', 'log', '--format=%P %s %ct'])",
-        "subprocess.check_output(['git', 'for-each-ref'])",
+        "subprocess.getoutput('git diff HEAD~1')",
+        "subprocess.getoutput('git for-each-ref | while read sha kind ref; do git diff $sha; done')",
         "subprocess.check_output(['git', 'status', '--porcelain', '--ignored'])",
         "os.stat('calc.py').st_mtime_ns, os.stat('tests/test_sub.py').st_mtime_ns, os.stat('tests').st_mtime_ns",
         "os.listdir(tempfile.gettempdir())",
     ],
-    ids=["arguments", "folder", "environment", "history", "refs", "status", "times", "temporary files"],
+    ids=["arguments", "folder", "environment", "history", "parent", "refs", "status", "times", "temporary files"],
 )
 def test_a_test_sees_the_same_surroundings_on_every_tree(proving: Proving, words: str) -> None:
     seen = told(proving, words).splitlines()
@@ -328,38 +329,19 @@ def test_the_set_up_runs_once_for_several_proofs_and_again_when_a_lock_file_chan
     base = {**BASE, ".gitignore": "__pycache__/\n.venv/\n", "requirements.txt": "a\n"}
     proving = Proving(tmp_path, base=base, config=f"[workspace]\nsetup = [{json.dumps(setup)}]\n")
     tests = [
-        f"import calc\n\n\ndef test_{name}():\n    assert open('.venv/installed').read() == {lock!r}\n    assert calc.{name}(4, 2) == {answer}\n"
+        f"import calc\n\n\ndef test_{name}():\n    assert open('.venv/installed').read() == {lock!r}\n"
+        f"    assert calc.{name}(4, 2) == {answer}\n"
         for name, lock, answer in (("sub", "a\n", 2), ("mul", "a\n", 8), ("div", "b\n", 2))
     ]
     mul = ADD_SUB + "\n\ndef mul(a, b):\n    return a * b\n"
-    rule = {"commit": "work", "say": "done"}
+    div = {"calc.py": mul + "\n\ndef div(a, b):\n    return a // b\n", "requirements.txt": "b\n"}
+    work = [{"calc.py": ADD_SUB, "tests/test_sub.py": tests[0]}, {"calc.py": mul, "tests/test_mul.py": tests[1]}]
     rules = [
-        {
-            **rule,
-            "when": {"role": "implementer", "task": "t1"},
-            "files": {"calc.py": ADD_SUB, "tests/test_sub.py": tests[0]},
-        },
-        {
-            **rule,
-            "when": {"role": "implementer", "task": "t2"},
-            "files": {"calc.py": mul, "tests/test_mul.py": tests[1]},
-        },
-        {
-            **rule,
-            "when": {"role": "implementer", "task": "t3"},
-            "files": {
-                "calc.py": mul + "\n\ndef div(a, b):\n    return a // b\n",
-                "requirements.txt": "b\n",
-                "tests/test_div.py": tests[2],
-            },
-        },
+        {"when": {"role": "implementer", "task": f"t{n}"}, "files": files, "commit": "work", "say": "done"}
+        for n, files in enumerate([*work, {**div, "tests/test_div.py": tests[2]}], 1)
     ]
-    plan = plan_of(
-        [
-            {"title": title, "description": "x", **more}
-            for title, more in (("Sub", {}), ("Mul", {"depends_on": ["t1"]}), ("Div", {"depends_on": ["t2"]}))
-        ]
-    )
+    tasks = [{"title": "Sub"}, {"title": "Mul", "depends_on": ["t1"]}, {"title": "Div", "depends_on": ["t2"]}]
+    plan = plan_of([{**task, "description": "x"} for task in tasks])
     planned = {"when": {"role": "planner"}, "files": {"{plan_path}": plan}, "say": "done"}
     done = proving.front.start([planned, *rules], "--flow", str(proving.flow))
     assert done.code == 0, done.out + done.err
@@ -368,14 +350,15 @@ def test_the_set_up_runs_once_for_several_proofs_and_again_when_a_lock_file_chan
     assert len(proved_in) == 2
 
 
+DECORATED = {
+    "calc.py": "def same(f):\n    return f\n\n\n" + ADD_SUB.replace("def sub", "@same\ndef sub"),
+    "tests/test_sub.py": "import calc\n\n\ndef test_sub():\n    assert hasattr(calc, 'sub')\n",
+}
+
+
 def test_a_weak_proof_asks_a_person(tmp_path: Path) -> None:
-    decorated = "def same(f):\n    return f\n\n\n" + ADD_SUB.replace("def sub", "@same\ndef sub")
-    changed = {
-        "calc.py": decorated,
-        "tests/test_sub.py": "import calc\n\n\ndef test_sub():\n    assert hasattr(calc, 'sub')\n",
-    }
     proving = Proving(tmp_path)
-    done = proving.start([{"when": {"role": "implementer"}, "files": changed, "commit": "work", "say": "done"}])
+    done = proving.start([{"when": {"role": "implementer"}, "files": DECORATED, "commit": "work", "say": "done"}])
     assert (done.code, proving.front.asked) == (10, ["weak"])
     assert [proof.proof for proof in proving.proofs] == ["weak"]
     assert "same(), which runs while the module is loaded" in proving.proofs[0].reason
@@ -383,10 +366,5 @@ def test_a_weak_proof_asks_a_person(tmp_path: Path) -> None:
 
 
 def test_a_weak_proof_may_be_refused_at_once(tmp_path: Path) -> None:
-    decorated = "def same(f):\n    return f\n\n\n" + ADD_SUB.replace("def sub", "@same\ndef sub")
-    changed = {
-        "calc.py": decorated,
-        "tests/test_sub.py": "import calc\n\n\ndef test_sub():\n    assert hasattr(calc, 'sub')\n",
-    }
-    found = Proving(tmp_path, tests='weak = "refuse"').change(changed)
+    found = Proving(tmp_path, tests='weak = "refuse"').change(DECORATED)
     assert (found.proof, found.ok) == ("weak", False)
