@@ -33,6 +33,8 @@ class Case:
     plan_files: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
     """Which of the files may be run."""
+    head_first: bool = False
+    """The order that suits a test which counts its runs; else it is drawn, by the case's name."""
     why: str = ""
     """Why it cannot be detected."""
 
@@ -64,6 +66,12 @@ class ProofBench:
             self._server.stdin.close()
             self._server.wait()
 
+    @property
+    def output(self) -> str:
+        """What the last run wrote."""
+        path = self.report.with_name("output")
+        return path.read_text(errors="replace") if path.exists() else ""
+
     def prove(self, case: Case, *, timeout: float = 20.0) -> Verdict:
         self.ran = []
         trees = self._trees(case)
@@ -71,7 +79,7 @@ class ProofBench:
         allowed = frozenset(case.plan_files)
         facts = gather_facts(trees, declared, known=frozenset(), allowed=allowed, coarse=False)
         answer = judge(facts)
-        waiting = shuffled(planned(facts), case.name)
+        waiting = list(planned(facts))[::-1] if case.head_first else shuffled(planned(facts), case.name)
         while isinstance(answer, Tree):
             tree = waiting.pop() if waiting else answer
             facts = facts.having(tree, self._run(trees, tree, facts, timeout))
