@@ -191,32 +191,36 @@ class _Bench:
         return await self._perform(sha, files, max(SPARE_S, 10 * head.seconds))
 
     async def _seated(self) -> ProofSlot:
-        """Set up from the lock files, unless that was done here before and nothing has changed since."""
+        """Set up for the lock files of the head, unless that was done here before."""
         if self._slot is None:
             self._slot = await asyncio.to_thread(ProofSlot.take, self._engine)
-            await self._stand_on(self._trees.make(Tree.HEAD))
+            known = self._slot.set_up_for
+            await asyncio.to_thread(self._place, self._trees.make(Tree.HEAD))
+            if known is None or known != self._checker.setup_hash(self._slot.slot):
+                await self._set_up()
         return self._slot
 
     async def _stand_on(self, sha: str) -> None:
-        assert self._slot is not None
-        copied, differing = self._parts.config.workspace.copied, self._trees.paths
-        known = self._slot.set_up_for
-        whole = await asyncio.to_thread(self._slot.stand_on, sha, differing, copied)
-        if known is None or not whole:
-            await self._set_up(known)
-            await asyncio.to_thread(self._slot.stand_on, sha, differing, copied)
+        if not await asyncio.to_thread(self._place, sha):
+            # The run before changed what the set-up had installed.
+            await self._set_up()
+            await asyncio.to_thread(self._place, sha)
 
-    async def _set_up(self, known: str | None) -> None:
-        """For the lock files of the head. On the base where they are the same: it runs no code of this task."""
+    def _place(self, sha: str) -> bool:
+        assert self._slot is not None
+        return self._slot.stand_on(sha, self._trees.paths, self._parts.config.workspace.copied)
+
+    async def _set_up(self) -> None:
+        """From nothing. On the base where its lock files are those of the head: that runs no code of this task."""
         slot = self._slot
         assert slot is not None
-        copied = self._parts.config.workspace.copied
+        head, base = self._trees.make(Tree.HEAD), self._trees.make(Tree.BASE)
         await asyncio.to_thread(slot.wipe)
-        await asyncio.to_thread(slot.stand_on, self._trees.make(Tree.HEAD), (), copied)
+        await asyncio.to_thread(self._place, head)
         wanted = self._checker.setup_hash(slot.slot)
-        await asyncio.to_thread(slot.stand_on, self._trees.make(Tree.BASE), (), copied)
+        await asyncio.to_thread(self._place, base)
         if self._checker.setup_hash(slot.slot) != wanted:
-            await asyncio.to_thread(slot.stand_on, self._trees.make(Tree.HEAD), (), copied)
+            await asyncio.to_thread(self._place, head)
         await self._checker.set_up(slot.slot)
         await asyncio.to_thread(slot.remember, wanted, self._parts.machine.clock())
 
