@@ -27,6 +27,7 @@ class Case:
 
     name: str
     expect: str
+    """One verdict, or several with `|` between them where it depends on how much can be hollowed out."""
     files: Mapping[str, str] = field(default_factory=dict)
     delete: tuple[str, ...] = ()
     tdd: str = ""

@@ -350,21 +350,22 @@ def test_the_set_up_runs_once_for_several_proofs_and_again_when_a_lock_file_chan
     assert len(proved_in) == 2
 
 
-DECORATED = {
-    "calc.py": "def same(f):\n    return f\n\n\n" + ADD_SUB.replace("def sub", "@same\ndef sub"),
+NEW_HEAD = {
+    "calc.py": ADD_SUB + "\n\nclass Sum(int):\n    pass\n",
     "tests/test_sub.py": "import calc\n\n\ndef test_sub():\n    assert hasattr(calc, 'sub')\n",
 }
+WITH_CLASS = {**BASE, "calc.py": BASE["calc.py"] + "\n\nclass Sum:\n    pass\n"}
 
 
 def test_a_weak_proof_asks_a_person(tmp_path: Path) -> None:
-    proving = Proving(tmp_path)
-    done = proving.start([{"when": {"role": "implementer"}, "files": DECORATED, "commit": "work", "say": "done"}])
+    proving = Proving(tmp_path, base=WITH_CLASS)
+    done = proving.start([{"when": {"role": "implementer"}, "files": NEW_HEAD, "commit": "work", "say": "done"}])
     assert (done.code, proving.front.asked) == (10, ["weak"])
     assert [proof.proof for proof in proving.proofs] == ["weak"]
-    assert "same(), which runs while the module is loaded" in proving.proofs[0].reason
+    assert "a part of it is still at work there: calc.py: the head of class Sum" in proving.proofs[0].reason
     assert proving.front("answer", "refuse").code == 12
 
 
 def test_a_weak_proof_may_be_refused_at_once(tmp_path: Path) -> None:
-    found = Proving(tmp_path, tests='weak = "refuse"').change(DECORATED)
+    found = Proving(tmp_path, base=WITH_CLASS, tests='weak = "refuse"').change(NEW_HEAD)
     assert (found.proof, found.ok) == ("weak", False)

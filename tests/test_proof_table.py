@@ -28,7 +28,7 @@ def named(cases: list[Case]) -> list[object]:
 def verdict(bench: ProofBench, case: Case) -> str:
     found = bench.prove(case, timeout=2.0 if case.name == "red by not ending" else 20.0)
     assert found.reason
-    assert found.proof == case.expect, f"{found}\n{bench.ran}\n{bench.output[-3000:]}"
+    assert found.proof in case.expect.split("|"), f"{found}\n{bench.ran}\n{bench.output[-3000:]}"
     return found.proof
 
 

@@ -53,6 +53,7 @@ TABLE: list[tuple[str, Facts, dict[Tree, Ran], Proof, list[Tree]]] = [
     ("red by running, hollow hangs", NEW, {**RED, X: HUNG}, Proof.PROVED, [H, O1, O2, X]),
     ("passes hollow", NEW, {**RED, X: ran(t=P)}, Proof.UNPROVED, [H, O1, O2, X]),
     ("passes hollow, a part is left", replace(NEW, left=("a",)), {**RED, X: ran(t=P)}, Proof.WEAK, [H, O1, O2, X]),
+    ("may read it", replace(NEW, sure=False, reads_source=True), {**RED, X: ran(t=P)}, Proof.WEAK, [H, O1, O2, X]),
     ("an empty body may be right", replace(NEW, sure=False), {**RED, X: ran(t=P)}, Proof.PROVED, [H, O1, O2, X]),
     ("absent, and passes hollow", replace(NEW, sure=False), {**RED, O1: GONE, O2: GONE, X: ran(t=P)},
      Proof.UNPROVED, [H, O1, O2, X]),

@@ -291,8 +291,11 @@ def _cannot_tell(facts: Facts, red: Red, tree: Tree, left: tuple[str, ...]) -> A
         if facts.sure or not red.ran:
             reason = f"the new tests pass with the changed code hollowed out: {some(passing)}"
             return Verdict(Proof.UNPROVED, reason, {"new": passing})
-        # An empty body may be the right answer. The old one was not.
-        return _proved(facts, red.ran, ())
+        if not facts.reads_source:
+            # An empty body may be the right answer. The old one was not.
+            return _proved(facts, red.ran, ())
+        reason = f"these tests pass with the changed code hollowed out, and may read its source: {some(passing)}"
+        return Verdict(Proof.WEAK, reason, {"weak": passing})
     why = f"is still at work there: {some(left)}" if passing else "does not load, or does not end"
     told = f"the hollow tree cannot tell whether these tests ask something of the code, because it {why}"
     if passing:
