@@ -13,6 +13,7 @@ from windlass.tdd.facts import Tree
 from windlass.tdd.rules import shuffled
 
 OLD_TEST = BASE["tests/test_calc.py"]
+HONEST_SUB = {"calc.py": ADD_SUB, "tests/test_sub.py": TEST_SUB}
 
 
 @pytest.fixture
@@ -369,3 +370,9 @@ def test_a_weak_proof_asks_a_person(tmp_path: Path) -> None:
 def test_a_weak_proof_may_be_refused_at_once(tmp_path: Path) -> None:
     found = Proving(tmp_path, base=WITH_CLASS, tests='weak = "refuse"').change(NEW_HEAD)
     assert (found.proof, found.ok) == ("weak", False)
+
+
+def test_tests_that_lack_what_only_an_agent_installed_are_told_where_to_name_it(tmp_path: Path) -> None:
+    found = Proving(tmp_path, run_files=["false", "{junit}", "{files}"]).change(HONEST_SUB)
+    assert found.proof == "unproved"
+    assert "name them in workspace.setup" in found.reason

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from windlass.checks import Check, read_end, tail_of
@@ -28,6 +28,9 @@ SPARE_S = 20.0
 """Runs that may hang get ten times what the head took, and never less than this."""
 FIRST_S = 60.0
 """So long such a run may take before it is known what the head takes."""
+NO_SETUP = (
+    "Proofs run in slots in which no agent works. If the tests need installed packages, name them in workspace.setup."
+)
 UNCHECKED = "tests.run_files is not configured: that the tests were red without the code was not proved"
 
 
@@ -95,11 +98,18 @@ class Prover:
         finally:
             await bench.leave()
         return {
-            **_json(answer, self._parts.config.tests),
+            **_json(self._explained(answer, facts), self._parts.config.tests),
             "command": bench.command,
             "trees": {tree.value: bench.made[tree.value] for tree in MEANING if tree.value in bench.made},
             "runs": _counts(facts),
         }
+
+    def _explained(self, verdict: Verdict, facts: Facts) -> Verdict:
+        """Tests that ran in an agent's slot may lack there what nobody but the agent installed."""
+        head = facts.runs.get(Tree.HEAD)
+        if verdict.ok or head is None or head.tests is not None or head.green or self._parts.config.workspace.setup:
+            return verdict
+        return replace(verdict, reason=f"{verdict.reason}\n{NO_SETUP}")
 
     async def _shuffled(self, key: Key, trees: Sequence[Tree]) -> list[Tree]:
         """In an order that no test can know, and that is the same when the driver dies and another goes on."""

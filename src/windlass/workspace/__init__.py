@@ -5,7 +5,6 @@ safely; `keep` nothing is lost; `branch` what reaches the user's repository; `wa
 what may go.
 """
 
-from windlass.workspace import leftovers
 from windlass.workspace.branch import (
     LandResult,
     Published,
@@ -75,7 +74,6 @@ __all__ = [
     "harvest",
     "lacking",
     "land_on_checkout",
-    "leftovers",
     "lock_hash",
     "locked",
     "name_held",

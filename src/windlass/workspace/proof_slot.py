@@ -18,8 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, TypeAlias
 
-from windlass.workspace.disk import make_writable, remove_tree
+from windlass.errors import StoppedError
+from windlass.workspace.disk import MIN_FREE_BYTES, lacking, make_writable, remove_tree
 from windlass.workspace.files import copy_into, read_or_empty
+from windlass.workspace.index import checkout_bytes
 from windlass.workspace.repo import EngineRepo
 from windlass.workspace.slot import Slot
 from windlass.workspace.trees import commit_tree
@@ -54,6 +56,8 @@ class ProofSlot:
         if taken._busy.exists():
             # Its last holder was killed: nobody knows what runs and stands there.
             taken.wipe()
+        if not taken.home.exists():
+            _require_space(engine)
         taken.home.mkdir(exist_ok=True)
         taken._busy.touch()
         return taken
@@ -194,6 +198,13 @@ def remove_idle(engine: EngineRepo, *, dry: bool) -> list[str]:
                 if not dry:
                     remove_tree(place)
     return gone
+
+
+def _require_space(engine: EngineRepo) -> None:
+    """As much as the user's checkout takes."""
+    problem = lacking(engine.home, MIN_FREE_BYTES + checkout_bytes(engine.user.git_dir / "index"))
+    if problem:
+        raise StoppedError(problem, hint="free some space, or run `windlass gc`, then `windlass resume`")
 
 
 def _try_lock(path: Path) -> IO[str] | None:
