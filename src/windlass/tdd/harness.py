@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 TOOLS = ("pytest", "coverage", "tox", "nox")
-SCRIPTS = ("scripts", "jest", "jest-junit", "vitest", "mocha", "ava", "tap", "c8", "nyc", "wireit", "babel", "imports")
+SCRIPTS = ("scripts", "jest", "jest-junit", "vitest", "mocha", "ava", "tap", "c8", "nyc", "wireit", "babel")
 PLUGINS = "pytest11"
 """The entry points through which pytest loads plug-ins by itself."""
 
