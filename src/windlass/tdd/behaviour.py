@@ -160,6 +160,8 @@ def _run_on_import(module: ast.Module) -> Iterator[ast.AST]:
                 waiting.extend([*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)])
             case ast.Lambda():
                 continue
+            case ast.If() if _is_main(node):
+                waiting.extend(node.orelse)
             case ast.Name(ctx=ast.Store()):
                 continue
             case _:
@@ -183,13 +185,15 @@ def _functions(module: ast.Module) -> dict[tuple[str, str, int], Function]:
 
 def _restore(module: ast.Module, before: ast.Module, after: ast.Module) -> None:
     was, now = _functions(before), _functions(after)
+    # What is needed while the module is loaded stays as the engine left it.
+    used = {getattr(node, "id", getattr(node, "attr", "")) for node in _run_on_import(module)}
     for key, node in _functions(module).items():
         wrote = now.get(key)
         if wrote is None or (key in was and ast.dump(was[key]) == ast.dump(wrote)):
             continue
         if key in was:
             _, body = _split(was[key])
-        elif _is_empty(node) and not _is_empty(wrote):
+        elif not _is_empty(wrote) and (_is_empty(node) or not (node.name in used or node.name.startswith("__"))):
             body = [ast.Return(), *([ast.Expr(ast.Yield())] if _yields(wrote) else [])]
         else:
             continue
