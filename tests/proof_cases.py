@@ -174,6 +174,7 @@ SOURCE = [
     Case("the source has a def", "unproved", reads("'def sub' in text")),
     Case("the source has the body", "unproved", reads("'return a - b' in text")),
     Case("the source has the body, as a line", "unproved", reads("re.search('^    return a - b$', text, re.M)", "import re")),
+    Case("the source of a function that was there before", "unproved", {"store.py": STORE.replace("self._items[key]\n\n    def put", "self._items.get(key)\n\n    def put"), "tests/test_get.py": "def test_get():\n    assert '_items.get' in open('store.py').read()\n"}),
     Case("inspect.getsource", "unproved", sub("import inspect\nimport calc\n\ndef test_sub():\n    assert 'a - b' in inspect.getsource(calc.sub)\n")),
     Case("the syntax tree has a subtraction", "unproved", reads("any(isinstance(n, ast.Sub) for n in ast.walk(ast.parse(text)))", "import ast")),
     Case("the number of lines", "unproved", reads(f"len(text.splitlines()) == {len(SUB.splitlines())}")),
