@@ -68,7 +68,7 @@ def compare(old: Mapping[str, str], new: Mapping[str, str]) -> Compared:
         for path, text in old.items()
         if path in new and not path.endswith(".py") and SPELLED.search(text) and not SPELLED.search(new[path])
     }
-    known = all(path.endswith(".py") for path in old)
+    known = all(path.endswith(".py") and _parse(text) is not None for path, text in old.items())
     return Compared(frozenset(emptied | silent), dict(_moved(before, after)), frozenset(before) if known else None)
 
 
@@ -89,15 +89,21 @@ def _moved(before: Mapping[str, TestText], after: Mapping[str, TestText]) -> Ite
 def _tests(path: str, text: str) -> Iterator[tuple[str, TestText]]:
     if not path.endswith(".py"):
         return
-    try:
-        module = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    module = _parse(text)
+    if module is None:
         return
     reader = _Reader(module)
     place = str(PurePosixPath(path).with_suffix("")).replace("/", ".")
     for id, function in _functions(module, place):
         if function.name.startswith("test"):
             yield plain_id(id), reader.read(function)
+
+
+def _parse(text: str) -> ast.Module | None:
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 def _functions(block: ast.Module | ast.ClassDef, place: str) -> Iterator[tuple[str, Function]]:
