@@ -66,6 +66,8 @@ class ProofBench:
             assert self._server.stdin is not None
             self._server.stdin.close()
             self._server.wait()
+            assert self._server.stdout is not None
+            self._server.stdout.close()
 
     @property
     def output(self) -> str:

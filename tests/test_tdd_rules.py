@@ -150,6 +150,15 @@ def test_each_rule_gives_its_verdict_and_looks_no_further(
     assert verdict.reason
 
 
+def test_red_once_is_flaky_whichever_of_the_two_runs_was_red() -> None:
+    """The order in which trees are run is drawn."""
+    for one, other in ((O1, O2), (O2, O1)):
+        facts = NEW.having(H, ran(t=P)).having(one, ran(t=F)).having(other, ran(t=P))
+        answer = judge(facts)
+        assert isinstance(answer, Verdict)
+        assert answer.proof is Proof.FLAKY
+
+
 CODES = {H: Ran(None, 0), B: Ran(None, 0), W: Ran(None, 0), O1: Ran(None, 1), O2: Ran(None, 1), X: Ran(None, 1)}
 ROUGH = Facts(CHANGED, coarse=True, hollow=True, in_base=True)
 

@@ -228,6 +228,10 @@ def _red_without_the_code(facts: Facts) -> Answer | None:
     red = red_without(facts)
     if red.ran or red.absent:
         return None
+    differs = _red_twice(facts) if Tree.AGAIN in facts.runs else None
+    if differs is not None:
+        # The second run came first, and was red.
+        return differs
     new = tuple(sorted(new_green(facts)))
     if not new:
         return Verdict(Proof.UNPROVED, "no test passes that did not pass before")
