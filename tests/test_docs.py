@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -176,9 +177,14 @@ def test_a_markdown_block_is_a_role_a_plan_or_an_answer_that_is_accepted(block: 
         assert contracts.parse("review", block.text).problem == ""
 
 
+@pytest.mark.parametrize("block", of("python"), ids=str)
+def test_a_block_of_python_can_be_parsed(block: Block) -> None:
+    ast.parse(block.text)
+
+
 def test_every_block_is_of_a_language_that_is_checked() -> None:
     """`sh` is for what a test cannot do: install, make, wait for a person."""
-    known = {"console", "markdown", "sh", "toml", "yaml"}
+    known = {"console", "markdown", "python", "sh", "toml", "yaml"}
     assert [f"{block}: {block.language}" for block in BLOCKS if block.language not in known] == []
 
 

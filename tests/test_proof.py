@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from front import plan_of
 from proofs import ADD_SUB, BASE, PYTEST, REPORTING, TEST_SUB, Proving
+from windlass.tdd.facts import Tree
+from windlass.tdd.rules import shuffled
 
 OLD_TEST = BASE["tests/test_calc.py"]
+HONEST_SUB = {"calc.py": ADD_SUB, "tests/test_sub.py": TEST_SUB}
 
 
 @pytest.fixture
@@ -169,8 +174,9 @@ def test_red_by_timeout_is_unproved(tmp_path: Path) -> None:
 def test_red_by_chance_is_flaky(proving: Proving, tmp_path: Path) -> None:
     count = tmp_path / "count"
     test = (
-        f"import calc\n\n\ndef test_sub():\n    with open({str(count)!r}, 'a+') as f:\n        f.write('x')\n"
-        "        f.seek(0)\n        assert len(f.read()) != 2\n"
+        "import calc\n\n\ndef test_sub():\n    if not hasattr(calc, 'sub'):\n"
+        f"        with open({str(count)!r}, 'a+') as f:\n"
+        "            f.write('x')\n            f.seek(0)\n            assert len(f.read()) != 1\n"
     )
     found = proving.change({"calc.py": ADD_SUB, "tests/test_sub.py": test})
     assert (found.proof, found.tests) == ("flaky", {"flaky": ["tests.test_sub::test_sub"]})
@@ -261,3 +267,112 @@ def test_the_command_is_told_what_its_report_must_say(tmp_path: Path) -> None:
         {"calc.py": ADD_SUB, "tests/test_sub.py": TEST_SUB}
     )
     assert found.proof == "proved"
+
+
+# -- what a test can see of its surroundings, through the front door
+
+
+def told(proving: Proving, words: str) -> str:
+    """What a test sees on each tree, in the order in which they ran: it writes it outside of the slot."""
+    log = proving.front.tmp / "seen"
+    test = "import os, sys, subprocess, tempfile\n\nimport calc\n\n\ndef test_sub():\n"
+    test += f"    with open({str(log)!r}, 'a') as f:\n        print({words}, file=f)\n    assert calc.sub(5, 2) == 3\n"
+    assert proving.change({"calc.py": ADD_SUB, "tests/test_sub.py": test}).proof == "proved"
+    return log.read_text()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "sys.argv",
+        "os.getcwd()",
+        "sorted(os.environ.items())",
+        "subprocess.check_output(['git', 'log', '--format=%P %s %ct'])",
+        "repr(subprocess.getoutput('git diff HEAD~1'))",
+        "repr(subprocess.getoutput('git for-each-ref | while read sha kind ref; do git diff $sha; done'))",
+        "subprocess.check_output(['git', 'status', '--porcelain', '--ignored'])",
+        "os.stat('calc.py').st_mtime_ns, os.stat('tests/test_sub.py').st_mtime_ns, os.stat('tests').st_mtime_ns",
+        "os.listdir(tempfile.gettempdir())",
+    ],
+    ids=["arguments", "folder", "environment", "history", "parent", "refs", "status", "times", "temporary files"],
+)
+def test_a_test_sees_the_same_surroundings_on_every_tree(proving: Proving, words: str) -> None:
+    seen = told(proving, words).splitlines()
+    assert len(seen) >= 4
+    assert len(set(seen)) == 1
+
+
+def test_trees_are_proved_in_an_order_that_differs_from_proof_to_proof() -> None:
+    orders = {tuple(shuffled(tuple(Tree), str(seed))) for seed in range(50)}
+    assert len(orders) == 50
+    assert {order[0] for order in orders} == set(Tree)
+    assert shuffled(tuple(Tree), "1") == shuffled(tuple(Tree), "1")
+
+
+def test_what_an_agent_left_among_ignored_files_is_not_there_when_its_work_is_proved(tmp_path: Path) -> None:
+    base = {**BASE, ".gitignore": "__pycache__/\n.venv/\nplugin.py\n"}
+    proving = Proving(tmp_path, base=base)
+    test = "import os\n\n\ndef test_sub():\n    assert os.path.exists('plugin.py')\n"
+    rule = {
+        "when": {"role": "implementer"},
+        "run": ["mkdir -p .venv && touch .venv/x plugin.py"],
+        "files": {"calc.py": ADD_SUB, "tests/test_sub.py": test},
+        "commit": "work",
+        "say": "done",
+    }
+    assert proving.start([rule]).code == 12
+    assert [(proof.proof, "not green at its head" in proof.reason) for proof in proving.proofs] == [("unproved", True)]
+
+
+def test_the_set_up_runs_once_for_several_proofs_and_again_when_a_lock_file_changes(tmp_path: Path) -> None:
+    log = tmp_path / "setups"
+    setup = ["sh", "-c", f'pwd >> "{log}"; mkdir -p .venv && cp requirements.txt .venv/installed']
+    base = {**BASE, ".gitignore": "__pycache__/\n.venv/\n", "requirements.txt": "a\n"}
+    proving = Proving(tmp_path, base=base, config=f"[workspace]\nsetup = [{json.dumps(setup)}]\n")
+    tests = [
+        f"import calc\n\n\ndef test_{name}():\n    assert open('.venv/installed').read() == {lock!r}\n"
+        f"    assert calc.{name}(4, 2) == {answer}\n"
+        for name, lock, answer in (("sub", "a\n", 2), ("mul", "a\n", 8), ("div", "b\n", 2))
+    ]
+    mul = ADD_SUB + "\n\ndef mul(a, b):\n    return a * b\n"
+    div = {"calc.py": mul + "\n\ndef div(a, b):\n    return a // b\n", "requirements.txt": "b\n"}
+    work = [{"calc.py": ADD_SUB, "tests/test_sub.py": tests[0]}, {"calc.py": mul, "tests/test_mul.py": tests[1]}]
+    rules = [
+        {"when": {"role": "implementer", "task": f"t{n}"}, "files": files, "commit": "work", "say": "done"}
+        for n, files in enumerate([*work, {**div, "tests/test_div.py": tests[2]}], 1)
+    ]
+    tasks = [{"title": "Sub"}, {"title": "Mul", "depends_on": ["t1"]}, {"title": "Div", "depends_on": ["t2"]}]
+    plan = plan_of([{**task, "description": "x"} for task in tasks])
+    planned = {"when": {"role": "planner"}, "files": {"{plan_path}": plan}, "say": "done"}
+    done = proving.front.start([planned, *rules], "--flow", str(proving.flow))
+    assert done.code == 0, done.out + done.err
+    assert [proof.proof for proof in proving.proofs] == ["proved"] * 3
+    proved_in = [line for line in log.read_text().splitlines() if "/proofs/" in line]
+    assert len(proved_in) == 2
+
+
+NEW_HEAD = {
+    "calc.py": ADD_SUB + "\n\nclass Sum(int):\n    pass\n",
+    "tests/test_sub.py": "import calc\n\n\ndef test_sub():\n    assert hasattr(calc, 'sub')\n",
+}
+WITH_CLASS = {**BASE, "calc.py": BASE["calc.py"] + "\n\nclass Sum:\n    pass\n"}
+
+
+def test_a_weak_proof_asks_a_person(tmp_path: Path) -> None:
+    proving = Proving(tmp_path, base=WITH_CLASS)
+    done = proving.start([{"when": {"role": "implementer"}, "files": NEW_HEAD, "commit": "work", "say": "done"}])
+    assert (done.code, proving.front.asked) == (10, ["weak"])
+    assert [proof.proof for proof in proving.proofs] == ["weak"]
+    assert "a part of it is still at work there: calc.py: the head of class Sum" in proving.proofs[0].reason
+    assert proving.front("answer", "refuse").code == 12
+
+
+def test_a_weak_proof_may_be_refused_at_once(tmp_path: Path) -> None:
+    found = Proving(tmp_path, base=WITH_CLASS, tests='weak = "refuse"').change(NEW_HEAD)
+    assert (found.proof, found.ok) == ("weak", False)
+
+
+def test_tests_that_lack_what_only_an_agent_installed_are_told_where_to_name_it(tmp_path: Path) -> None:
+    found = Proving(tmp_path, run_files=["false", "{junit}", "{files}"]).change(HONEST_SUB)
+    assert found.proof == "unproved"
+    assert "name them in workspace.setup" in found.reason

@@ -44,7 +44,7 @@ def test_a_bug_fix_is_proved_by_running(tmp_path: Path) -> None:
     test = TEST + 'test("half of an odd number", () => assert.equal(half(3), 1.5));\n'
     found = proving(tmp_path).change({**fixed, "test/calc.test.mjs": test})
     assert (found.proof, found.tests) == ("proved", {"red": ["test::half of an odd number"]})
-    assert list(found.trees) == ["h", "b", "w", "o", "o2"]
+    assert list(found.trees)[:5] == ["h", "b", "w", "o", "o2"]
 
 
 def test_a_test_that_cannot_fail_is_unproved(tmp_path: Path) -> None:

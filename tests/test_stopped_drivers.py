@@ -300,8 +300,8 @@ def test_a_driver_whose_lock_file_is_gone_stops_by_itself_and_leaves_the_run_as_
     ("place", "nth", "locks"),
     [
         ("windlass.store.sqlite:Store.add_step", 1, "windlass.db"),
-        # The first sets the run up, before there is a driver.
-        ("windlass.workspace.repo:move", 2, "windlass.db"),
+        # The first ones set the run up, before there is a driver.
+        ("windlass.workspace.repo:move", 3, "windlass.db"),
         ("windlass.workspace.slots:Slots._choose", 1, "slots/lock"),
     ],
 )

@@ -134,6 +134,8 @@ class Tests(Table):
     """Files besides the usual ones that decide how tests are run: only a plan that names them may change them."""
     absent: Literal["accept", "ask", "refuse"] = "accept"
     """What a test is worth that was red only because what it loads was not there."""
+    weak: Literal["accept", "ask", "refuse"] = "ask"
+    """What a proof is worth when it cannot be shown that the new tests ask something of the code."""
 
 
 class Retries(Table):

@@ -66,9 +66,14 @@ class Checker:
         wanted, mark = self._setup_hash(slot), slot.git_dir / "windlass-setup"
         if mark.is_file() and mark.read_text() == wanted:
             return
+        await self.set_up(slot)
+        mark.write_text(wanted)
+
+    async def set_up(self, slot: Slot) -> None:
+        """Run the set-up, whatever was done in the slot before."""
+        workspace = self._parts.config.workspace
         for argv in workspace.setup:
             await self._set_up(slot, Check(argv, workspace.setup_timeout))
-        mark.write_text(wanted)
 
     async def check(self, key: Key, desk: Desk, commit: str, tree: str) -> Verdict:
         """The configured checks on a tree, in the desk's slot; remembered by tree, command and set-up."""
@@ -115,10 +120,12 @@ class Checker:
             " (an editable install, a parent node_modules); what they say is not proof"
         )
 
-    async def probe(self, argv: Sequence[str], slot: Slot, folder: Path, timeout: float) -> RunOutput:
+    async def probe(
+        self, argv: Sequence[str], slot: Slot, folder: Path, timeout: float, variables: Mapping[str, str]
+    ) -> RunOutput:
         """One run as it is, on what stands in the slot; nothing is remembered."""
         # What one tree compiled can look newer than the source of the next.
-        env = {**self._env(), **VARIABLES, "PYTHONDONTWRITEBYTECODE": "1"}
+        env = {**self._env(), **VARIABLES, **variables, "PYTHONDONTWRITEBYTECODE": "1"}
         output = await self._runner(slot, argv, slot.path, env, timeout, folder)
         self._parts.wanted.check()
         return output

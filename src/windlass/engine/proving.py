@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from windlass.checks import Check, read_end, tail_of
+from windlass.config import Tests
 from windlass.engine.checking import Checker
 from windlass.engine.desk import Desk
 from windlass.engine.parts import Parts
@@ -16,14 +18,19 @@ from windlass.model import Choice, Json, Key, Question, Task, digest
 from windlass.tdd import HARNESS_GLOBS, MODULE_GLOBS, TEST_GLOBS, Names
 from windlass.tdd.facts import Declared, Facts, Proof, Ran, Tree, Verdict
 from windlass.tdd.junit import Status, read_report
-from windlass.tdd.rules import judge
-from windlass.tdd.trees import Trees
-from windlass.workspace import Slot, commit_tree, leftovers
+from windlass.tdd.rules import judge, planned, shuffled
+from windlass.tdd.trees import Trees, counts_every_file, gather_facts
+from windlass.workspace import EngineRepo, ProofSlot
 
 MOST_IDS = 50
 """So many test ids are kept with a verdict."""
 SPARE_S = 20.0
 """Runs that may hang get ten times what the head took, and never less than this."""
+FIRST_S = 60.0
+"""So long such a run may take before it is known what the head takes."""
+NO_SETUP = (
+    "Proofs run in slots in which no agent works. If the tests need installed packages, name them in workspace.setup."
+)
 UNCHECKED = "tests.run_files is not configured: that the tests were red without the code was not proved"
 
 
@@ -34,7 +41,7 @@ class Proven:
     detail: str = ""
     """For whoever mends it."""
     ask: bool = False
-    """A person decides, says `tests.absent`."""
+    """A person decides, says `tests.absent` or `tests.weak`."""
 
 
 class Prover:
@@ -73,18 +80,45 @@ class Prover:
     async def _look(self, key: Key, task: Task, desk: Desk, previous: Json) -> Json:
         trees = await asyncio.to_thread(self._trees, desk)
         facts = await asyncio.to_thread(self._facts, trees, task)
-        bench = _Bench(self._parts, self._checker, key, desk, trees, every=_every(facts, trees))
+        bench = _Bench(
+            self._parts,
+            self._checker,
+            key,
+            desk.engine,
+            trees,
+            every=counts_every_file(trees, facts.declared, facts.known),
+        )
+        answer = judge(facts)
+        waiting = await self._shuffled(key, planned(facts)) if isinstance(answer, Tree) else []
         try:
-            while isinstance(answer := judge(facts), Tree):
-                facts = facts.having(answer, await bench.run(answer, facts.runs.get(Tree.HEAD)))
+            while isinstance(answer, Tree):
+                tree = waiting.pop() if waiting else answer
+                facts = facts.having(tree, await bench.run(tree, facts.runs.get(Tree.HEAD)))
+                answer = judge(facts)
         finally:
             await bench.leave()
         return {
-            **_json(answer, self._parts.config.tests.absent),
+            **_json(self._explained(answer, facts), self._parts.config.tests),
             "command": bench.command,
-            "trees": dict(bench.made),
+            "trees": {tree.value: bench.made[tree.value] for tree in MEANING if tree.value in bench.made},
             "runs": _counts(facts),
         }
+
+    def _explained(self, verdict: Verdict, facts: Facts) -> Verdict:
+        """Tests that ran in an agent's slot may lack there what nobody but the agent installed."""
+        head = facts.runs.get(Tree.HEAD)
+        if verdict.ok or head is None or head.tests is not None or head.green or self._parts.config.workspace.setup:
+            return verdict
+        return replace(verdict, reason=f"{verdict.reason}\n{NO_SETUP}")
+
+    async def _shuffled(self, key: Key, trees: Sequence[Tree]) -> list[Tree]:
+        """In an order that no test can know, and that is the same when the driver dies and another goes on."""
+
+        async def draw(previous: Json) -> Json:
+            return repr(self._parts.machine.clock())
+
+        seed = await self._journal.step(key.child("order"), {"trees": [tree.value for tree in trees]}, draw)
+        return shuffled(trees, str(seed))
 
     def _trees(self, desk: Desk) -> Trees:
         engine, tests = desk.engine, self._parts.config.tests
@@ -96,34 +130,28 @@ class Prover:
 
     def _facts(self, trees: Trees, task: Task) -> Facts:
         command = self._parts.config.tests.run_files or ()
-        declared = _declared(self._parts.world.flow.tdd, task)
-        facts = Facts(trees.changed, declared, removed=trees.removed, known=self._checker.known)
-        return Facts(
-            trees.changed,
-            declared,
-            in_base=bool(trees.files(Tree.BASE, every=_every(facts, trees))),
-            removed=trees.removed,
+        return gather_facts(
+            trees,
+            Declared(task.tdd or ("preserve" if self._parts.world.flow.tdd == "preserve" else "")),
             known=self._checker.known,
             allowed=frozenset(task.files),
-            hollow=trees.hollow is not None,
-            whole=trees.hollow is not None and trees.hollow.whole,
             coarse=not any("{junit}" in word for word in command),
         )
 
 
 class _Bench:
-    """Runs the tests of one proof in the desk's slot."""
+    """Runs the tests of one proof, in a slot of its own in which no agent works."""
 
-    def __init__(self, parts: Parts, checker: Checker, key: Key, desk: Desk, trees: Trees, *, every: bool) -> None:
+    def __init__(
+        self, parts: Parts, checker: Checker, key: Key, engine: EngineRepo, trees: Trees, *, every: bool
+    ) -> None:
         self._parts = parts
         self._checker = checker
         self._key = key
-        self._desk = desk
+        self._engine = engine
         self._trees = trees
         self._every = every
-        self._slot: Slot | None = None
-        self._ignored: frozenset[str] = frozenset()
-        """What git ignores in the slot and was there before."""
+        self._slot: ProofSlot | None = None
         self.command = " ".join(parts.config.tests.run_files or ())
         self.made: dict[str, Json] = {}
 
@@ -138,66 +166,99 @@ class _Bench:
         step = self._key.child(f"{tree.value}.{digest(inputs)[:12]}")
 
         async def perform(previous: Json) -> Json:
-            return await self._remembered(tree, sha, files, _limit(tree, head))
+            return await self._remembered(tree, sha, files, head)
 
         return _ran(await self._parts.journal.step(step, inputs, perform))
 
     async def leave(self) -> None:
-        """What tests leave behind is nobody's work."""
         if self._slot is not None:
-            await asyncio.to_thread(self._slot.stand_on, self._desk.head)
+            await asyncio.to_thread(self._slot.release)
 
-    async def _remembered(self, tree: Tree, sha: str, files: Sequence[str], limit: float | None) -> Json:
+    async def _remembered(self, tree: Tree, sha: str, files: Sequence[str], head: Ran | None) -> Json:
         slot = await self._seated()
-        name = f"{self.command}\n{' '.join(files)}"
-        store, setup = self._parts.store, self._checker.setup_hash(slot)
+        name = f"proof: {self.command}\n{' '.join(files)}"
+        store, setup = self._parts.store, slot.set_up_for or ""
         seen = store.checked(sha, name, setup) if tree is not Tree.AGAIN else None
         if seen is not None:
             return seen
-        ran = await self._perform(tree, sha, files, slot, limit)
+        ran = await self._limited(tree, sha, files, head)
         # Red may be this machine's fault today; only green is worth remembering.
         if ran.green:
             with store.tx():
                 store.put_checked(sha, name, setup, _ran_json(ran))
         return _ran_json(ran)
 
-    async def _seated(self) -> Slot:
+    async def _limited(self, tree: Tree, sha: str, files: Sequence[str], head: Ran | None) -> Ran:
+        """With old or hollow code a test may wait for ever."""
+        if tree not in (Tree.OLD, Tree.AGAIN, Tree.HOLLOW, Tree.SHALLOW):
+            return await self._perform(sha, files, None)
+        if head is None:
+            ran = await self._perform(sha, files, FIRST_S)
+            if not ran.timed_out or self._parts.config.tests.timeout <= FIRST_S:
+                return ran
+            whole = self._trees.make(Tree.HEAD), self._trees.files(Tree.HEAD, every=self._every)
+            head = await self._perform(*whole, None)
+        return await self._perform(sha, files, max(SPARE_S, 10 * head.seconds))
+
+    async def _seated(self) -> ProofSlot:
+        """Set up for the lock files of the head, unless that was done here before."""
         if self._slot is None:
-            self._slot = await self._desk.ready(self._key.text, 0)
-            self._desk.disturbed()
-            self._ignored = await asyncio.to_thread(leftovers.ignored, self._slot)
+            self._slot = await asyncio.to_thread(ProofSlot.take, self._engine)
+            known = self._slot.set_up_for
+            await asyncio.to_thread(self._place, self._trees.make(Tree.HEAD))
+            if known is None or known != self._checker.setup_hash(self._slot.slot):
+                await self._set_up()
         return self._slot
 
-    async def _perform(self, tree: Tree, sha: str, files: Sequence[str], slot: Slot, limit: float | None) -> Ran:
-        commit = await asyncio.to_thread(commit_tree, self._desk.engine, sha, [self._desk.head], "proof", 0.0)
-        await asyncio.to_thread(self._stand_on, slot, commit)
-        folder = self._parts.folder / "attempts" / self._key.text / tree.value
+    async def _stand_on(self, sha: str) -> None:
+        if not await asyncio.to_thread(self._place, sha):
+            # The run before changed what the set-up had installed.
+            await self._set_up()
+            await asyncio.to_thread(self._place, sha)
+
+    def _place(self, sha: str) -> bool:
+        assert self._slot is not None
+        return self._slot.stand_on(sha, self._trees.paths, self._parts.config.workspace.copied)
+
+    async def _set_up(self) -> None:
+        """From nothing. On the base where its lock files are those of the head: that runs no code of this task."""
+        slot = self._slot
+        assert slot is not None
+        head, base = self._trees.make(Tree.HEAD), self._trees.make(Tree.BASE)
+        await asyncio.to_thread(slot.wipe)
+        await asyncio.to_thread(self._place, head)
+        wanted = self._checker.setup_hash(slot.slot)
+        await asyncio.to_thread(self._place, base)
+        if self._checker.setup_hash(slot.slot) != wanted:
+            await asyncio.to_thread(self._place, head)
+        await self._checker.set_up(slot.slot)
+        await asyncio.to_thread(slot.remember, wanted, self._parts.machine.clock())
+
+    async def _perform(self, sha: str, files: Sequence[str], limit: float | None) -> Ran:
+        slot = await self._seated()
+        await self._stand_on(sha)
+        # The same name for every tree: a test can read where its report goes.
+        folder = self._parts.folder / "attempts" / self._key.text / "run"
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        folder.mkdir(parents=True)
         report = folder / "junit.xml"
-        report.unlink(missing_ok=True)
         tests = self._parts.config.tests
         argv = _argv(tests.run_files or (), files, str(report))
         check = Check(argv, min(tests.timeout, limit or tests.timeout))
-        output = await self._checker.probe(check.argv, slot, folder, check.timeout)
-        found = await asyncio.to_thread(read_report, report, slot.path)
+        env = {"TMPDIR": str(slot.temporary)}
+        output = await self._checker.probe(check.argv, slot.slot, folder, check.timeout, env)
+        found = await asyncio.to_thread(read_report, report, slot.slot.path)
         tail = self._parts.redactor.text(tail_of(read_end(output.out_path)))
         return Ran(found, output.code, output.timed_out, output.seconds, tail[-2000:])
 
-    def _stand_on(self, slot: Slot, commit: str) -> None:
-        slot.stand_on(commit)
-        leftovers.remove(slot, self._could_answer, self._parts.config.workspace.copied)
 
-    def _could_answer(self, path: str) -> bool:
-        """Compiled code, or a snapshot that an earlier run wrote, would answer for the code of this tree."""
-        name = path.rstrip("/")
-        return name.endswith("__pycache__") or self._trees.names.is_test(path) or name not in self._ignored
-
-
-def absent_question(proven: Proven, task: Task, cycle: int) -> Question:
+def proof_question(proven: Proven, task: Task, cycle: int) -> Question:
+    name = proven.proof.value
     return Question(
-        id=f"absent{cycle if cycle > 1 else ''}",
-        text=f"{task.title}: its new tests were red only because there was nothing to load. Is that proof enough?",
+        id=f"{name}{cycle if cycle > 1 else ''}",
+        text=f"{task.title}: {QUESTIONS[proven.proof]} Is that proof enough?",
         options=(
-            Choice("accept", "Accept", "the task lands, its proof is called 'absent'"),
+            Choice("accept", "Accept", f"the task lands, its proof is called '{name}'"),
             Choice("refuse", "Refuse", "the task goes back as unproved"),
         ),
         detail=proven.detail,
@@ -205,22 +266,13 @@ def absent_question(proven: Proven, task: Task, cycle: int) -> Question:
     )
 
 
+QUESTIONS = {
+    Proof.ABSENT: "its new tests were red only because there was nothing to load.",
+    Proof.WEAK: "it could not be shown that its new tests ask something of the code.",
+}
+
+
 # -- inside
-
-
-def _declared(flow: str, task: Task) -> Declared:
-    return Declared(task.tdd or ("preserve" if flow == "preserve" else ""))
-
-
-def _every(facts: Facts, trees: Trees) -> bool:
-    """Whether every test file counts, not only those that changed."""
-    return facts.declared is Declared.PRESERVE or bool(facts.known and not facts.changed.tests) or trees.widened
-
-
-def _limit(tree: Tree, head: Ran | None) -> float | None:
-    """With old or hollow code a test may wait for ever; None: as configured."""
-    hangs = tree in (Tree.OLD, Tree.AGAIN, Tree.HOLLOW)
-    return max(SPARE_S, 10 * head.seconds) if hangs and head else None
 
 
 def _argv(command: Sequence[str], files: Sequence[str], report: str) -> tuple[str, ...]:
@@ -244,21 +296,21 @@ def _ran(data: Json) -> Ran:
     return Ran(found, number, data["timed_out"] is True, float(str(data["seconds"])), str(data["tail"]))
 
 
-def _json(verdict: Verdict, absent: str) -> dict[str, Json]:
-    weak = verdict.proof is Proof.ABSENT
+def _json(verdict: Verdict, tests: Tests) -> dict[str, Json]:
+    policy = {Proof.ABSENT: tests.absent, Proof.WEAK: tests.weak}.get(verdict.proof, "")
     cut: dict[str, Json] = {name: list(ids[:MOST_IDS]) for name, ids in verdict.tests.items()}
-    ok = verdict.ok and not (weak and absent == "refuse")
+    ok = verdict.ok and policy != "refuse"
     return {
         "proof": verdict.proof.value,
         "reason": verdict.reason,
         "tests": cut,
         "ok": ok,
-        "ask": weak and absent == "ask",
+        "ask": policy == "ask",
     }
 
 
 def _counts(facts: Facts) -> dict[str, Json]:
-    return {tree.value: _count(ran) for tree, ran in facts.runs.items()}
+    return {tree.value: _count(facts.runs[tree]) for tree in MEANING if tree in facts.runs}
 
 
 def _count(ran: Ran) -> Json:
@@ -290,12 +342,14 @@ def _said(count: Json) -> str:
 
 
 MEANING = {
-    Tree.BASE: "before the task",
     Tree.HEAD: "with the task",
+    Tree.BASE: "before the task",
+    Tree.WITH_OLD_TESTS: "the task's code with the tests as they were before",
     Tree.OLD: "the task's tests without its code",
     Tree.AGAIN: "the same once more",
-    Tree.WITH_OLD_TESTS: "the task's code with the tests as they were before",
     Tree.HOLLOW: "the task's tests with the changed bodies hollowed out",
+    Tree.SHALLOW: "the same with what runs while modules are loaded",
+    Tree.RESPELLED: "the task's tests with its code in other words",
 }
 
 

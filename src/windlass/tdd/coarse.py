@@ -21,6 +21,9 @@ def _green(facts: Facts, tree: Tree, what: str) -> Answer | None:
 
 
 def nothing_weakened(facts: Facts) -> Answer | None:
+    empty = tuple(sorted(facts.compared.emptied))
+    if empty:
+        return Verdict(Proof.WEAKENED, f"old tests claim nothing any more: {some(empty)}", {"weakened": empty})
     if not facts.removed:
         return None
     return Verdict(Proof.WEAKENED, f"test files are gone: {some(facts.removed)}", {"weakened": facts.removed})
@@ -53,7 +56,7 @@ def proved(facts: Facts) -> Answer:
     hollow = facts.runs.get(Tree.HOLLOW)
     if facts.hollow and hollow is None:
         return Tree.HOLLOW
-    if hollow is not None and hollow.green and facts.whole:
+    if hollow is not None and hollow.green and facts.sure and not facts.left:
         return Verdict(Proof.UNPROVED, "the tests pass with the changed code hollowed out")
     return Verdict(Proof.COARSE, "red without the code and green with it, by exit codes alone")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeAlias
 
+from windlass.tdd.claims import Compared
 from windlass.tdd.files import Changed
 from windlass.tdd.junit import Status, normal_id
 
@@ -24,8 +25,12 @@ class Tree(StrEnum):
     AGAIN = "o2"
     #: H with B's tests
     WITH_OLD_TESTS = "w"
-    #: H with hollow bodies
+    #: H with the names and the text of the change, and the behaviour of B
     HOLLOW = "x"
+    #: X with the statements that run while a module is loaded, where X does not load without them
+    SHALLOW = "y"
+    #: H with its code in other words
+    RESPELLED = "r"
 
 
 class Proof(StrEnum):
@@ -34,6 +39,8 @@ class Proof(StrEnum):
     COARSE = "proved (coarse)"
     #: red because there was nothing to load, and no hollow tree to tell more: `tests.absent` decides
     ABSENT = "absent"
+    #: the hollow tree cannot tell whether a test asks something of the code: `tests.weak` decides
+    WEAK = "weak"
     #: `tdd: preserve`: every test of the base passes with the new code
     PRESERVED = "preserved"
     #: declared test-only, and nothing but tests changed
@@ -106,8 +113,21 @@ class Facts:
     """Files that the approved plan names: harness files among them may change."""
     hollow: bool = False
     """X exists."""
-    whole: bool = True
-    """X leaves nothing of the change in place: a test that passes there is not about the change."""
+    left: tuple[str, ...] = ()
+    """What of the change is still at work in X: a test that passes there may be about that."""
+    sure: bool = True
+    """X has a changed function as it was, not empty: a test that passes there did not need the change."""
+    real: bool = True
+    """X has bodies taken out, not only files as they were: what fails there had all names it wants."""
+    put_back: tuple[str, ...] = ()
+    """Files that X has as they were, or empty, because nobody here can take their bodies out."""
+    shallow: bool = False
+    """There is a second X, for when the first does not load."""
+    left_shallow: tuple[str, ...] = ()
+    reads_source: bool = False
+    """The new tests may read the source: then they must also pass where it is spelled in another way."""
+    removes_code: bool = False
+    compared: Compared = Compared()
     coarse: bool = False
     runs: Mapping[Tree, Ran] = field(default_factory=dict)
 

@@ -26,54 +26,56 @@ MODULE_GLOBS = (
 )
 TEST_GLOBS = ("tests/**", "test/**", "**/tests/**", "**/test/**", "**/spec/**", "spec/**", *MODULE_GLOBS)
 # What decides how tests are run: changed without leave, it can make any test pass.
+# fmt: off
 HARNESS_GLOBS = (
-    "conftest.py",
-    "pytest.ini",
-    ".pytest.ini",
-    "pytest.toml",
-    "tox.ini",
-    "noxfile.py",
-    "setup.cfg",
-    "pyproject.toml",
-    ".coveragerc",
-    "sitecustomize.py",
-    "usercustomize.py",
-    "package.json",
-    "jest.config.*",
-    "jest.setup.*",
-    "junitProperties.js",
-    "junitTestCaseProperties.js",
-    "vitest.config.*",
-    "vitest.workspace.*",
-    "vitest.setup.*",
-    "vite.config.*",
-    ".mocharc*",
-    "karma.conf.*",
-    "playwright.config.*",
-    "babel.config.*",
-    "phpunit.xml*",
-    ".rspec",
-    "Makefile",
-    "makefile",
-    "GNUmakefile",
-    "justfile",
-    "Jenkinsfile",
-    ".gitlab-ci.yml",
-    ".travis.yml",
-    "azure-pipelines.yml",
-    ".github/workflows/**",
-    ".github/actions/**",
-    ".circleci/**",
-    ".windlass/**",
+    # pytest, and what Python loads before any test
+    "conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "tox.ini", "tox.toml", "noxfile.py",
+    "setup.cfg", "pyproject.toml", ".coveragerc", "sitecustomize.py", "usercustomize.py", "*.pth",
+    "**/*.egg-info/**", "**/*.dist-info/**",
+    # jest, vitest, mocha and what turns their sources into programs
+    "package.json", "jest.config.*", "jest.setup.*", "jest.preset.*", "jest-*.config.*", "junitProperties.js",
+    "junitTestCaseProperties.js", "vitest.config.*", "vitest.workspace.*", "vitest.projects.*", "vitest.setup.*",
+    "vite.config.*", ".mocharc*", "mocha.opts", "karma.conf.*", "playwright.config.*", "cypress.config.*",
+    "ava.config.*", ".taprc", ".nycrc*", ".c8rc*", "babel.config.*", ".babelrc*", ".swcrc", "tsconfig.json",
+    ".npmrc", "node_modules/**",
+    # go and cargo
+    "go.mod", "go.work", ".cargo/**", "build.rs", ".config/nextest.toml", "rust-toolchain*", "Cargo.toml",
+    # others
+    "phpunit.xml*", "phpunit.dist.xml", ".rspec", "spec_helper.rb", "rails_helper.rb", "Rakefile", "Makefile",
+    "makefile", "GNUmakefile", "*.mk", "justfile", "Jenkinsfile", ".gitlab-ci.yml", ".travis.yml",
+    "azure-pipelines.yml", ".github/workflows/**", ".github/actions/**", ".circleci/**", ".windlass/**",
 )
-DOC_GLOBS = ("*.md", "*.rst", "*.txt", "*.adoc", "docs/**", "LICENSE*", "CHANGELOG*", "NOTICE*", ".gitignore")
+# A module of one of these names beside the code is loaded in place of the runner, or of what the runner loads.
+RUNNER_MODULES = frozenset({
+    "pytest", "_pytest", "pluggy", "iniconfig", "packaging", "py", "pygments", "exceptiongroup", "tomli", "colorama",
+    "xdist", "execnet", "coverage", "pytest_cov", "pytest_asyncio", "anyio", "hypothesis", "nose", "nose2", "mock",
+})
+# fmt: on
+DOC_GLOBS = ("*.md", "*.rst", "*.adoc", "docs/**", "README*", "LICENSE*", "CHANGELOG*", "NOTICE*", ".gitignore")
 # fmt: off
 CODE_SUFFIXES = (
     ".py", ".pyi", ".pyx", ".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx", ".mts", ".cts", ".vue", ".svelte", ".go",
     ".rs", ".rb", ".php", ".java", ".kt", ".kts", ".scala", ".groovy", ".cs", ".fs", ".c", ".h", ".cc", ".cpp", ".cxx",
     ".hpp", ".hh", ".m", ".mm", ".swift", ".dart", ".ex", ".exs", ".erl", ".hs", ".ml", ".mli", ".clj", ".cljs",
-    ".lua", ".pl", ".pm", ".r", ".jl", ".zig", ".nim", ".sh", ".bash", ".sql",
+    ".lua", ".pl", ".pm", ".r", ".jl", ".zig", ".nim", ".sh", ".bash", ".sql", ".zsh", ".fish", ".ps1", ".psm1",
+    ".bat", ".cmd", ".awk", ".tcl", ".vb", ".f90", ".f95", ".asm", ".s", ".cu", ".sol", ".vy", ".move",
+    ".cairo", ".wat",
+    ".d", ".cr", ".elm", ".coffee", ".astro", ".el", ".lisp", ".scm", ".rkt", ".pas", ".cob", ".vim", ".gd", ".sv",
+    ".vhd", ".proto", ".tf", ".nix", ".xsl", ".xslt", ".jq",
+    # templates
+    ".j2", ".jinja", ".jinja2", ".tmpl", ".tpl", ".erb", ".ejs", ".hbs", ".mustache", ".liquid", ".haml", ".slim",
+    ".pug", ".twig", ".cshtml", ".jsp", ".mako",
 )
+# Not programs, whatever their mode says.
+DATA_SUFFIXES = (
+    ".json", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".csv", ".tsv", ".xml", ".txt", ".lock", ".png", ".jpg", ".jpeg",
+    ".gif", ".svg", ".ico", ".webp", ".pdf", ".css", ".scss", ".less", ".woff", ".woff2", ".ttf", ".mp3", ".mp4",
+    ".zip",
+    ".gz", ".pem", ".po", ".mo", ".md", ".rst",
+)
+TEMPLATE_GLOBS = ("**/templates/**/*.html", "**/templates/**/*.xml", "**/templates/**/*.txt")
+# Folders of programs, where a name without a suffix is one.
+PROGRAM_GLOBS = ("bin/*", "**/bin/*", "scripts/*", "**/scripts/*", "sbin/*", "libexec/*")
 # fmt: on
 
 
@@ -135,18 +137,36 @@ class Changed:
         return tuple(dict.fromkeys((*self.tests, *self.harness)))
 
 
-def sort_files(paths: Iterable[str], names: Names, harness: Collection[str]) -> Changed:
-    """`harness`: those of the changed files that change how tests are run."""
+def sort_files(paths: Iterable[str], names: Names, harness: Collection[str], programs: Collection[str] = ()) -> Changed:
+    """`harness`: those of the changed files that change how tests are run; `programs`: known by what is in them."""
     kept = [path for path in paths if path not in harness]
     tests = [path for path in kept if names.is_test(path)]
     rest = [path for path in kept if path not in tests]
-    code = [path for path in rest if is_code(path)]
+    code = [path for path in rest if path in programs or (is_code(path) and not matches(path, DOC_GLOBS))]
     data = [path for path in rest if path not in code and not matches(path, DOC_GLOBS)]
     return Changed(tuple(tests), tuple(code), tuple(data), tuple(harness))
 
 
 def is_code(path: str, suffixes: Sequence[str] = CODE_SUFFIXES) -> bool:
-    return PurePosixPath(path).suffix.lower() in suffixes
+    suffix = PurePosixPath(path).suffix.lower()
+    if suffix in suffixes or matches(path, TEMPLATE_GLOBS):
+        return True
+    return not suffix and not path.rsplit("/", 1)[-1].startswith(".") and matches(path, PROGRAM_GLOBS)
+
+
+def is_data(path: str) -> bool:
+    return PurePosixPath(path).suffix.lower() in DATA_SUFFIXES
+
+
+def is_program(path: str, mode: str, text: str) -> bool:
+    """Code without a known name: it may be run, or says what runs it."""
+    return not is_data(path) and (mode == "100755" or text.startswith("#!"))
+
+
+def shadows_runner(path: str) -> bool:
+    """A module at the top of the repository, or of its `src`, that is loaded in place of the test runner's own."""
+    parts = PurePosixPath(path.removeprefix("src/")).parts
+    return bool(parts) and parts[0].removesuffix(".py") in RUNNER_MODULES
 
 
 def matches(path: str, globs: Sequence[str]) -> bool:

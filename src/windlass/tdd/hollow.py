@@ -25,17 +25,19 @@ class Hollowed:
     text: str
     whole: bool
     """Nothing of the change is left that a test could ask about."""
+    left: tuple[str, ...] = ()
+    """What of the change had to stay, such as "a statement in line 12"."""
 
 
-def hollow(old: str, new: str) -> Hollowed | None:
+def hollow(path: str, old: str, new: str) -> Hollowed | None:
     """`new` without the bodies and literals that `old` does not have. None: there are none, or it is not Python."""
-    before, after = _parse(old), _parse(new)
+    before, after = (_parse(old), _parse(new)) if path.endswith(".py") else (None, None)
     if after is None:
         return None
     known = _dumps(before) if before is not None else Counter()
     work = _Hollowing(known, _called_at_import(after))
     work.block(after, "")
-    return Hollowed(ast.unparse(after) + "\n", work.whole) if work.done else None
+    return Hollowed(ast.unparse(after) + "\n", not work.left, tuple(work.left)) if work.done else None
 
 
 def _parse(text: str) -> ast.Module | None:
@@ -68,12 +70,13 @@ class _Hollowing:
         self._known = known
         self._called = called
         self.done = False
-        self.whole = True
+        self.left: list[str] = []
 
     def block(self, block: Block, place: str) -> None:
         for number, statement in enumerate(block.body):
             if isinstance(statement, ast.ClassDef):
-                self.whole = self.whole and (self._is_known(place, _head(statement)) or not self._had(place, statement))
+                if self._had(place, statement) and not self._is_known(place, _head(statement)):
+                    self.left.append(f"the head of class {statement.name}")
                 self.block(statement, f"{place}.{statement.name}")
             elif not self._is_known(place, statement):
                 block.body[number] = self._changed(statement, block)
@@ -97,14 +100,15 @@ class _Hollowing:
             case ast.If() if _is_main(statement):
                 return statement
             case _:
-                self.whole = False
+                self.left.append(f"a statement in line {statement.lineno}")
                 return statement
 
     def _function(self, node: Function, block: Block) -> Function:
         owner = block.name if isinstance(block, ast.ClassDef) else ""
         needed = node.name in self._called or node.name in HOOKS or (node.name in MAKERS and owner in self._called)
         if needed or _is_hollow(node):
-            self.whole = self.whole and not needed
+            if needed:
+                self.left.append(f"{node.name}(), which is called while the module is loaded")
             return node
         self.done = True
         node.body = [ast.Pass()]
@@ -115,7 +119,8 @@ class _Hollowing:
         needed = name.startswith("__") or name in self._called
         emptied = None if needed else _emptied(value, name)
         if emptied is None:
-            self.whole = self.whole and name.startswith("__")
+            if not name.startswith("__"):
+                self.left.append(f"the value in line {statement.lineno}")
             return statement
         self.done = True
         statement.value = emptied

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from windlass.model import digest
 from windlass.tdd import coarse
+from windlass.tdd.claims import plain_id
 from windlass.tdd.facts import NOT_RED, Answer, Declared, Facts, Proof, Ran, Rule, Tree, Verdict, some
 from windlass.tdd.junit import Status
 
@@ -96,13 +98,50 @@ def _not_green(facts: Facts, ran: Ran, what: str) -> Answer | None:
     return Verdict(Proof.UNPROVED, f"{what}: {some(red)}", {"failing": tuple(red)}) if red else None
 
 
+def _nothing_emptied(facts: Facts) -> Answer | None:
+    """A test that kept its name and claims nothing any more passes, whatever the code does."""
+    base = facts.runs.get(Tree.BASE)
+    passed = {plain_id(id): id for id in base.passed} if base else {}
+    silent = [name for name in facts.compared.emptied if name in passed or name in facts.changed.tests]
+    if not silent:
+        return None
+    shown = tuple(sorted(passed.get(name, name) for name in silent))
+    return Verdict(Proof.WEAKENED, f"old tests claim nothing any more: {some(shown)}", {"weakened": shown})
+
+
 def _nothing_weakened(facts: Facts) -> Answer | None:
-    base, head = facts.runs.get(Tree.BASE), facts.runs[Tree.HEAD]
-    lost = sorted(base.passed - head.passed) if base else []
+    head = facts.runs[Tree.HEAD]
+    lost = [id for id in _lost(facts) if not _is_moved(facts, id)]
+    if lost and facts.declared is Declared.BEHAVIOUR:
+        # A test of what is no more goes with it. One that would still pass guards something, and stays.
+        with_old = facts.runs.get(Tree.WITH_OLD_TESTS)
+        if with_old is None:
+            return Tree.WITH_OLD_TESTS
+        lost = [id for id in lost if head.of(id) is not None or id in with_old.passed]
     if not lost:
         return None
     told = some([f"{id} ({head.of(id) or 'gone'})" for id in lost])
     return Verdict(Proof.WEAKENED, f"passed before, and does no longer: {told}", {"weakened": tuple(lost)})
+
+
+def _lost(facts: Facts) -> list[str]:
+    base = facts.runs.get(Tree.BASE)
+    return sorted(base.passed - facts.runs[Tree.HEAD].passed) if base else []
+
+
+def _is_moved(facts: Facts, id: str) -> bool:
+    """It says the same under another name or in another file, and passes there."""
+    there = facts.compared.at_head(id)
+    if there is None:
+        return False
+    return any(plain_id(other) == there for other in facts.runs[Tree.HEAD].passed)
+
+
+def _is_untouched(facts: Facts, id: str) -> bool:
+    """Its file is the same in B and H, so what it said at H it says in W. Some runners stop at a file that does not
+    load, and leave the others out."""
+    touched = facts.compared.touched
+    return touched is not None and plain_id(id) not in touched and id in facts.runs[Tree.HEAD].passed
 
 
 def _expectations_kept(facts: Facts) -> Answer | None:
@@ -111,7 +150,12 @@ def _expectations_kept(facts: Facts) -> Answer | None:
         return None
     if with_old is None:
         return Tree.WITH_OLD_TESTS
-    turned = sorted(base.passed - with_old.passed)
+    # What did not load beside the new code was moved with it, if its new text says the same.
+    turned = sorted(
+        id
+        for id in base.passed - with_old.passed
+        if with_old.of(id) in (Status.FAILED, Status.SKIPPED) or not (_is_moved(facts, id) or _is_untouched(facts, id))
+    )
     if not turned:
         return None
     reason = f"as they were written before, these tests fail with the new code: {some(turned)}"
@@ -129,6 +173,18 @@ def new_green(facts: Facts) -> frozenset[str]:
     both = facts.runs[Tree.HEAD].passed - _added(facts)
     old = [facts.runs[tree] for tree in (Tree.OLD, Tree.AGAIN) if tree in facts.runs]
     return _added(facts) | (both & frozenset().union(*(ran.having(Status.FAILED) for ran in old)))
+
+
+def _feature_removed(facts: Facts) -> Answer | None:
+    """Declared, and without a new test: the tests that went with the feature fail with the new code."""
+    with_old = facts.runs.get(Tree.WITH_OLD_TESTS)
+    if with_old is None or _added(facts) or not facts.removes_code:
+        return None
+    gone = tuple(id for id in _lost(facts) if id not in with_old.passed)
+    if not gone or with_old.timed_out:
+        return None
+    reason = f"{len(gone)} tests went with what they tested, as declared, and fail with the new code"
+    return Verdict(Proof.PROVED, reason, {"removed": gone})
 
 
 def _something_new_passes(facts: Facts) -> Answer | None:
@@ -172,6 +228,10 @@ def _red_without_the_code(facts: Facts) -> Answer | None:
     red = red_without(facts)
     if red.ran or red.absent:
         return None
+    differs = _red_twice(facts) if Tree.AGAIN in facts.runs else None
+    if differs is not None:
+        # The second run came first, and was red.
+        return differs
     new = tuple(sorted(new_green(facts)))
     if not new:
         return Verdict(Proof.UNPROVED, "no test passes that did not pass before")
@@ -190,33 +250,74 @@ def _red_twice(facts: Facts) -> Answer | None:
 
 
 def _asks_something_of_the_code(facts: Facts) -> Answer:
-    """The last rule: red by running or absence, and red with hollow bodies where there are some."""
+    """The last rule: red without the code, and red where the code has its names but not its behaviour."""
     if facts.hollow and Tree.HOLLOW not in facts.runs:
         return Tree.HOLLOW
     red = red_without(facts)
-    ran = frozenset(id for id in red.ran if not _passes_hollow(facts, id) or not facts.whole)
-    shown = frozenset(id for id in red.absent if facts.hollow and _fails_hollow(facts, id))
-    if ran or shown:
-        return _proved(facts, ran, shown)
-    unknown = tuple(sorted(id for id in red.absent if not _passes_hollow(facts, id)))
-    if unknown:
-        reason = f"red only because there was nothing to load: {some(unknown)}"
-        return Verdict(Proof.ABSENT, reason, {"absent": unknown})
-    idle = tuple(sorted(red.ran | red.absent))
-    return Verdict(
-        Proof.UNPROVED, f"the new tests pass with the changed code hollowed out: {some(idle)}", {"new": idle}
-    )
+    wanted = red.ran | red.absent
+    tree, left = Tree.HOLLOW, facts.left
+    if facts.shallow and not any(_ran_in(facts, tree, id) for id in wanted):
+        tree, left = Tree.SHALLOW, facts.left_shallow
+        if tree not in facts.runs:
+            return tree
+    if not facts.hollow:
+        shown = red.ran
+    elif facts.real:
+        shown = frozenset(id for id in wanted if _fails_in(facts, tree, id))
+    else:
+        shown = frozenset(id for id in red.ran if not _passes_in(facts, tree, id))
+    if shown and facts.reads_source and facts.changed.code:
+        respelled = facts.runs.get(Tree.RESPELLED)
+        if respelled is None:
+            return Tree.RESPELLED
+        spelled = shown - respelled.passed
+        shown -= spelled
+        if spelled and not shown:
+            names = tuple(sorted(spelled))
+            reason = f"the new tests depend on how the code is spelled, not on what it does: {some(names)}"
+            return Verdict(Proof.UNPROVED, reason, {"new": names})
+    if shown:
+        return _proved(facts, shown & red.ran, shown - red.ran)
+    return _cannot_tell(facts, red, tree, left)
 
 
-def _passes_hollow(facts: Facts, id: str) -> bool:
-    hollow = facts.runs.get(Tree.HOLLOW)
-    return hollow is not None and hollow.of(id) in (Status.PASSED, Status.SKIPPED)
+def _cannot_tell(facts: Facts, red: Red, tree: Tree, left: tuple[str, ...]) -> Answer:
+    """No test failed in X."""
+    wanted = tuple(sorted(red.ran | red.absent))
+    passing = tuple(id for id in wanted if facts.hollow and _passes_in(facts, tree, id))
+    if not passing and not (facts.hollow and facts.real):
+        reason = f"red only because there was nothing to load: {some(wanted)}"
+        return Verdict(Proof.ABSENT, reason + _not_hollowed(facts), {"absent": wanted})
+    if not passing and red.ran and facts.runs[tree].timed_out:
+        # It waits for an answer that only the new code gives.
+        return _proved(facts, red.ran, ())
+    if passing and not left:
+        if facts.sure or not red.ran:
+            reason = f"the new tests pass with the changed code hollowed out: {some(passing)}"
+            return Verdict(Proof.UNPROVED, reason, {"new": passing})
+        if not facts.reads_source:
+            # An empty body may be the right answer. The old one was not.
+            return _proved(facts, red.ran, ())
+        reason = f"these tests pass with the changed code hollowed out, and may read its source: {some(passing)}"
+        return Verdict(Proof.WEAK, reason, {"weak": passing})
+    why = f"is still at work there: {some(left)}" if passing else "does not load, or does not end"
+    told = f"the hollow tree cannot tell whether these tests ask something of the code, because it {why}"
+    if passing:
+        told = f"these tests pass with the changed code hollowed out, but a part of it {why}"
+    return Verdict(Proof.WEAK, f"{told}. Tests: {some(wanted)}", {"weak": wanted})
 
 
-def _fails_hollow(facts: Facts, id: str) -> bool:
-    """It ran there and failed. A hollow tree that does not load, or does not end, shows nothing."""
-    hollow = facts.runs[Tree.HOLLOW]
-    return not hollow.timed_out and hollow.of(id) in (Status.FAILED, Status.ERROR)
+def _ran_in(facts: Facts, tree: Tree, id: str) -> bool:
+    return facts.runs[tree].of(id) is not None or facts.runs[tree].timed_out
+
+
+def _passes_in(facts: Facts, tree: Tree, id: str) -> bool:
+    return facts.runs[tree].of(id) in (Status.PASSED, Status.SKIPPED)
+
+
+def _fails_in(facts: Facts, tree: Tree, id: str) -> bool:
+    """It ran there and failed. A tree that does not load, or does not end, shows nothing."""
+    return not facts.runs[tree].timed_out and facts.runs[tree].of(id) in (Status.FAILED, Status.ERROR)
 
 
 def _proved(facts: Facts, ran: Collection[str], absent: Collection[str]) -> Verdict:
@@ -224,7 +325,38 @@ def _proved(facts: Facts, ran: Collection[str], absent: Collection[str]) -> Verd
     groups = {"red": sorted(ran), "red by absence": sorted(absent), "green from the start": idle}
     count = len(ran) + len(absent)
     reason = f"{count} test{'s are' if count != 1 else ' is'} red without the code and green with it"
+    reason += _not_hollowed(facts)
     return Verdict(Proof.PROVED, reason, {name: tuple(ids) for name, ids in groups.items() if ids})
+
+
+def _not_hollowed(facts: Facts) -> str:
+    """What the proof does not rest on."""
+    parts = [*facts.left, *(f"{path} (no bodies can be taken out of it)" for path in facts.put_back)]
+    return f"; not hollowed out: {some(parts)}" if parts else ""
+
+
+def planned(facts: Facts) -> tuple[Tree, ...]:
+    """The trees that the rules may ask for, in the order in which they do."""
+    first = (Tree.HEAD, *((Tree.BASE,) if facts.in_base else ()))
+    old = (Tree.WITH_OLD_TESTS,) if facts.in_base else ()
+    hollow = (Tree.HOLLOW,) if facts.hollow else ()
+    spelled = (Tree.RESPELLED,) if facts.reads_source and facts.changed.code and not facts.coarse else ()
+    match facts.declared:
+        case Declared.ADDS:
+            return (*first, *old, Tree.OLD, Tree.AGAIN, *hollow, *spelled)
+        case Declared.BEHAVIOUR:
+            return (*first, Tree.OLD, Tree.AGAIN, *hollow, *spelled)
+        case Declared.PRESERVE:
+            return (*first, *old)
+        case Declared.TEST_ONLY:
+            return first
+        case Declared.EXEMPT:
+            return ()
+
+
+def shuffled(trees: Collection[Tree], seed: str) -> list[Tree]:
+    """An order that nobody can know who does not know the seed."""
+    return sorted(trees, key=lambda tree: digest([seed, tree.value]))
 
 
 def _preserved(facts: Facts) -> Answer:
@@ -242,11 +374,11 @@ def _tests_only(facts: Facts) -> Answer:
 
 _START: tuple[Rule, ...] = (_harness, _nothing)
 _FIRST: tuple[Rule, ...] = (*_START, _only_tests, _some_test)
-_GREEN: tuple[Rule, ...] = (_head_is_green, _base_is_green, _nothing_weakened)
+_GREEN: tuple[Rule, ...] = (_head_is_green, _base_is_green, _nothing_emptied, _nothing_weakened)
 _RED: tuple[Rule, ...] = (_something_new_passes, _red_without_the_code, _red_twice, _asks_something_of_the_code)
 PRECISE: dict[Declared, tuple[Rule, ...]] = {
     Declared.ADDS: (*_FIRST, *_GREEN, _expectations_kept, *_RED),
-    Declared.BEHAVIOUR: (*_FIRST, *_GREEN, *_RED),
+    Declared.BEHAVIOUR: (*_FIRST, *_GREEN, _feature_removed, *_RED),
     Declared.TEST_ONLY: (*_START, _no_code, *_GREEN, _tests_only),
     Declared.PRESERVE: (*_START, *_GREEN, _expectations_kept, _preserved),
     Declared.EXEMPT: (_harness, _exempt),

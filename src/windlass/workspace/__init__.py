@@ -6,7 +6,6 @@ safely; `keep` nothing is lost; `branch` what reaches the user's repository;
 what may go.
 """
 
-from windlass.workspace import leftovers
 from windlass.workspace.branch import (
     LandPlan,
     LandResult,
@@ -28,6 +27,7 @@ from windlass.workspace.disk import MIN_FREE_BYTES, lacking
 from windlass.workspace.files import check_path, copy_into, lock_hash, read_file, safe_path, write_artifacts
 from windlass.workspace.home import repo_id
 from windlass.workspace.keep import Attempt, Kept
+from windlass.workspace.proof_slot import ProofSlot
 from windlass.workspace.repo import EngineRepo, RefChange, locked, name_held, tip_ref
 from windlass.workspace.slot import Slot
 from windlass.workspace.slots import Lease, Slots, Use
@@ -63,6 +63,7 @@ __all__ = [
     "LandStyle",
     "Lease",
     "OwnBranch",
+    "ProofSlot",
     "Published",
     "RefChange",
     "Remains",
@@ -93,7 +94,6 @@ __all__ = [
     "lacking",
     "land_commit",
     "land_plan",
-    "leftovers",
     "lock_hash",
     "locked",
     "name_held",

@@ -13,6 +13,7 @@ from windlass import git
 from windlass.workspace.branch import checked_out
 from windlass.workspace.disk import remove_tree
 from windlass.workspace.home import owner_of
+from windlass.workspace.proof_slot import remove_idle
 from windlass.workspace.repo import EngineRepo, locked
 from windlass.workspace.slots import Lease, Slots, Use
 from windlass.workspace.work import branch_tips, contained
@@ -69,6 +70,7 @@ def gc(
     # The refs first: what is only in a run's own branch is in a branch, and stays one with it.
     refs = list(_collect_refs(engine, runs_final, dry=dry, named=named))
     merged = list(_collect_branches(engine, branches, dry=dry))
+    slots += [Removed(name) for name in remove_idle(engine, dry=dry)]
     aside = engine.home / "aside"
     lost = [Remains(str(path), "set aside: nobody knows what is in it") for path in sorted(aside.glob("*"))]
     return [*slots, *refs, *merged, *lost]
