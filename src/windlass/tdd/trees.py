@@ -9,10 +9,8 @@ from functools import cached_property
 from windlass.tdd.facts import Tree
 from windlass.tdd.files import Changed, Names, sort_files
 from windlass.tdd.harness import changes_harness
-from windlass.tdd.hollow import hollow
+from windlass.tdd.hollow import hollow, is_inert
 from windlass.workspace import EngineRepo, changes, restaged_tree
-
-PYTHON = ".py"
 
 
 @dataclass(frozen=True)
@@ -70,16 +68,16 @@ class Trees:
 
     @cached_property
     def hollow(self) -> Hollow | None:
-        """None where the change is not all Python, or has nothing that could be taken out."""
+        """None where the change has nothing that could be emptied."""
         code = [path for path in self.changed.code if path in self._in_head]
-        if not code or any(not path.endswith(PYTHON) for path in self.changed.code):
-            return None
-        made = {path: hollow(self._text(self._in_base, path), self._text(self._in_head, path)) for path in code}
+        both = {path: (self._text(self._in_base, path), self._text(self._in_head, path)) for path in code}
+        made = {path: hollow(path, *texts) for path, texts in both.items()}
         texts = {path: done.text for path, done in made.items() if done}
         if not texts:
             return None
         whole = not self.changed.data and len(code) == len(self.changed.code)
-        return Hollow(self._written(texts), whole and all(done.whole for done in made.values() if done))
+        emptied = all(done.whole if done else is_inert(path, *both[path]) for path, done in made.items())
+        return Hollow(self._written(texts), whole and emptied)
 
     # -- inside
 
