@@ -15,7 +15,8 @@ from windlass.events import Event, LandingRefused, TaskProved
 from windlass.model import Choice, Json, Key, Question, Task, digest
 from windlass.tdd import HARNESS_GLOBS, MODULE_GLOBS, TEST_GLOBS, Names
 from windlass.tdd.facts import Declared, Facts, Proof, Ran, Tree, Verdict
-from windlass.tdd.junit import Status, read_report
+from windlass.tdd.junit import Status
+from windlass.tdd.reports import expand, names_report, read_report, reports
 from windlass.tdd.rules import judge
 from windlass.tdd.trees import Trees
 from windlass.workspace import Slot, commit_tree, leftovers
@@ -107,7 +108,7 @@ class Prover:
             allowed=frozenset(task.files),
             hollow=trees.hollow is not None,
             whole=trees.hollow is not None and trees.hollow.whole,
-            coarse=not any("{junit}" in word for word in command),
+            coarse=not reports(command),
         )
 
 
@@ -175,10 +176,11 @@ class _Bench:
         report = folder / "junit.xml"
         report.unlink(missing_ok=True)
         tests = self._parts.config.tests
-        argv = _argv(tests.run_files or (), files, str(report))
-        check = Check(argv, min(tests.timeout, limit or tests.timeout))
+        command = tests.run_files or ()
+        check = Check(expand(command, files, str(report)), min(tests.timeout, limit or tests.timeout))
         output = await self._checker.probe(check.argv, slot, folder, check.timeout)
-        found = await asyncio.to_thread(read_report, report, slot.path)
+        written = report if names_report(command) else output.out_path
+        found = await asyncio.to_thread(read_report, written, slot.path) if reports(command) else None
         tail = self._parts.redactor.text(tail_of(read_end(output.out_path)))
         return Ran(found, output.code, output.timed_out, output.seconds, tail[-2000:])
 
@@ -221,13 +223,6 @@ def _limit(tree: Tree, head: Ran | None) -> float | None:
     """With old or hollow code a test may wait for ever; None: as configured."""
     hangs = tree in (Tree.OLD, Tree.AGAIN, Tree.HOLLOW)
     return max(SPARE_S, 10 * head.seconds) if hangs and head else None
-
-
-def _argv(command: Sequence[str], files: Sequence[str], report: str) -> tuple[str, ...]:
-    # A name that begins with a dash must not be taken for an option.
-    named = [f"./{path}" if path.startswith("-") else path for path in files]
-    words = [named if word == "{files}" else [word.replace("{junit}", report)] for word in command]
-    return tuple(word for part in words for word in part)
 
 
 def _ran_json(ran: Ran) -> dict[str, Json]:
