@@ -126,6 +126,12 @@ def test_a_report_is_read_by_what_is_in_it(tmp_path: Path) -> None:
         (["t", "--out={junit}", "{files}"], ["t", "--out=R", "./-a_test.go", "x/b_test.go", "x/c_test.go"], True),
         (["go", "test", "-json", "{folders}"], ["go", "test", "-json", ".", "./x"], True),
         (["t", "{folders}"], ["t", ".", "./x"], False),
+        (["t", "-json", "{folders}"], ["t", "-json", ".", "./x"], False),
+        (
+            ["env", "A=1", "/usr/bin/go", "test", "-json", "{folders}"],
+            ["env", "A=1", "/usr/bin/go", "test", "-json", ".", "./x"],
+            True,
+        ),
     ],
 )
 def test_a_command_gets_files_or_folders(command: list[str], words: list[str], reported: bool) -> None:

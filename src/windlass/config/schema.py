@@ -125,7 +125,7 @@ class Tests(Table):
     """Which files are tests; empty: the usual names of the common languages."""
     run_files: FilesCommand | None = None
     """Runs some test files: an argv with {files} for them, or {folders} for their folders, and {junit} for the report
-    it writes. With `-json` among its words the report is its output, as that of `go test -json`. Without the command
+    it writes. The report of `go test -json` is its output. Without the command
     the order of test and code is not proved, without a report by exit codes alone."""
     timeout: Duration = 600.0
     """Seconds that one run of it may take."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from windlass.tdd.go_json import parse_stream
 from windlass.tdd.junit import MAX_BYTES, Status, parse_report
@@ -19,7 +19,8 @@ def names_report(command: Sequence[str]) -> bool:
 
 def reports(command: Sequence[str]) -> bool:
     """It reports in a file or, as `go test -json`, on its standard output; else there are only exit codes."""
-    return names_report(command) or STREAM in command
+    calls_go = any(PurePath(word).name == "go" for word in command)
+    return names_report(command) or (calls_go and STREAM in command)
 
 
 def expand(command: Sequence[str], files: Sequence[str], report: str) -> tuple[str, ...]:

@@ -71,7 +71,7 @@ class _File:
     def _guarded(self, body: Node, guard: str) -> tuple[Edit, ...]:
         at = body.start_byte + 1
         empty = not any(child.type != "comment" for child in body.named_children)
-        return () if empty or self._data[at:].startswith(guard.encode()) else (Edit(at, at, guard),)
+        return () if empty or self._data.startswith(guard.encode(), at) else (Edit(at, at, guard),)
 
     def _guard(self, node: Node) -> str:
         types = _unnamed_results(node)
@@ -128,7 +128,7 @@ class _File:
         for function in outermost(node, {"func_literal"}):
             body = field(function, "body")
             assert body is not None
-            if self._data[body.start_byte + 1 :].startswith(_nothing(text(field(function, "result"))).encode()):
+            if self._data.startswith(_nothing(text(field(function, "result"))).encode(), body.start_byte + 1):
                 continue
             edits = self._guarded(body, self._guard(function))
             yield Part(f"{name} func", tokens(function), line(function), edits)

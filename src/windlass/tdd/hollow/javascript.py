@@ -58,15 +58,17 @@ def split(path: str, source: str) -> Source | None:
         return None
     typed = grammar != "javascript"
     file = _File(root, data, flag_name(path), typed=typed)
-    return Source(data, tuple(_unchecked(part, data) if typed else part for part in file.parts()), file.ending)
+    parts = tuple(file.parts())
+    return Source(data, _unchecked(parts, data) if typed else parts, file.ending)
 
 
-def _unchecked(part: Part, data: bytes) -> Part:
+def _unchecked(parts: tuple[Part, ...], data: bytes) -> tuple[Part, ...]:
     """A constructor that returns early leaves fields unset, for example, which type checkers refuse."""
-    if not part.edits or NOT_CHECKED.encode() in data:
-        return part
     start = data.index(b"\n") + 1 if data.startswith(b"#!") and b"\n" in data else 0
-    return replace(part, edits=(Edit(start, start, NOT_CHECKED), *part.edits))
+    if data.startswith(NOT_CHECKED.encode(), start):
+        return parts
+    first = Edit(start, start, NOT_CHECKED)
+    return tuple(replace(part, edits=(first, *part.edits)) if part.edits else part for part in parts)
 
 
 class _File:
@@ -248,7 +250,7 @@ class _File:
         is_setter = any(child.type == "set" for child in node.children)
         answer = f" {nothing}" if self._typed and not is_maker and not is_setter else ""
         guard = f" {opening}if ({self._flag}) return{answer};"
-        written = self._data[after : after + len(guard)] == guard.encode()
+        written = self._data.startswith(guard.encode(), after)
         return () if written else (Edit(after, after, guard),)
 
     def _class(self, node: Node, name: str) -> Iterator[Part]:

@@ -12,6 +12,8 @@ from windlass.tdd.hollow.parts import NUMBER, SENTINEL, Edit, Part, Source
 FLAG = "windlass_loaded"
 LOADED = f'globals().get("{FLAG}")'
 ENDING = f"\n{FLAG} = True\n"
+#: as `ast.unparse` writes it
+LOADED_PLAIN = f"globals().get('{FLAG}')"
 BOM = "\ufeff"
 #: where returning None would break more than the function: {0} is the first argument, {1} the last
 RESULTS = {
@@ -23,7 +25,7 @@ RESULTS = {
 MAKERS = ("__init__", "__new__", "__post_init__")
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
-Block: TypeAlias = ast.If | ast.Try | ast.With | ast.For | ast.While | ast.Match
+Block: TypeAlias = ast.If | ast.Try | ast.TryStar | ast.With | ast.For | ast.While | ast.Match
 
 
 def split(path: str, text: str) -> Source | None:
@@ -57,7 +59,7 @@ class _File:
                     yield from self._block(statement.body, f"{place}{statement.name}.")
                 case ast.If(test=test) if _is_skipped(test):
                     yield from self._block(statement.orelse, place)
-                case ast.If() | ast.Try() | ast.With() | ast.For() | ast.While() | ast.Match():
+                case ast.If() | ast.Try() | ast.TryStar() | ast.With() | ast.For() | ast.While() | ast.Match():
                     yield from self._compound(statement, place)
                 case _:
                     yield from self._simple(statement, place)
@@ -111,7 +113,7 @@ class _File:
             if isinstance(node, ast.Lambda):
                 body = node.body
                 start, end = self._span(body)
-                empty = _is_none(body) or (isinstance(body, ast.IfExp) and ast.unparse(body.test) == _plain(LOADED))
+                empty = _is_none(body) or (isinstance(body, ast.IfExp) and ast.unparse(body.test) == LOADED_PLAIN)
                 edits = () if empty else (Edit(start, start, f"(None if {LOADED} else ("), Edit(end, end, "))"))
                 yield Part(f"{place}lambda", ast.dump(node), node.lineno, edits)
             else:
@@ -150,7 +152,7 @@ class _File:
             if field in ("body", "orelse", "finalbody"):
                 blocks.append(value)
         # `try` and `else` decide nothing by themselves.
-        left = "" if isinstance(node, ast.Try) else "code that runs while the module loads"
+        left = "" if isinstance(node, ast.Try | ast.TryStar) else "code that runs while the module loads"
         yield Part(f"{place}{head[0]}", "|".join(head), node.lineno, left=left)
         for block in blocks:
             yield from self._block(block, place)
@@ -236,10 +238,6 @@ def _result(node: Function) -> str:
     return special.format(arguments[0].arg, arguments[-1].arg) if special and arguments else "return"
 
 
-def _plain(code: str) -> str:
-    return ast.unparse(ast.parse(code, mode="eval"))
-
-
 def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
     first = body[0]
     is_text = (
@@ -253,7 +251,7 @@ def _is_constant(node: ast.stmt) -> bool:
 
 
 def _is_guard(node: ast.stmt) -> bool:
-    return isinstance(node, ast.If) and ast.unparse(node.test) == _plain(LOADED)
+    return isinstance(node, ast.If) and ast.unparse(node.test) == LOADED_PLAIN
 
 
 def _is_dunder(name: str) -> bool:
