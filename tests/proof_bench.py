@@ -13,7 +13,7 @@ from pathlib import Path
 from gitrepo import make_engine
 from windlass.tdd import Names
 from windlass.tdd.facts import Declared, Facts, Ran, Tree, Verdict
-from windlass.tdd.junit import read_report
+from windlass.tdd.reports import read_report
 from windlass.tdd.rules import judge, planned, shuffled
 from windlass.tdd.trees import Trees, counts_every_file, gather_facts
 from windlass.workspace import EngineRepo, ProofSlot, commit_tree, restaged_tree

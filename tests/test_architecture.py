@@ -45,7 +45,7 @@ ADAPTER_MAY_IMPORT = {
 }
 # programs of their own: never imported by the driver
 PROGRAMS = {"agents/supervisor.py", "agents/scripted_program.py", "agents/acp_program.py"}
-HEAVY = {"asyncio", "pydantic", "yaml", "rich", "prompt_toolkit", "psutil", "genai_prices"}
+HEAVY = {"asyncio", "pydantic", "yaml", "rich", "prompt_toolkit", "psutil", "genai_prices", "tree_sitter"}
 
 
 def relative(path: Path) -> str:

@@ -226,7 +226,7 @@ def test_checks_are_proposed_from_what_is_there(
             "npx vitest run --reporter=junit --outputFile={junit} {files}",
         ),
         ({"package.json": '{"scripts": {"test": "vitest run"}}', "tests/test_x.py": ""}, ""),
-        ({"go.mod": ""}, ""),
+        ({"go.mod": ""}, "go test -json -count=1 {folders}"),
     ],
 )
 def test_how_some_tests_are_run_is_proposed_where_it_is_plain(

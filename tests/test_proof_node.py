@@ -1,4 +1,4 @@
-"""A second language: node's own test runner with its JUnit report, and no hollow tree."""
+"""JavaScript through the whole proof: node's own test runner with its JUnit report."""
 
 from __future__ import annotations
 
@@ -18,15 +18,25 @@ HEAD = 'import { test } from "node:test";\nimport assert from "node:assert";\n'
 CALC = "export function half(n) { return Math.floor(n / 2) }\n"
 TEST = HEAD + 'import { half } from "../src/calc.mjs";\ntest("half", () => assert.equal(half(8), 4));\n'
 BASE = {"src/calc.mjs": CALC, "test/calc.test.mjs": TEST}
+#: nothing of it can be emptied: without the module its test does not load, and that is all there is to see
 AREA = {
-    "src/area.mjs": "export function area(a, b) { return a * b }\n",
+    "src/area.mjs": "export const area = Math.max(6, 1);\n",
     "test/area.test.mjs": HEAD
-    + 'import { area } from "../src/area.mjs";\ntest("area", () => assert.equal(area(2, 3), 6));\n',
+    + 'import { area } from "../src/area.mjs";\ntest("area", () => assert.equal(area, 6));\n',
 }
+MUL = CALC + "export function mul(a, b) { return a * b }\n"
+STACK = (
+    "export class Stack {\n  constructor() { this.items = [] }\n"
+    "  push(x) { this.items.push(x); return this.items.length }\n}\n"
+)
 
 
 def proving(tmp_path: Path, **more: Any) -> Proving:
     return Proving(tmp_path, run_files=NODE, base=BASE, **more)
+
+
+def case(body: str, names: str = "{ mul }", source: str = "calc") -> str:
+    return f'{HEAD}import {names} from "../src/{source}.mjs";\ntest("new", async () => {{ {body} }});\n'
 
 
 def absent(tmp_path: Path, policy: str, *answers: str) -> tuple[int, list[TaskProved]]:
@@ -39,17 +49,93 @@ def absent(tmp_path: Path, policy: str, *answers: str) -> tuple[int, list[TaskPr
     return done.code, here.proofs
 
 
+# -- honest work
+
+HONEST = {
+    "a new function": ({"src/calc.mjs": MUL}, case("assert.equal(mul(2, 3), 6)")),
+    "a new module": (
+        {"src/area.mjs": "export const area = (a, b) => a * b;\n"},
+        case("assert.equal(area(2, 3), 6)", "{ area }", "area"),
+    ),
+    "a class": (
+        {"src/stack.mjs": STACK},
+        case("assert.equal(new Stack().push(1), 1)", "{ Stack }", "stack"),
+    ),
+    "a constant": (
+        {"src/calc.mjs": CALC + "export const LIMIT = 7;\n"},
+        case("assert.equal(LIMIT, 7)", "{ LIMIT }"),
+    ),
+    "an async function": (
+        {"src/calc.mjs": CALC + "export const later = async (n) => { return n + 1 };\n"},
+        case("assert.equal(await later(1), 2)", "{ later }"),
+    ),
+    "a function that the module calls itself": (
+        {"src/calc.mjs": MUL + "export const area = mul(2, 3);\n"},
+        case("assert.equal(mul(3, 3), 9); assert.equal(area, 6)", "{ mul, area }"),
+    ),
+    "an object of functions": (
+        {"src/ops.mjs": "const mul = (a, b) => a * b;\nexport default { mul, sub(a, b) { return a - b } };\n"},
+        case("assert.equal(ops.sub(ops.mul(2, 3), 1), 5)", "ops", "ops"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_honest_javascript_is_proved(tmp_path: Path, name: str) -> None:
+    files, test = HONEST[name]
+    found = proving(tmp_path).change({**files, "test/new.test.mjs": test})
+    assert found.proof == "proved", found.reason
+    assert found.ok
+
+
 def test_a_bug_fix_is_proved_by_running(tmp_path: Path) -> None:
     fixed = {"src/calc.mjs": CALC.replace("Math.floor(n / 2)", "n / 2")}
     test = TEST + 'test("half of an odd number", () => assert.equal(half(3), 1.5));\n'
     found = proving(tmp_path).change({**fixed, "test/calc.test.mjs": test})
     assert (found.proof, found.tests) == ("proved", {"red": ["test::half of an odd number"]})
-    assert list(found.trees)[:5] == ["h", "b", "w", "o", "o2"]
+    assert list(found.trees) == ["h", "b", "w", "o", "o2", "x"]
 
 
-def test_a_test_that_cannot_fail_is_unproved(tmp_path: Path) -> None:
-    cheat = {"src/calc.mjs": CALC + "export const two = 2;\n", "test/two.test.mjs": HEAD + 'test("two", () => {});\n'}
-    assert proving(tmp_path).change(cheat).proof == "unproved"
+# -- tests that ask nothing
+
+CHEATS = {
+    "the name exists": ({"src/calc.mjs": MUL}, case('assert.equal(typeof mul, "function")')),
+    "the name exists, asked of the module": ({"src/calc.mjs": MUL}, case('assert.ok("mul" in calc)', "* as calc")),
+    "the name exists, asked while the test runs": (
+        {"src/calc.mjs": MUL},
+        HEAD + 'test("new", async () => assert.ok((await import("../src/calc.mjs")).mul));\n',
+    ),
+    "the source has the words": (
+        {"src/calc.mjs": MUL},
+        HEAD
+        + 'import { readFileSync } from "node:fs";\n'
+        + 'test("new", () => assert.match(readFileSync("src/calc.mjs", "utf8"), /return a \\* b/));\n',
+    ),
+    "the function has the words": ({"src/calc.mjs": MUL}, case("assert.match(mul.toString(), /a \\* b/)")),
+    "the function is called": ({"src/calc.mjs": MUL}, case("mul(2, 3)")),
+    "the failure is caught": ({"src/calc.mjs": MUL}, case("try { assert.equal(mul(2, 3), 6) } catch {}")),
+    "the constant is something": (
+        {"src/calc.mjs": CALC + "export const LIMIT = 7;\n"},
+        case("assert.ok(LIMIT)", "{ LIMIT }"),
+    ),
+    "an instance is made": ({"src/stack.mjs": STACK}, case("assert.ok(new Stack())", "{ Stack }", "stack")),
+    "the module calls it itself": ({"src/calc.mjs": MUL + "mul(1, 2);\n"}, case("assert.ok(mul)")),
+    "a data file changes as well": ({"src/calc.mjs": MUL, "data.json": "{}\n"}, case("assert.ok(mul)")),
+    "another language changes as well": ({"src/calc.mjs": MUL, "run.rb": "puts 1\n"}, case("assert.ok(mul)")),
+    "the test skips itself": (
+        {"src/calc.mjs": MUL},
+        case("assert.equal(mul(2, 3), 6)").replace('test("new", ', 'test.skip("new", '),
+    ),
+    "the test is to be written": ({"src/calc.mjs": MUL}, HEAD + 'test.todo("new");\n'),
+    "the test cannot fail": ({"src/calc.mjs": MUL}, HEAD + 'test("new", () => {});\n'),
+}
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_javascript_tests_that_ask_nothing_are_unproved(tmp_path: Path, name: str) -> None:
+    files, test = CHEATS[name]
+    found = proving(tmp_path).change({**files, "test/new.test.mjs": test})
+    assert (found.proof, found.ok) == ("unproved", False), found.reason
 
 
 def test_a_skipped_test_is_weakened(tmp_path: Path) -> None:
@@ -57,7 +143,10 @@ def test_a_skipped_test_is_weakened(tmp_path: Path) -> None:
     assert proving(tmp_path).change(skipped).proof == "weakened"
 
 
-def test_a_new_module_s_test_is_red_by_absence_which_is_accepted_unless_it_is_said_otherwise(tmp_path: Path) -> None:
+# -- red by absence
+
+
+def test_a_test_that_only_loads_a_value_is_red_by_absence_which_is_accepted_by_default(tmp_path: Path) -> None:
     code, [found] = absent(tmp_path, "accept")
     assert (code, found.proof, found.tests) == (0, "absent", {"absent": ["test::area"]})
 

@@ -224,7 +224,7 @@ def test_run_files_without_its_placeholder_is_refused_with_an_example(tmp_path: 
     front = Front(tmp_path, '[tests]\nrun_files = ["pytest", "-q"]\n')
     done = front("run", "x")
     assert done.code == 1
-    assert "there is no {files} in it" in done.err
+    assert "there is no {files} or {folders} in it" in done.err
 
 
 def test_a_wave_goes_on_without_the_task_that_stays_unproved(tmp_path: Path) -> None:

@@ -189,7 +189,9 @@ def test_every_event_has_a_log_line_of_one_line() -> None:
 def test_status_starts_without_heavy_packages() -> None:
     code = "import sys, windlass.projections.status; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert {"pydantic", "rich", "yaml", "asyncio", "click", "prompt_toolkit", "datetime"}.isdisjoint(loaded)
+    assert {"pydantic", "rich", "yaml", "asyncio", "click", "prompt_toolkit", "datetime", "tree_sitter"}.isdisjoint(
+        loaded
+    )
 
 
 @pytest.mark.parametrize(

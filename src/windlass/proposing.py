@@ -35,6 +35,10 @@ NODE_RUNNERS = {
 }
 
 
+#: -count=1: the results of an earlier run do not count
+GO_TEST = ("go", "test", "-json", "-count=1", "{folders}")
+
+
 @dataclass(frozen=True)
 class Proposal:
     checks: tuple[str, ...] = ()
@@ -64,6 +68,7 @@ def _run_files(root: Path, checks: tuple[str, ...]) -> tuple[str, ...]:
     found = [(*words, "--junitxml={junit}", "{files}") for words in pytest]
     script = _test_script(root)
     found += [tuple(argv) for name, argv in NODE_RUNNERS.items() if name in script]
+    found += [GO_TEST] if (root / "go.mod").is_file() else []
     return found[0] if len(found) == 1 else ()
 
 
@@ -152,8 +157,9 @@ TEMPLATE = """\
 # timeout = "10m"
 
 [tests]
-# Runs some test files: the words of one command, {{files}} for them and {{junit}} for the JUnit report it writes. With
-# it, flows that require TDD prove that a task's tests fail without its code; without it that is 'unchecked'.
+# Runs some test files: the words of one command, {{files}} for them, or {{folders}} for their folders, and {{junit}}
+# for the JUnit report it writes. With it, flows that require TDD prove that a task's tests fail without its code;
+# without it that is 'unchecked'.
 {run_files}
 
 [workspace]

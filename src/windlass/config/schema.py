@@ -124,8 +124,9 @@ class Tests(Table):
     globs: Globs = ()
     """Which files are tests; empty: the usual names of the common languages."""
     run_files: FilesCommand | None = None
-    """Runs some test files: an argv with {files} for them and {junit} for the report it writes. Without it the order
-    of test and code is not proved, without {junit} by exit codes alone."""
+    """Runs some test files: an argv with {files} for them, or {folders} for their folders, and {junit} for the report
+    it writes. The report of `go test -json` is its output. Without the command
+    the order of test and code is not proved, without a report by exit codes alone."""
     timeout: Duration = 600.0
     """Seconds that one run of it may take."""
     modules: Globs = ()

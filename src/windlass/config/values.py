@@ -40,8 +40,12 @@ def parse_command(value: object) -> tuple[str, ...]:
 
 
 def _with_files(command: tuple[str, ...]) -> tuple[str, ...]:
-    if "{files}" not in command:
-        raise ValueError('there is no {files} in it; write ["python", "-m", "pytest", "--junitxml={junit}", "{files}"]')
+    if "{files}" not in command and "{folders}" not in command:
+        raise ValueError(
+            "there is no {files} or {folders} in it; "
+            'write ["python", "-m", "pytest", "--junitxml={junit}", "{files}"] '
+            'or ["go", "test", "-json", "{folders}"]'
+        )
     return command
 
 

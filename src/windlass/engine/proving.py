@@ -17,7 +17,8 @@ from windlass.events import Event, LandingRefused, TaskProved
 from windlass.model import Choice, Json, Key, Question, Task, digest
 from windlass.tdd import HARNESS_GLOBS, MODULE_GLOBS, TEST_GLOBS, Names
 from windlass.tdd.facts import Declared, Facts, Proof, Ran, Tree, Verdict
-from windlass.tdd.junit import Status, read_report
+from windlass.tdd.junit import Status
+from windlass.tdd.reports import expand, names_report, read_report, reports
 from windlass.tdd.rules import judge, planned, shuffled
 from windlass.tdd.trees import Trees, counts_every_file, gather_facts
 from windlass.workspace import EngineRepo, ProofSlot
@@ -135,7 +136,7 @@ class Prover:
             Declared(task.tdd or ("preserve" if self._parts.world.flow.tdd == "preserve" else "")),
             known=self._checker.known,
             allowed=frozenset(task.files),
-            coarse=not any("{junit}" in word for word in command),
+            coarse=not reports(command),
         )
 
 
@@ -243,11 +244,12 @@ class _Bench:
         folder.mkdir(parents=True)
         report = folder / "junit.xml"
         tests = self._parts.config.tests
-        argv = _argv(tests.run_files or (), files, str(report))
-        check = Check(argv, min(tests.timeout, limit or tests.timeout))
+        command = tests.run_files or ()
+        check = Check(expand(command, files, str(report)), min(tests.timeout, limit or tests.timeout))
         env = {"TMPDIR": str(slot.temporary)}
         output = await self._checker.probe(check.argv, slot.slot, folder, check.timeout, env)
-        found = await asyncio.to_thread(read_report, report, slot.slot.path)
+        written = report if names_report(command) else output.out_path
+        found = await asyncio.to_thread(read_report, written, slot.slot.path) if reports(command) else None
         tail = self._parts.redactor.text(tail_of(read_end(output.out_path)))
         return Ran(found, output.code, output.timed_out, output.seconds, tail[-2000:])
 
@@ -273,13 +275,6 @@ QUESTIONS = {
 
 
 # -- inside
-
-
-def _argv(command: Sequence[str], files: Sequence[str], report: str) -> tuple[str, ...]:
-    # A name that begins with a dash must not be taken for an option.
-    named = [f"./{path}" if path.startswith("-") else path for path in files]
-    words = [named if word == "{files}" else [word.replace("{junit}", report)] for word in command]
-    return tuple(word for part in words for word in part)
 
 
 def _ran_json(ran: Ran) -> dict[str, Json]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windlass.git import plain
@@ -37,18 +36,8 @@ class Status(StrEnum):
 WORST = (Status.PASSED, Status.SKIPPED, Status.FAILED, Status.ERROR)
 
 
-def read_report(path: Path, cwd: Path) -> dict[str, Status] | None:
-    """Test id -> status; None when there is no report that can be read. Ids name files from `cwd`."""
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            return None
-        text = path.read_bytes().decode("utf-8", "replace")
-    except OSError:
-        return None
-    return parse_report(text, str(cwd))
-
-
 def parse_report(text: str, cwd: str = "") -> dict[str, Status] | None:
+    """Test id -> status; None when it is no report. Ids name files from `cwd`."""
     from xml.etree.ElementTree import ParseError, fromstring
 
     if "<!DOCTYPE" in text or "<!ENTITY" in text:

@@ -12,7 +12,7 @@ from windlass.tdd.claims import Compared, compare
 from windlass.tdd.facts import Declared, Facts, Tree
 from windlass.tdd.files import Changed, Names, is_code, is_data, is_program, shadows_runner, sort_files
 from windlass.tdd.harness import changes_harness
-from windlass.tdd.hollow import hollow
+from windlass.tdd.hollow import hollow, is_inert
 from windlass.workspace import EngineRepo, changes, restaged_tree
 
 PYTHON = ".py"
@@ -202,6 +202,8 @@ class Trees:
             text, left = _commented(path, emptied.text, new), emptied.left
             back = hollow(path, new, old)
             work.sure = work.sure and (back is None or back.text == old)
+        elif is_inert(path, old, new):
+            return
         else:
             # Nobody here can take its bodies out: as it was, or with nothing in it.
             text, left = _commented(path, old or _first_line(new), new), ()
