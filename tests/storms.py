@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import signal
 import subprocess
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,18 @@ CONFIG = '[checks]\ncommands = [["sh", "check.sh"]]\n[retries]\npauses = ["0s"]\
 WHO = "-c user.name=Ada -c user.email=ada@example.org -c commit.gpgsign=false"
 # Nobody resolves by thought here: both sides' lines stay.
 UNITE = "for f in src/shared-*; do [ -e $f ] || continue; grep -v '^[<=>]\\{7\\}' $f > x || true; mv x $f; done"
+# What agents do with git besides committing. All use the same names: in a shared repository they would meet.
+COMMIT = f"git add -A && git {WHO} commit -q --allow-empty -m"
+HABITS = (
+    "true",
+    f"git add -A && git {WHO} stash -q && git stash list >/dev/null && git stash pop -q",
+    f"git checkout -q -B work && {COMMIT} early && git reset -q --soft HEAD~1",
+    f"{COMMIT} one && git {WHO} commit -q --allow-empty --amend -m two",
+    f"{COMMIT} one && git branch -f side && git tag -f v1",
+    f"{COMMIT} a && {COMMIT} b && git {WHO} rebase -q --force-rebase HEAD~2",
+    "git stash clear; git branch -D work side 2>/dev/null; git worktree prune; git gc -q --prune=now",
+    f"echo x > lost && {COMMIT} lost && git rev-parse HEAD >> {{made}} && git reset -q HEAD~1 && rm lost",
+)
 # Starts the real git for the Nth call and kills it after a moment; all others go through.
 GIT = """#!/bin/sh
 echo . >> {count}
@@ -72,7 +86,7 @@ class Weather:
         if self.given:
             return [*self.given]
         chance = random.Random(self.seed + 3)
-        ways = ("point", "point", "time", "supervisors", "git")
+        ways = ("point", "point", "time", "supervisors", "git", "stopped")
         return [self._kill(chance, chance.choice(ways)) for _ in range(chance.randint(1, 4))]
 
     def _kill(self, chance: random.Random, way: str) -> tuple[str, float]:
@@ -88,8 +102,8 @@ class Weather:
 
     @property
     def check(self) -> str:
-        """Green: no conflict marks, and no quarrel without its peace."""
-        lines = ["! grep -rqs '^<<<<<<<' src || exit 1"]
+        """Green: no quarrel without its peace. Half of the repositories look for conflict marks themselves."""
+        lines = ["! grep -rqs '^<<<<<<<' src || exit 1"] if self.seed % 2 else []
         lines += [f"[ -e src/{a} ] && [ -e src/{b} ] && [ ! -e src/peace-{a}-{b} ] && exit 1" for a, b in self.quarrels]
         return "\n".join([*lines, "exit 0", ""])
 
@@ -98,6 +112,7 @@ class Weather:
         chance = random.Random(self.seed + 4)
         peace = {f"src/peace-{a}-{b}": "\n" for a, b in self.quarrels}
         mend = {"when": {"purpose": "land-fix"}, "files": peace, "run": [UNITE, commit], "say": "mended"}
+        idle = {"when": {"purpose": "land-fix"}, "times": chance.choice([0, 0, 1, 2, 4]), "say": "it is fine as it is"}
         rules = []
         for task in self.tasks:
             title, number = task["title"], self.shared[task["title"]]
@@ -105,8 +120,9 @@ class Weather:
             files = {f"src/{title}": f"{title}\n"}
             when = {"role": "implementer", "task": title}
             sleep = round(chance.uniform(0.0, 0.2), 2)
-            rules.append({"when": when, "files": files, "run": [*more, commit], "sleep": sleep, "say": "done"})
-        return [plan_rule(self.tasks), mend, *rules]
+            habit = chance.choice(HABITS).replace("{made}", str(bench.made))
+            rules.append({"when": when, "files": files, "run": [*more, habit, commit], "sleep": sleep, "say": "done"})
+        return [plan_rule(self.tasks), *([idle] if idle["times"] else []), mend, *rules]
 
 
 class Storm:
@@ -159,6 +175,8 @@ class Storm:
                 self._drive(self.bench, crash=str(int(number)))
             case "git":
                 self._drive(self._with_dying_git(int(number)))
+            case "stopped":
+                self._stopped_after(number)
             case _:
                 self._killed_after(number, together=way == "supervisors")
 
@@ -182,6 +200,24 @@ class Storm:
                 driver.kill()
         if together:
             kill_supervisors(self.bench)
+
+    def _stopped_after(self, seconds: float) -> None:
+        """The driver stands still and loses its lock, another one takes over, and then the first goes on."""
+        with self.bench.driver(*self._argv()) as driver:
+            if not self._has_begun():
+                wait_for(self.bench, "SELECT 1 FROM run")
+            with suppress(subprocess.TimeoutExpired):
+                driver.wait(seconds)
+            if driver.poll() is not None:
+                return
+            driver.send_signal(signal.SIGSTOP)
+            for lock in (self.bench.home / "locks").glob("*"):
+                lock.unlink()
+            try:
+                self._drive(self.bench)
+            finally:
+                driver.send_signal(signal.SIGCONT)
+            assert driver.wait(60) in (0, 12), (self.bench.folder / "driver.out").read_text()
 
     # -- what must hold
 
@@ -226,6 +262,8 @@ class Storm:
             )
             subprocess.run(["tar", "x", "-C", str(place)], input=archive.stdout, check=True)
             assert subprocess.run(["sh", "check.sh"], cwd=place, check=False).returncode == 0, f"tip {tip} is red"
+            marked = [path.name for path in (place / "src").iterdir() if "<<<<<<< " in path.read_text()]
+            assert marked == [], f"tip {tip} has conflict marks in {marked}"
 
     def _assert_all_reachable(self) -> None:
         """Told by the agent as soon as git had made it: a commit that was killed half-way is none."""
