@@ -136,7 +136,7 @@ def _ends_within(driver: subprocess.Popen[bytes], seconds: float) -> bool:
         ("os:replace", "before", 3),
         ("os:replace", "before", 12),
         ("os:replace", "after", 13),
-        ("windlass.projections.files:_replace", "before", 9),
+        ("windlass.projections.files:replace_file", "before", 9),
         ("windlass.workspace.repo:EngineRepo.show_tip", "before", 3),
         ("windlass.workspace.repo:EngineRepo.show_tip", "after", 3),
         ("windlass.engine.lander:publish", "before", 1),

@@ -139,8 +139,8 @@ def test_a_branch_without_anything_in_it_is_collected(tmp_path: Path) -> None:
 
 def test_the_state_folder_of_a_repository_that_is_gone(tmp_path: Path) -> None:
     front = landed(tmp_path)
-    home = next(Path(front.env["XDG_STATE_HOME"]).glob("windlass/*"))
-    assert (home / "repository").read_text() == f"{front.root / '.git'}\n"
+    home = next(Path(front.env["XDG_STATE_HOME"]).glob("windlass/*/repo.git")).parent
+    assert json.loads((home / "owner.json").read_text())["path"] == str(front.root / ".git")
     other = Front(tmp_path / "other", LEAN)
     other.env["XDG_STATE_HOME"] = front.env["XDG_STATE_HOME"]
     assert other.task([builder(), passing()], "Add t1").code == 0
@@ -153,7 +153,7 @@ def test_the_state_folder_of_a_repository_that_is_gone(tmp_path: Path) -> None:
     assert not slot.exists()
     assert (home / "repo.git").exists()
     # Made by an older version: known by what its objects are borrowed from.
-    (home / "repository").unlink()
+    (home / "owner.json").unlink()
     assert any(str(home) in what for what, removed in collected(other, "--gone").items() if removed)
     assert not home.exists()
     (other.root / "x").mkdir()

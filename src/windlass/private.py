@@ -25,11 +25,11 @@ def close_to_others(path: Path) -> None:
         path.chmod(mode & ~OTHERS)
 
 
-def open_private(path: Path) -> TextIO:
+def open_private(path: Path, *, errors: str = "replace", newline: str | None = None) -> TextIO:
     """To append."""
     opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     os.fchmod(opened, 0o600)
-    return open(opened, "a", encoding="utf-8", errors="replace")
+    return open(opened, "a", encoding="utf-8", errors=errors, newline=newline)
 
 
 def write_private(path: Path, text: str) -> None:

@@ -37,6 +37,8 @@ async def report(ctx: Here, template: str) -> None:
     ctx.parts.journal.flush()
 
     async def render(previous: Json) -> Json:
+        # The report says where the branch is: it has to be there.
+        await ctx.shared.lander.publish()
         return ctx.parts.report(template)
 
     def written(text: Json) -> list[Event]:

@@ -205,6 +205,7 @@ def _collect_home(home: Path, *, gone: bool, dry: bool) -> Iterator[Collected]:
             if _is_free(file):
                 if not dry:
                     remove_tree(file.with_suffix(""))
+                    remove_tree(file.with_suffix(".git"))
                     file.unlink()
                 yield Removed(f"{file.with_suffix('')} of '{owner.parent}', which does not exist any more")
         yield Remains(str(home), f"of '{owner.parent}', which does not exist any more; `windlass gc --gone` removes it")

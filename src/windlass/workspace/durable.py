@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 from windlass.errors import GitError
+from windlass.private import open_private
 
 FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 """On macOS `fsync` leaves the data in the drive's own cache; this does not."""
@@ -37,7 +38,9 @@ def write_durably(path: Path, text: str) -> None:
 def _scratch(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.part")
-    scratch.write_text(text, encoding="utf-8", errors="surrogateescape")
+    scratch.unlink(missing_ok=True)
+    with open_private(scratch, errors="surrogateescape") as file:
+        file.write(text)
     return scratch
 
 

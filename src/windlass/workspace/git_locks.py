@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
+from windlass.private import make_private
 from windlass.workspace.durable import sync
 
 YOUNG_S = 1.0
@@ -94,7 +95,7 @@ def _is_git(name: str) -> bool:
 @contextmanager
 def intent(folder: Path, refs: Sequence[str]) -> Iterator[None]:
     """Around a git that moves refs of Windlass's own in the user's repository: locks on these refs are ours."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private(folder)
     pid = os.getpid()
     file = folder / f"{pid}.{_start_of(pid):.0f}.{next(_numbers)}.json"
     facts = {"host": socket.gethostname(), "pid": pid, "start": _start_of(pid), "refs": list(refs)}

@@ -17,6 +17,7 @@ from windlass.workspace.durable import Barrier
 from windlass.workspace.git_locks import remove_dead
 
 OBJECT = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})\n?")
+HELD = re.compile(r"refs/windlass/[^/]+/hold/.*,@((?:[0-9a-f]{40}|[0-9a-f]{64}))")
 SETTLED_NS = 100_000_000
 Stamp: TypeAlias = tuple[int, int, int]
 PACKED = re.compile(r"([0-9a-f]{40}|[0-9a-f]{64}) (refs/[^\n]+)", re.MULTILINE)
@@ -51,6 +52,9 @@ class Refs:
                 name = f"{folder}/{entry.name}"
                 if entry.is_dir(follow_symlinks=False):
                     todo.append(name)
+                elif held := HELD.fullmatch(name):
+                    # There is one for every head of a run, and its name says what it holds.
+                    found[name] = held[1]
                 elif not name.endswith(".lock"):
                     found[name] = self._value(entry, name, old)
         return found

@@ -15,11 +15,10 @@ from windlass.errors import GitError
 from windlass.workspace.durable import write_durably
 from windlass.workspace.files import read_or_empty
 from windlass.workspace.objects import Objects
-from windlass.workspace.refs import move, remove_file, torn
+from windlass.workspace.refs import HELD, move, remove_file, torn
 from windlass.workspace.repo import EngineRepo, tip_ref
 from windlass.workspace.slot import Slot
 
-HELD = re.compile(r"refs/windlass/[^/]+/hold/.*,@([0-9a-f]{40,64})")
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 INDEX = b"DIRC"
 ALL = 0.0

@@ -122,6 +122,8 @@ class Hands:
         if not self.service.driven(row.id) and not self.service.run(row.id).state.final:
             # The driver died before it heard it.
             said = self.service.abort(row.id)
+        elif self.service.run(row.id).state is RunState.ABORTED:
+            said = f"run {row.id} is aborted"
         return f"{said}\n\n{self._told(row.id)}"
 
     def status(self, run: str) -> str:
