@@ -48,11 +48,11 @@ from windlass.place import state_dir
 from windlass.private import make_private
 from windlass.projecting import Projecting, edits, restore, set_aside
 from windlass.service import Service
+from windlass.settling import settle_checkout
 from windlass.starting import check_agents
 from windlass.store.fence import Claim, Fence
 from windlass.store.rows import RunRow
 from windlass.store.sqlite import Store
-from windlass.upkeep import settle_checkout
 from windlass.workspace import EngineRepo, Slots, Use
 
 CONFIG_LIMIT = "config_usd"

@@ -23,11 +23,11 @@ from windlass.locks import driver_lock
 from windlass.place import state_dir
 from windlass.rehearsing import RUN as CHECK
 from windlass.service import Service
+from windlass.settling import settle_checkout
 from windlass.starting import needed_roles
 from windlass.store.opening import VERSION
 from windlass.store.rows import RunRow
 from windlass.store.sqlite import Store
-from windlass.upkeep import settle_checkout
 from windlass.workspace import EngineRepo, Slots, Use, repo_id
 from windlass.workspace.repair import find_damage, replace_engine
 

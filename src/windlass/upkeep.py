@@ -13,7 +13,7 @@ from pathlib import Path
 from windlass import git
 from windlass.agents.processes import AtWork, at_work
 from windlass.errors import StoppedError, UserError
-from windlass.events import BranchPublished, CommandFinished, RunLanded
+from windlass.events import BranchPublished, CommandFinished
 from windlass.kit import Kit
 from windlass.locks import is_driven
 from windlass.model import RunState
@@ -23,11 +23,11 @@ from windlass.projections.text import plural
 from windlass.rehearsing import RUN as CHECK
 from windlass.rehearsing import check_tree
 from windlass.service import Service, World
+from windlass.settling import record_landing, settle_checkout
 from windlass.store.rows import RunRow
 from windlass.store.sqlite import Store
 from windlass.unlanded import tip_of
 from windlass.workspace import (
-    CheckoutMove,
     Collected,
     EngineRepo,
     LandPlan,
@@ -36,7 +36,6 @@ from windlass.workspace import (
     Lease,
     OwnBranch,
     Removed,
-    Settled,
     bring,
     collect_homes,
     gc,
@@ -44,7 +43,6 @@ from windlass.workspace import (
     land_plan,
     plan_landing,
     publish,
-    settle,
 )
 
 PLACEHOLDERS = ("run", "branch", "into", "request", "title", "tip", "tasks")
@@ -99,24 +97,6 @@ def land(kit: Kit, service: Service, row: RunRow, options: LandOptions, say: Cal
     result = land_plan(user, plan, after, row.id, facts, lambda move: record_landing(service.store, move))
     catch_up(service, engine, row.id, tip)
     return LandReport(name, result, checks)
-
-
-def settle_checkout(service: Service) -> Settled | None:
-    """Finish or take back a landing that was killed. None: there was none."""
-    user = git.discover(service.world.cwd)
-    return settle(user, lambda move: record_landing(service.store, move))
-
-
-def record_landing(store: Store, move: CheckoutMove) -> None:
-    """Once, also when the command that moved the branch was killed before it could say so."""
-    if move.kind != "land":
-        return
-    facts = move.facts
-    landed = RunLanded(move.branch, move.before, move.after, facts["tip"], facts["how"], facts["checks"])
-    if any(recorded.event == landed for recorded in store.events(move.run)):
-        return
-    with store.tx():
-        store.add_event(move.run, landed)
 
 
 def catch_up(service: Service, engine: EngineRepo, run: str, tip: str) -> None:

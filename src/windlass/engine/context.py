@@ -17,7 +17,6 @@ from windlass.engine.joining import catch_up
 from windlass.engine.journal import again_count, retried_since
 from windlass.engine.knowledge import Knowledge
 from windlass.engine.lander import Landable
-from windlass.engine.proving import proof_question
 from windlass.engine.publishing import Wish
 from windlass.engine.shared import FIRST, Again, Shared
 from windlass.errors import StoppedError
@@ -368,8 +367,12 @@ class TaskHere(Here):
 
     async def _unproved(self, cycle: int, landing: Key) -> str:
         """'' when the task may land; else what the proof found, for whoever mends it."""
+        # Loaded here: the proof knows the grammars of several languages, and the first dispatch does not wait for them.
+        from windlass.engine.proving import Prover, proof_question
+
         task = self._own_task
-        proven = await self.shared.prover.prove(self.key.child("proof", cycle=cycle), landing, task, self.desk)
+        prover = Prover(self.parts, self.shared.checker)
+        proven = await prover.prove(self.key.child("proof", cycle=cycle), landing, task, self.desk)
         if proven.ask and (await self.ask(proof_question(proven, task, cycle))).value == "refuse":
             self.emit(LandingRefused(task.id, "unproved", proven.detail[:2000], []), at=f"{proven.proof.value}#{cycle}")
             return proven.detail

@@ -14,7 +14,6 @@ from windlass.engine.journal import again_count, refuse_unknown
 from windlass.engine.lander import Lander
 from windlass.engine.machine import AskQuestion, End, RunPhase, SkipPhase, State
 from windlass.engine.parts import Parts
-from windlass.engine.proving import Prover
 from windlass.engine.publishing import Publisher
 from windlass.engine.shared import Again, Shared
 from windlass.events import PhaseEntered, PhaseFinished, PhaseSkipped, TaskChanged
@@ -35,8 +34,8 @@ class Driver:
         self._parts = parts
         self._flow = parts.world.flow
         self._journal = parts.journal
-        lander, prover = Lander(parts, checker), Prover(parts, checker)
-        self._shared = Shared(parts, Dispatcher(parts), checker, lander, prover, Publisher(parts, lander))
+        lander = Lander(parts, checker)
+        self._shared = Shared(parts, Dispatcher(parts), checker, lander, Publisher(parts, lander))
         self._retry = retry
         """A person asked to go on after a stop."""
         self._stops = 0

@@ -10,7 +10,6 @@ from windlass.engine.desk import Desk
 from windlass.engine.dispatching import Dispatcher
 from windlass.engine.lander import Lander
 from windlass.engine.parts import Parts
-from windlass.engine.proving import Prover
 from windlass.engine.publishing import Publisher
 from windlass.model import Finding, Task
 from windlass.phases.base import Outcome
@@ -25,7 +24,6 @@ class Shared:
     dispatcher: Dispatcher
     checker: Checker
     lander: Lander
-    prover: Prover
     publisher: Publisher
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     completed: list[Task] = field(default_factory=list)

@@ -1,0 +1,27 @@
+"""A landing into the user's checkout that was killed: it is finished or taken back, and recorded once."""
+
+from __future__ import annotations
+
+from windlass import git
+from windlass.events import RunLanded
+from windlass.service import Service
+from windlass.store.sqlite import Store
+from windlass.workspace import CheckoutMove, Settled, settle
+
+
+def settle_checkout(service: Service) -> Settled | None:
+    """Finish or take back a landing that was killed. None: there was none."""
+    user = git.discover(service.world.cwd)
+    return settle(user, lambda move: record_landing(service.store, move))
+
+
+def record_landing(store: Store, move: CheckoutMove) -> None:
+    """Once, also when the command that moved the branch was killed before it could say so."""
+    if move.kind != "land":
+        return
+    facts = move.facts
+    landed = RunLanded(move.branch, move.before, move.after, facts["tip"], facts["how"], facts["checks"])
+    if any(recorded.event == landed for recorded in store.events(move.run)):
+        return
+    with store.tx():
+        store.add_event(move.run, landed)
