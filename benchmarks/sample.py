@@ -161,6 +161,19 @@ def wait_until(holds: Callable[[], bool], limit_s: float = 60.0) -> None:
         time.sleep(0.002)
 
 
+def peak_mb(pid: int) -> float:
+    """The most that the process itself had in memory so far; 0 when it is gone. Not on Linux: what it has now."""
+    status = Path(f"/proc/{pid}/status")
+    try:
+        lines = status.read_text().splitlines() if status.exists() else []
+    except ProcessLookupError:
+        return 0.0
+    for line in lines:
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    return memory_mb(pid) if not sys.platform.startswith("linux") else 0.0
+
+
 def memory_mb(pid: int) -> float:
     """What the process alone would give back: shared pages count by their share. Elsewhere than on Linux: resident."""
     rollup = Path(f"/proc/{pid}/smaps_rollup")

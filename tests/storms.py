@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 import signal
+import sqlite3
 import subprocess
 from collections import Counter
 from contextlib import suppress
@@ -152,6 +153,16 @@ class Storm:
     def _is_over(self) -> bool:
         return self._has_begun() and self.bench.run_state in ("finished", "aborted")
 
+    def _is_over_or_locked(self) -> bool:
+        """A driver that is stopped while it opens or closes the database leaves nothing to read; Windlass says so."""
+        try:
+            return self._is_over()
+        except sqlite3.OperationalError:
+            said = self.bench.windlass("resume")
+            assert said.code == 12, str(said)
+            assert "locked" in said.err, str(said)
+            return True
+
     def _has_begun(self) -> bool:
         return (self.bench.home / "windlass.db").exists() and bool(self._rows("SELECT 1 FROM run"))
 
@@ -214,7 +225,7 @@ class Storm:
             for lock in (self.bench.home / "locks").glob("*"):
                 lock.unlink()
             try:
-                if not self._is_over():
+                if not self._is_over_or_locked():
                     self._drive(self.bench)
             finally:
                 driver.send_signal(signal.SIGCONT)

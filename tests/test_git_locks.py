@@ -16,7 +16,7 @@ import pytest
 from gitrepo import make_engine, sh
 from runs import Bench, make_bench
 from windlass import git
-from windlass.errors import GitLockError
+from windlass.errors import GitLockError, GitUnansweredError
 from windlass.workspace import EngineRepo, gc
 from windlass.workspace.git_locks import intent, remove_dead
 from windlass.workspace.refs import move
@@ -180,3 +180,13 @@ def test_an_intent_covers_locks_only_when_its_process_is_dead(tmp_path: Path) ->
         assert lock.exists()
     engine.clear_locks()
     assert lock.exists(), "no intent is left that covers it"
+
+
+def test_an_intent_stays_when_its_git_was_ended_because_its_locks_may_have_stayed(tmp_path: Path) -> None:
+    ended, met = GitUnansweredError("ended by signal 9"), GitLockError("'x.lock' is in the way")
+    with pytest.raises(GitUnansweredError), intent(tmp_path, ["refs/heads/x"]):
+        raise ended
+    assert len(list(tmp_path.iterdir())) == 1
+    with pytest.raises(GitLockError), intent(tmp_path, ["refs/heads/y"]):
+        raise met
+    assert len(list(tmp_path.iterdir())) == 1, "a lock that was met is not ours"

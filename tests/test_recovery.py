@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from gitrepo import make_engine, reachable, sh, write
 from stores import intent, stored
 from windlass.engine.recovery import Recovered, recover
-from windlass.errors import StoppedError
+from windlass.errors import GitUnansweredError, StoppedError
 from windlass.store.sqlite import Store
 from windlass.workspace import EngineRepo, Slots
 
@@ -64,6 +66,41 @@ def test_a_slot_stays_as_it_is_only_for_an_agent_that_can_go_on_with_its_session
     assert {key: left.session for key, left in found.left.items()} == ({KEY: "s-1"} if resumes else {})
     assert [lease.n for lease in slots.held("r1")] == ([1] if resumes else [])
     assert (slots.slot(1).path / "src" / "unsaved.py").exists()
+
+
+# Ends the Nth call by a signal. It has taken its locks by then: those on HEAD stay, as a killed git leaves them.
+GIT = """#!/bin/sh
+echo . >> {folder}/calls
+if [ $(wc -l < {folder}/calls) = {number} ]; then
+  touch {lock}
+  kill -9 $$
+fi
+exec {git} "$@"
+"""
+
+
+@pytest.mark.req("S2-02")
+@pytest.mark.parametrize("number", range(1, 9))
+def test_work_stays_with_its_slot_until_a_driver_whose_gits_live_has_kept_it(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, slots, made = _left(tmp_path)
+    sh(slots.slot(1).path, "checkout", "-q", "-b", "work")
+    folder = tmp_path / "dying"
+    folder.mkdir()
+    program = folder / "git"
+    lock = slots.slot(1).git_dir / "HEAD.lock"
+    program.write_text(GIT.format(folder=folder, number=number, git=shutil.which("git"), lock=lock))
+    program.chmod(0o755)
+    with stored(tmp_path) as store:
+        store.begin_attempt("r1", 1, intent(KEY, slot="1"))
+        monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+        with pytest.raises(GitUnansweredError, match="signal 9"):
+            _recover(store, slots, tmp_path)
+        assert [lease.n for lease in slots.held("r1")] == [1], "it was given up with work in it"
+        monkeypatch.undo()
+        assert _recover(store, slots, tmp_path).lost == 1
+    assert reachable(engine.path, made) or reachable(engine.user.root, made)
 
 
 def test_what_was_begun_on_another_host_is_not_taken_over(tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ from gitrepo import sh
 from processes_for_tests import until
 from runs import Bench, kill, wait_for
 from storms import Storm, Weather, tip_of
+from windlass.errors import StoppedError
+from windlass.workspace.repo import locked
 
 RUNS = int(os.environ.get("WINDLASS_STOPPED_RUNS", "3"))
 OK, STOPPED = 0, 12
@@ -345,3 +347,16 @@ def test_an_older_driver_that_lives_keeps_its_slots_to_itself(tmp_path: Path) ->
     assert {uses[n] for n in mine} == {"retired"}
     warned = scene.bench.rows("SELECT data FROM event WHERE type = 'warned'")
     assert any(f"process {first.pid}" in row["data"] for row in warned)
+
+
+def test_a_process_that_is_stopped_before_it_could_write_who_it_is_is_named_all_the_same(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    program = "import fcntl, os, signal, sys; f = open(sys.argv[1], 'a+'); fcntl.flock(f, fcntl.LOCK_EX)"
+    program += "; os.kill(os.getpid(), signal.SIGSTOP)"
+    with subprocess.Popen([sys.executable, "-c", program, str(lock)]) as holder:
+        until(lambda: is_stopped(holder.pid))
+        try:
+            with pytest.raises(StoppedError, match=f"process {holder.pid}, which is stopped"), locked(lock):
+                pass
+        finally:
+            holder.kill()

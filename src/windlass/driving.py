@@ -390,8 +390,8 @@ def _kept(slots: Slots, run: str) -> tuple[Path, ...]:
 
 def _published_tip(store: Store, run: str) -> str:
     """A landing that was not published yet does not count: a driver may die in between."""
-    commits = [r.event.commit for r in store.events(run) if isinstance(r.event, BranchPublished)]
-    return commits[-1] if commits else ""
+    last = store.last_of(run, BranchPublished)
+    return last.commit if last else ""
 
 
 def _whole(value: Json) -> int | None:

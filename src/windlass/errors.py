@@ -73,7 +73,12 @@ class GitError(StoppedError):
     """A git command that had to work failed."""
 
 
-class GitLockError(GitError):
+class GitUnansweredError(GitError):
+    """git was ended, took too long, met a lock or lacked space. Nothing follows from that about the repository: who
+    takes a failed git for damage, or for an object that is not there, lets this one pass."""
+
+
+class GitLockError(GitUnansweredError):
     """A lock file is in the way, and Windlass cannot know whose it is."""
 
 

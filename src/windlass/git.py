@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from windlass.errors import GitError, GitLockError, UserError, WindlassError, exhausted_in
+from windlass.errors import GitError, GitLockError, GitUnansweredError, UserError, WindlassError, exhausted_in
 
 OLDEST = (2, 38)
 READ_SECONDS = 5.0
@@ -136,7 +136,7 @@ def run_raw(
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise GitError(f"'{_command(args)}' took more than {timeout:g} s", hint=f"try it in {cwd}") from None
+        raise GitUnansweredError(f"'{_command(args)}' took more than {timeout:g} s", hint=f"try it in {cwd}") from None
     except FileNotFoundError:
         raise _not_started(cwd) from None
     # An answer of "no" is one thing, no answer another: a command that was ended is never read, whoever asks.
@@ -164,8 +164,8 @@ def signal_of(code: int) -> int:
     return code - 128 if LAST_OWN_CODE < code <= 128 + LAST_SIGNAL else 0
 
 
-def _ended(args: Sequence[str], cwd: Path, signal: int) -> GitError:
-    return GitError(f"'{_command(args)}' was ended by signal {signal} in {cwd}", hint=ENDED_HINT)
+def _ended(args: Sequence[str], cwd: Path, signal: int) -> GitUnansweredError:
+    return GitUnansweredError(f"'{_command(args)}' was ended by signal {signal} in {cwd}", hint=ENDED_HINT)
 
 
 def _text(raw: bytes) -> str:
@@ -189,9 +189,10 @@ def _failed(args: Sequence[str], cwd: Path, err: str) -> WindlassError:
         return UserError(f"git does not trust '{cwd}': another user owns it", hint=tail.rsplit("\n", 1)[-1].strip())
     if lock := lock_in_the_way(err):
         return lock
-    lacking = exhausted_in(err, cwd)
-    hint = lacking.hint if lacking else "mend it, then `windlass resume`"
-    return GitError(f"'{_command(args)}' failed in {cwd}: {lacking.message if lacking else tail}", hint=hint)
+    failed = f"'{_command(args)}' failed in {cwd}"
+    if lacking := exhausted_in(err, cwd):
+        return GitUnansweredError(f"{failed}: {lacking.message}", hint=lacking.hint)
+    return GitError(f"{failed}: {tail}", hint="mend it, then `windlass resume`")
 
 
 def lock_in_the_way(err: str) -> GitLockError | None:

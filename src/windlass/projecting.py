@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from windlass.engine.adopting import Edit
@@ -67,7 +68,7 @@ class Projecting:
         names = {"slug": row.facts.slug, "date": row.facts.date, "id8": row.id[:8]}
         self._progress = flow.progress.format_map({**names, "session": f"{row.facts.date}-{row.facts.slug}"})
         self._report: ReportWritten | None = None
-        for recorded in store.events(row.id):
+        for recorded in chain.from_iterable(store.event_pages(row.id)):
             self._folds.feed(recorded)
             if isinstance(recorded.event, ReportWritten):
                 self._report = recorded.event
@@ -157,7 +158,7 @@ def edits(store: Store, run: str, folder: Path) -> list[Edit]:
     """Artifacts whose file no longer says what is in force."""
     made: dict[str, ArtifactStored] = {}
     in_force: dict[str, str] = {}
-    for recorded in store.events(run):
+    for recorded in chain.from_iterable(store.event_pages(run)):
         match recorded.event:
             case ArtifactStored(name=name, sha=sha, path=path) as event if path:
                 made[name], in_force[name] = event, sha

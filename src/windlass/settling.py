@@ -21,7 +21,7 @@ def record_landing(store: Store, move: CheckoutMove) -> None:
         return
     facts = move.facts
     landed = RunLanded(move.branch, move.before, move.after, facts["tip"], facts["how"], facts["checks"])
-    if any(recorded.event == landed for recorded in store.events(move.run)):
+    if landed in store.all_of(move.run, RunLanded):
         return
     with store.tx():
         store.add_event(move.run, landed)

@@ -44,8 +44,8 @@ class BeyondTheLimit:
 
     def _next(self) -> Key:
         """The first question whose answer had no effect yet: the limit was not raised by it, nor the run stopped."""
-        events = (recorded.event for recorded in self._journal.store.events(self._journal.run))
-        raised = {event.by.split(" ")[0] for event in events if isinstance(event, BudgetChanged)}
+        changes = self._journal.store.all_of(self._journal.run, BudgetChanged)
+        raised = {change.by.split(" ")[0] for change in changes}
         keys = (Key().child(BY, cycle=number) for number in count(1))
         return next(key for key in keys if key.text not in raised and self._journal.recorded(key) is None)
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from windlass.errors import GitError
+from windlass.errors import GitError, GitUnansweredError
 from windlass.workspace import (
     Attempt,
     EngineRepo,
@@ -160,6 +160,8 @@ class Desk:
     def _status(self, slot: Slot) -> SlotStatus:
         try:
             return trees.status(self.engine, slot)
+        except GitUnansweredError:
+            raise
         except GitError:
             # HEAD was left on a branch that has no commit; the files are all there.
             slot.git("update-ref", "--no-deref", "HEAD", self.head)

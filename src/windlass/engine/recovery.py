@@ -8,7 +8,7 @@ from pathlib import Path
 
 from windlass.agents.processes import end_leftover, is_at_work
 from windlass.engine.heads import commits_of, lost_steps
-from windlass.errors import GitError, StoppedError
+from windlass.errors import GitError, GitUnansweredError, StoppedError
 from windlass.events import BranchPublished
 from windlass.store.rows import AttemptRow, RunRow, StepRow
 from windlass.store.sqlite import Store
@@ -60,8 +60,8 @@ def _unfinished(store: Store, run: str) -> list[RunRow]:
 def record_of(store: Store, row: RunRow, whole: bool = True) -> RunRecord:
     """What the journal says of a run. Not `whole`: only where it began."""
     steps: Sequence[StepRow] = store.steps(row.id) if whole else ()
-    shown = [r.event for r in store.events(row.id) if isinstance(r.event, BranchPublished)] if steps else []
-    branch, commit = (shown[-1].branch, shown[-1].commit) if shown else (row.branch, "")
+    last = store.last_of(row.id, BranchPublished) if steps else None
+    branch, commit = (last.branch, last.commit) if last else (row.branch, "")
     heads = frozenset(sha for step in steps for sha in commits_of(step))
     # An older run has no tips on record, only steps that put commits there.
     tips = store.tips(row.id)[::-1] or tips_of_steps(steps)
@@ -167,6 +167,8 @@ def _leave_slots(store: Store, run: str, slots: Slots, lost: list[AttemptRow], k
         try:
             repair_slot(slot, row.intent.base if row else store.run(run).base, slots.engine.user.object_format)
             leave(slot, whose, store.clock())
+        except GitUnansweredError:
+            raise  # what is in the slot has no refs yet: the next driver keeps it
         except GitError:
             # Nobody can say what is in it: the files stay where they are, and the slot is not used again.
             slots.abandon(slot, whose)

@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from windlass.errors import ExhaustedError, StoppedError, StoreError, exhausted
-from windlass.locks import DriverId, is_stopped
+from windlass.locks import DriverId, is_stopped, lock_holder
 from windlass.private import close_to_others
 
 MIGRATIONS = sorted(Path(__file__).parent.glob("[0-9][0-9][0-9]-*.sql"))
@@ -48,7 +48,7 @@ def begin(db: sqlite3.Connection, path: Path) -> None:
         except sqlite3.DatabaseError as error:
             if not _is_busy(error):
                 raise in_our_words(error, path) from error
-            holder = _writer(path)
+            holder = lock_holder(Path(f"{path}-shm"), "POSIX", WRITE_LOCK)
             if holder and is_stopped(holder):
                 raise _stopped_holder(db, path, holder) from error
             if time.monotonic() >= until:
@@ -59,22 +59,6 @@ def begin(db: sqlite3.Connection, path: Path) -> None:
 
 def _is_busy(error: sqlite3.DatabaseError) -> bool:
     return isinstance(error, sqlite3.OperationalError) and ("locked" in str(error) or "busy" in str(error))
-
-
-def _writer(path: Path) -> int:
-    """The process that has the lock for writing; 0 when the system does not tell."""
-    try:
-        index = os.stat(f"{path}-shm").st_ino
-        lines = Path("/proc/locks").read_text().splitlines()
-    except OSError:
-        return 0
-    for words in map(str.split, lines):
-        # As in: 7: POSIX ADVISORY WRITE 4711 08:01:2345 120 120
-        if words[1:4:2] == ["POSIX", "WRITE"] and words[5].rpartition(":")[2] == str(index):
-            first, last = words[6:8]
-            if int(first) <= WRITE_LOCK and (last == "EOF" or int(last) >= WRITE_LOCK):
-                return int(words[4])
-    return 0
 
 
 def _stopped_holder(db: sqlite3.Connection, path: Path, pid: int) -> StoppedError:

@@ -281,6 +281,11 @@ class Store:
         event = decode(row["type"], row["data"]) if row else None
         return event if isinstance(event, kind) else None
 
+    def all_of(self, run: str, kind: type[E]) -> list[E]:
+        """The events of a kind, without reading the others."""
+        rows = self._all("SELECT type, data FROM event WHERE run = ? AND type = ? ORDER BY seq", (run, kind.type))
+        return [event for row in rows if isinstance(event := decode(row["type"], row["data"]), kind)]
+
     def last_event(self, run: str) -> int:
         row = self._one("SELECT max(seq) AS seq FROM event WHERE run = ?", (run,))
         return int(row["seq"] or 0) if row else 0

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
+from windlass.errors import GitLockError, GitUnansweredError
 from windlass.private import make_private
 from windlass.workspace.durable import sync
 
@@ -102,10 +103,17 @@ def intent(folder: Path, refs: Sequence[str]) -> Iterator[None]:
     file.write_text(json.dumps(facts))
     # git syncs its locks: what says whose they are must be on the disk before them.
     sync(file)
+    left = False
     try:
         yield
+    except GitUnansweredError as error:
+        # A git that was ended may have left its locks. Who comes after this process finds here that they are ours;
+        # a lock that was met is somebody else's.
+        left = not isinstance(error, GitLockError)
+        raise
     finally:
-        file.unlink(missing_ok=True)
+        if not left:
+            file.unlink(missing_ok=True)
 
 
 def remove_covered(folder: Path, git_dir: Path, checkout: Path) -> list[Path]:

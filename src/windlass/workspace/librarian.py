@@ -8,7 +8,7 @@ import weakref
 from pathlib import Path
 
 from windlass import git
-from windlass.errors import GitError
+from windlass.errors import GitUnansweredError
 
 
 class Librarian:
@@ -51,7 +51,7 @@ class Librarian:
         try:
             return self._answer(command, sha)
         except OSError:
-            raise GitError(f"`git cat-file` ends at once in {self._git_dir}", hint="try it there") from None
+            raise GitUnansweredError(f"`git cat-file` ends at once in {self._git_dir}", hint="try it there") from None
 
     def _answer(self, command: str, sha: str) -> tuple[str, bytes] | None:
         asked, told = self._child.stdin, self._child.stdout

@@ -24,8 +24,8 @@ from windlass.workspace.durable import Barrier
 from windlass.workspace.librarian import Librarian
 
 MANY_COMMITS = 20_000
-MANY_ENTRIES = 20_000
-"""Of all trees that are remembered together, about 6 MB. A folder with many files is a large tree, and each landing
+MANY_ENTRIES = 10_000
+"""Of all trees that are remembered together, about 3 MB. A folder with many files is a large tree, and each landing
 makes another one of it."""
 FOLDER = "40000"
 OBJECT_FILE = re.compile(r"[0-9a-f]{38}|[0-9a-f]{62}")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from windlass import git
-from windlass.errors import GitError
+from windlass.errors import GitError, GitUnansweredError
 from windlass.workspace.durable import write_durably
 from windlass.workspace.files import read_or_empty
 from windlass.workspace.objects import Objects
@@ -102,6 +102,8 @@ def _salvage(old: Path, engine: EngineRepo, sha: str, base: str) -> None:
         command = [f"--git-dir={old}", "pack-objects", "--revs", "--thin", "--stdout", "-q"]
         pack = git.run_raw(command, engine.home, input=wanted)
         git.run_raw([f"--git-dir={engine.path}", "unpack-objects", "-q"], engine.home, input=pack.stdout)
+    except GitUnansweredError:
+        raise
     except GitError:
         return
 

@@ -23,7 +23,7 @@ from typing import TextIO
 from windlass import git
 from windlass.errors import GitError, StoppedError, UserError
 from windlass.git import Done, UserRepo
-from windlass.locks import is_stopped
+from windlass.locks import is_stopped, lock_holder
 from windlass.model import is_id
 from windlass.workspace import comparing
 from windlass.workspace.durable import Barrier, sync_tree, write_durably
@@ -47,6 +47,7 @@ CONTENT_SETTINGS = (
     "excludesfile",
 )
 LONGEST_NAME = 120
+MANY_COMPARED = 500
 LOCK_LOOK_S = 2.0
 """So long a lock is waited for before somebody asks whether its holder is stopped."""
 LOCK_PATIENCE_S = 120.0
@@ -65,8 +66,10 @@ def locked(path: Path) -> Iterator[None]:
         begun = time.monotonic()
         while not _is_locked(handle):
             time.sleep(0.005)
-            handle.seek(0)
-            _require_at_work(path, handle.read().strip(), time.monotonic() - begun)
+            if (waited := time.monotonic() - begun) > LOCK_LOOK_S:
+                # Where the system does not tell, what the holder wrote does; it may be stopped before it writes.
+                handle.seek(0)
+                _require_at_work(path, str(lock_holder(path, "FLOCK") or handle.read().strip()), waited)
         handle.truncate(0)
         handle.write(f"{os.getpid()}\n")
         handle.flush()
@@ -74,7 +77,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def _require_at_work(path: Path, holder: str, waited: float) -> None:
-    stopped = waited > LOCK_LOOK_S and holder.isdigit() and is_stopped(int(holder))
+    stopped = holder.isdigit() and is_stopped(int(holder))
     if stopped or waited > LOCK_PATIENCE_S:
         raise StoppedError(
             f"'{path}' is locked by process {holder or 'unknown'}{', which is stopped' if stopped else ''}",
@@ -366,9 +369,13 @@ class EngineRepo:
         """Of two commits or trees: ':old-mode new-mode old-sha new-sha letter' and the path, in turn."""
         # Two trees never differ in another way later, so they are compared once.
         pair = self.objects.tree_at(base), self.objects.tree_at(head)
-        if pair not in self._compared:
-            self._compared[pair] = self._differences(*pair)
-        return self._compared[pair]
+        found = self._compared.get(pair)
+        if found is None:
+            found = self._differences(*pair)
+            if len(self._compared) >= MANY_COMPARED:
+                self._compared.clear()
+            self._compared[pair] = found
+        return found
 
     def _differences(self, base: str, head: str) -> tuple[str, ...]:
         try:

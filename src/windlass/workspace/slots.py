@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from windlass.errors import GitError, StoppedError
+from windlass.errors import GitError, GitUnansweredError, StoppedError
 from windlass.workspace.disk import MIN_FREE_BYTES, lacking, make_writable, remove_tree
 from windlass.workspace.durable import write_atomically, write_durably
 from windlass.workspace.files import copy_into
@@ -158,6 +158,8 @@ class Slots:
         try:
             if lease.run:
                 self.keep(slot, Attempt(lease.run, lease.key, 0), date)
+        except GitUnansweredError:
+            raise
         except GitError:
             # A power cut tore it: nobody can say what is in it.
             self._set_aside(slot.path)
@@ -215,7 +217,6 @@ class Slots:
         if new:
             self._create(slot, at)
         self._mend(slot)
-        clear_locks(slot)
         unhide(slot, absent=True)
         for name in UNFINISHED:
             shutil.rmtree(slot.git_dir / name, ignore_errors=True)
@@ -228,6 +229,8 @@ class Slots:
         """What git cannot read any more, after a power cut, is set aside."""
         try:
             self._reset(slot, at)
+        except GitUnansweredError:
+            raise
         except GitError:
             self._set_aside(slot.path)
             self._set_aside(slot.git_dir)
@@ -237,6 +240,7 @@ class Slots:
         """Put back what an agent may have changed or removed that our own commands rely on."""
         self.engine.seal()
         slot.seal()
+        clear_locks(slot)
         if (slot.path / ".git").is_dir() and not (slot.path / ".git").is_symlink():
             self._set_aside(slot.path / ".git")
         restore(slot.path / ".git", f"gitdir: {slot.git_dir}\n")
