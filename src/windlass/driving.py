@@ -57,6 +57,7 @@ from windlass.workspace import EngineRepo, Slots, Use
 
 CONFIG_LIMIT = "config_usd"
 RETRY = "retry"
+INTERRUPTED = "interrupted"
 ABORT, BY_USER = "abort", "aborted by the user"
 TRY_AGAIN = "windlass resume tries again"
 
@@ -88,9 +89,9 @@ class Reins:
         """A pause that has not been heard yet is taken back."""
         self._wanted.pause = ""
 
-    def stop(self) -> None:
+    def stop(self, why: str = INTERRUPTED) -> None:
         """Agents at work are ended now; what they were at is not finished."""
-        self._wanted.interrupt = True
+        self._wanted.interrupt = why
         self._wanted.stop.set()
 
 
