@@ -223,12 +223,15 @@ class _Drive:
             ended = replace(ended, kept=_kept(parts.slots, row.id))
         finally:
             watcher.cancel()
+            projecting.close()
             # Only now: a terminal that closes hangs up more than once, and the end is to be on record.
             _ignore_signals()
         return ended
 
     def _end(self, parts: Parts, projecting: Projecting, ended: Ended) -> Ended:
         parts.journal.flush()
+        if ended.state is RunState.FINISHED and projecting.view.shortfall:
+            ended = replace(ended, exit=Exit.IN_PART, reason=projecting.view.shortfall)
         if ended.state.final or self._store.run(ended.run).wanted == ABORT:
             # Cleared before the end is on record: killed in between, nobody would come by again.
             projecting.flush(final=True)
@@ -325,7 +328,8 @@ class _Drive:
         cast, roles = Cast.remembered(row.options), self._kit.roles()
         config, flow = self._kit.config(told=cast.roles), self._flow(row, roles)
         in_place = world.place.root if row.options.get("in_place") else None
-        projecting = Projecting(self._store, row, flow, folder, world.clock, in_place, fence.held)
+        later = asyncio.get_running_loop().call_later
+        projecting = Projecting(self._store, row, flow, folder, world.clock, in_place, later, fence.held)
 
         def publish(recorded: Recorded) -> None:
             projecting.feed(recorded)

@@ -19,6 +19,7 @@ class Exit(IntEnum):
     PAUSED = 11
     STOPPED = 12
     ABORTED = 13
+    IN_PART = 14
     INTERRUPTED = 130
 
 

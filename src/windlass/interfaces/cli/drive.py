@@ -12,7 +12,7 @@ import click
 
 from windlass.app import App, build, environment
 from windlass.driving import Ended, Policy
-from windlass.errors import UserError
+from windlass.errors import Exit, UserError
 from windlass.interfaces.cli import completing
 from windlass.interfaces.cli.common import (
     app,
@@ -288,7 +288,7 @@ def _drive(here: App, run: str, *, as_json: bool, alone: bool = False, **more: A
 
 
 def _in_short(ended: Ended) -> dict[str, Any]:
-    told = {"run": ended.run, "state": ended.state, "exit": int(ended.exit)}
+    told = {"run": ended.run, "state": ended.state, "in_part": ended.exit is Exit.IN_PART, "exit": int(ended.exit)}
     kept = [str(path) for path in ended.kept]
     return {**told, "reason": ended.reason, "hint": ended.hint, "kept": kept}
 
@@ -308,7 +308,8 @@ def _tell_kept(ended: Ended, place: str) -> None:
 def _last_words(ended: Ended) -> None:
     """What stopped it was said by the event; on stderr it also reaches those who log only errors."""
     if ended.exit not in (0, 10, 11) and ended.reason:
-        click.echo(f"{ended.state}: {ended.reason}", err=True)
+        state = "finished in part" if ended.exit is Exit.IN_PART else ended.state
+        click.echo(f"{state}: {ended.reason}", err=True)
         if ended.hint:
             click.echo(f"hint: {ended.hint}", err=True)
 
