@@ -100,7 +100,7 @@ class Notices:
         subject: Subject,
         send: Callable[[Notice], None],
         patience_s: float = AT_A_TERMINAL_S,
-        result: Callable[[], Result] = lambda: Result(),
+        result: Callable[[], Result] = Result,
     ) -> None:
         self._subject = subject
         self._send = send

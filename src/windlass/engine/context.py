@@ -319,7 +319,7 @@ class PhaseHere(Here):
         for event in self.parts.store.events_of(self._journal.run, RunResumed, RunEnded):
             if isinstance(event, RunResumed):
                 epoch = event.epoch
-            elif event.reason != HANDED_OVER:
+            elif isinstance(event, RunEnded) and event.reason != HANDED_OVER:
                 rested = epoch
         since = {row.intent.key for row in self.parts.store.attempts_since(self._journal.run, rested + 1)}
         depth = len(self.key.parts)

@@ -179,7 +179,7 @@ class Knowledge:
 
 
 def _open_words(outcome: Outcome) -> str:
-    """'' when nothing in it holds an approval back. In a single pass nothing blocks, but a grave finding still counts."""
+    """'' when nothing in it holds an approval back. A single pass blocks nothing, but a grave finding still counts."""
     grave = [finding.message for finding in outcome.findings if finding.severity >= Severity.HIGH]
     if outcome.name in ("pass", "noted"):
         return "; ".join(grave)
