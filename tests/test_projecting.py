@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from front import LEAN, Front, basics, builder
+from windlass import projecting
 from windlass.events import Event, Recorded, TaskChanged
 from windlass.kit import Kit
 from windlass.projecting import Projecting
@@ -38,8 +39,12 @@ def front(tmp_path: Path) -> Front:
 
 
 @pytest.mark.req("S0-75")
-def test_the_state_file_shows_a_task_s_state_while_its_agent_is_at_work(front: Front) -> None:
+def test_the_state_file_shows_a_task_s_state_while_its_agent_is_at_work(
+    front: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The agent of the second task ends only when it reads in the file what it is doing."""
+    # However slow the machine: all that happens in the phase is one burst.
+    monkeypatch.setattr(projecting, "PAUSE_S", 1e9)
     state = front.root / ".git" / "windlass" / "runs" / "*" / ".superteam-workflow.json"
     second = builder(run=[shlex.join([sys.executable, "-c", WAIT, str(state)])])
     second["when"] = {"role": "implementer", "task": "t2"}
@@ -108,9 +113,9 @@ def files(front: Front, timers: Timers) -> Any:
     row, kit = service.run(), Kit(service.world)
     flow = kit.parse(kit.find_flow("plan"), kit.roles())
     with closing(service.store) as store:
-        projecting = Projecting(store, row, flow, front.folder, timers, None, timers.later)
-        projecting.flush()
-        yield Files(front, projecting)
+        made = Projecting(store, row, flow, front.folder, timers, None, timers.later)
+        made.flush()
+        yield Files(front, made)
 
 
 def changed(task: str, state: str) -> TaskChanged:

@@ -35,8 +35,10 @@ from windlass.store.rows import RunRow
 from windlass.store.sqlite import Store
 from windlass.workspace import read_file
 
-#: a burst of events is written at its beginning, and once more when it has been over for this long
+#: in a burst of events the files are not written more often than this
 PAUSE_S = 0.1
+#: and once more when it has been over for this long
+TRAIL_S = 0.1
 #: at most this part of the time goes into these files, however many tasks they list
 SHARE = 0.1
 Later: TypeAlias = Callable[[float, Callable[[], None]], "Scheduled"]
@@ -50,7 +52,7 @@ class Scheduled(Protocol):
 
 
 class Projecting:
-    """Contract: PAUSE_S after the last event, and at the latest when it is closed, the files say what the events do."""
+    """Contract: TRAIL_S after the last event, and at the latest when it is closed, the files say what the events do."""
 
     def __init__(
         self,
@@ -102,7 +104,7 @@ class Projecting:
             self.flush()
             return
         self._cancel_trailing()
-        self._trailing = self._later(PAUSE_S, self.flush)
+        self._trailing = self._later(TRAIL_S, self.flush)
 
     def close(self) -> None:
         if self._trailing:
