@@ -155,6 +155,7 @@ def status_json(view: View, now: float | None = None, *, driver_alive: bool | No
         "tip": view.tip,
         "landed": dict(vars(view.landed)) if view.landed else None,
         "state": view.state.value,
+        "active": not view.state.final,
         "in_part": view.state is RunState.FINISHED and bool(view.shortfall),
         "since": stamp(view.state_since),
         "reason": view.state_reason,
