@@ -7,6 +7,7 @@ import session_events as s
 from windlass import events as e
 from windlass.events import Event, Recorded
 from windlass.projections.progress import render_progress
+from windlass.projections.report import render_report
 from windlass.projections.text import HIDDEN
 from windlass.projections.view import fold
 
@@ -62,8 +63,9 @@ def test_the_brainstorm_section_counts_questions_and_sections() -> None:
         e.PhaseEntered("scout", "scout", "produce"),
         e.ArtifactStored("scout", "scout", "aa"),
         e.PhaseFinished("scout", "scout", "ok"),
-        *s.ask("questions", "q1", "Which store?", "redis", "redis"),
-        *s.ask("questions", "q2", "Which limit?", "100", "100"),
+        e.ItemsProposed("questions", "questions", [{"id": "question-1"}, {"id": "question-2"}]),
+        *s.ask("questions", "question-1", "Which store?", "redis", "redis"),
+        *s.ask("questions", "question-2", "Which limit?", "100", "100"),
         e.PhaseFinished("questions", "questions", "ok"),
         *s.ask("approaches", "approach", "Which way?", "Token bucket", "Token bucket"),
         e.PhaseEntered("design", "design", "elicit"),
@@ -80,6 +82,27 @@ def test_the_brainstorm_section_counts_questions_and_sections() -> None:
         "- [ ] Design validated (1/2 sections)\n"
         "- [x] Design: docs/plans/2026-02-07-x-design.md\n"
     ) in text
+
+
+def test_what_a_dialog_about_an_error_was_told_is_neither_an_approach_nor_a_question_answered() -> None:
+    text = page(
+        e.PhaseEntered("questions", "questions", "elicit"),
+        *s.ask("questions/asked#1", "agent-error", "Try again?", "retry", "retry", "abort"),
+        e.ItemsProposed("questions+2", "questions", [{"id": "question-1"}]),
+        *s.ask("questions+2", "question-1", "Which store?", "redis", "redis"),
+        e.PhaseFinished("questions", "questions+2", "ok"),
+        e.PhaseEntered("approaches", "approaches", "elicit"),
+        *s.ask("approaches/asked#1", "agent-error", "Try again?", "abort", "retry", "abort"),
+    )
+    assert "- [x] Requirements (1 question answered)\n- [ ] Approach\n" in text
+
+
+@pytest.mark.parametrize(("proof", "words"), [("unchecked", "unchecked (`tests.run_files`"), ("proved", "1 proved")])
+def test_the_page_says_of_the_proof_what_the_report_says(proof: str, words: str) -> None:
+    proved = e.TaskProved("t1", proof, True, "", "", {}, {})
+    view = fold(s.recorded(iter([*s.planning(), *s.approval(), *s.first_task(), proved])))
+    assert f"| TDD: {words}" in render_progress(view)
+    assert f"- TDD: {words}" in render_report(view, "plan", now=0.0)
 
 
 @pytest.mark.req("S1-28")

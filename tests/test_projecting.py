@@ -113,7 +113,7 @@ def files(front: Front, timers: Timers) -> Any:
     row, kit = service.run(), Kit(service.world)
     flow = kit.parse(kit.find_flow("plan"), kit.roles())
     with closing(service.store) as store:
-        made = Projecting(store, row, flow, front.folder, timers, None, timers.later)
+        made = Projecting(store, row, flow, front.folder, timers, None, timers.later, "unchecked")
         made.flush()
         yield Files(front, made)
 

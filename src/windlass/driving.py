@@ -329,7 +329,8 @@ class _Drive:
         config, flow = self._kit.config(told=cast.roles), self._flow(row, roles)
         in_place = world.place.root if row.options.get("in_place") else None
         later = asyncio.get_running_loop().call_later
-        projecting = Projecting(self._store, row, flow, folder, world.clock, in_place, later, fence.held)
+        tdd = _tdd_mode(flow, config)
+        projecting = Projecting(self._store, row, flow, folder, world.clock, in_place, later, tdd, fence.held)
 
         def publish(recorded: Recorded) -> None:
             projecting.feed(recorded)
@@ -380,6 +381,13 @@ class _Drive:
 def _budget(journal: Journal, broker: Broker, flow: Flow, config: Config) -> Budget:
     beyond = BeyondTheLimit(journal, broker) if flow.over_budget == "ask" else None
     return Budget(journal, Prices(config.budget.dispatch_usd, config.budget.unknown_usd), beyond)
+
+
+def _tdd_mode(flow: Flow, config: Config) -> str:
+    """Without a command that runs tests by file, nobody can prove that they came first."""
+    if flow.tdd == "off":
+        return "off"
+    return "enforced" if config.tests.run_files is not None else "unchecked"
 
 
 def _two_drivers(before: DriverId) -> str:

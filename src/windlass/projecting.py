@@ -63,9 +63,11 @@ class Projecting:
         clock: Callable[[], float],
         in_place: Path | None,
         later: Later,
+        tdd: str,
         fence: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """`later`: calls a function after so many seconds, in the thread that feeds the events."""
+        """`tdd`: enforced | unchecked | off, as flow and configuration have it.
+        `later`: calls a function after so many seconds, in the thread that feeds the events."""
         self._store = store
         self._row = row
         self._flow = flow
@@ -75,6 +77,7 @@ class Projecting:
         self._folds = Folder(row.id)
         self._written_at, self._pause_s = 0.0, PAUSE_S
         self._later = later
+        self._tdd = tdd
         self._trailing: Scheduled | None = None
         """The write that follows a burst of events."""
         there = [Projector(in_place, folder / IN_PLACE_MEMORY)] if in_place else []
@@ -165,6 +168,7 @@ class Projecting:
     def _settings(self) -> dict[str, str]:
         """The values in force: given, answered or default."""
         settings = {name: setting.default for name, setting in self._flow.settings.items()} | dict(self._row.settings)
+        settings = {"tdd_mode": self._tdd, **settings}
         return settings | {name: value for name in self._flow.settings if (value := self.view.setting(name))}
 
     def _store_file(self, event: Event) -> None:

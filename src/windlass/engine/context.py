@@ -156,9 +156,10 @@ class Here(Knowledge):
         raise AssertionError("only who looks at the whole run mends it")
 
     async def report(self, template: str, to: Sequence[str]) -> None:
-        await keeping.report(self, template)
         if keeping.PROGRESS in to:
+            # First, so that the report names the tip with the page on it.
             await keeping.commit_progress(self)
+        await keeping.report(self, template)
 
     async def leave(self) -> None:
         await self.desk.leave(self.key.text)

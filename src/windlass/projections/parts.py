@@ -294,6 +294,8 @@ class View:
     """The commit that the published branch points to; '' when there is no such branch."""
     tip: str = ""
     """What the run has landed so far, whether the branch shows it or not."""
+    fixed: tuple[str, ...] = ()
+    """Files that were mended for the whole run, after its final review."""
     landed: RunLanded | None = None
     """Where a person took it, the last time."""
     publishing: dict[str, PublishFinished] = field(default_factory=dict)
