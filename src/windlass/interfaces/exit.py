@@ -45,7 +45,9 @@ def run(argv: Sequence[str]) -> int:
         return Exit.OK
     except Exception as error:
         lacking = exhausted(error)
-        return _say(lacking.message, lacking.hint, lacking.exit, argv) if lacking else _bug(argv)
+        if lacking is None:
+            return _bug(argv)
+        return _say(lacking.message, _without_a_run(lacking.hint, argv), lacking.exit, argv)
 
 
 def _usage(error: click.UsageError) -> int:
@@ -62,6 +64,13 @@ def _say(message: str, hint: str, code: Exit, argv: Sequence[str]) -> int:
         if hint:
             click.echo(f"hint: {hint}", err=True)
     return code
+
+
+def _without_a_run(hint: str, argv: Sequence[str]) -> str:
+    """Only who drives a run has one to resume; the others type their command again."""
+    word = next((word for word in argv if not word.startswith("-")), "")
+    drives = word in ("", "run", "resume", "retry", "task", "answer", "drive", "demo")
+    return hint if drives else hint.replace("windlass resume", f"windlass {word}")
 
 
 def _from_here(hint: str, argv: Sequence[str]) -> str:

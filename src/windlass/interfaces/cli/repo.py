@@ -205,7 +205,7 @@ def _checked(found: Rehearsal, around: Circumstances | None) -> str:
             if result.ok
             else f"red (exit {result.code})"
             if result.code is not None
-            else "red (ended by a signal or the time limit)"
+            else "red (it could not be started, or was ended by a signal or the time limit)"
         )
         out.line(f"{word}  {result.command}  {result.seconds:.1f} s", hang=4)
         if not result.ok:
