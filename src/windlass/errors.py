@@ -154,7 +154,7 @@ def require_text(text: str, what: str) -> str:
         text.encode("utf-8")
     except UnicodeEncodeError:
         shown = text.encode("utf-8", "backslashreplace").decode()
-        raise UserError(f"{what} is not valid UTF-8: '{shown[:200]}'", hint="write it again in UTF-8") from None
+        raise UserError(f"{what} is not valid UTF-8: '{shown[:200]}'", hint="use a name or a text in UTF-8") from None
     return text
 
 
