@@ -22,7 +22,7 @@ from windlass.config.schema import Config
 from windlass.errors import Exit
 from windlass.events import TYPES
 from windlass.flow.schema import Artifact, Flow, QuestionSpec, Setting, Stage
-from windlass.interfaces.cli import cli
+from windlass.interfaces.cli import NO_JSON, cli
 from windlass.phases import KINDS
 from windlass.phases.base import CallSpec, PhaseSpec
 from windlass.phases.tasks import Land
@@ -60,7 +60,9 @@ def index_page() -> str:
 
 
 def commands_page() -> str:
-    return page("Commands", *(part for name, command in walk(cli, "windlass") for part in told(name, command)))
+    parts = [part for name, command in walk(cli, "windlass") for part in told(name, command)]
+    without = [f"- `windlass {name}` {why}" for name, why in NO_JSON.items()]
+    return page("Commands", "Every command has `--json`, except:", "", *without, *parts)
 
 
 def walk(command: click.Command, name: str) -> Iterable[tuple[str, click.Command]]:

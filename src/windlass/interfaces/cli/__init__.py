@@ -43,7 +43,7 @@ COMMANDS = {
 HIDDEN = {"drive"}
 """`drive` is what a detached run starts."""
 NO_JSON = {
-    "demo": "a show for people; its sample repository is like any other, and the commands there have it",
+    "demo": "is a show for people; its sample repository is like any other, and the commands there have it",
     "mcp": "speaks the protocol of AI hosts",
     "completions": "prints a shell's own code",
     "flow show": "prints the flow's YAML as it is",
