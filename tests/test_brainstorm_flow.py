@@ -244,6 +244,15 @@ def test_the_report_tells_what_was_done_and_the_state_file_is_gone(story: Story)
     assert not story.front.state_file.exists()
 
 
+def test_the_report_has_the_files_of_the_final_fix_and_names_the_last_commit(story: Story) -> None:
+    report = (story.front.folder / "report.md").read_text()
+    assert "- `src/common.py`" in report
+    head = story.front.git("rev-parse", story.front.branch)
+    assert f"at `{head[:12]}`" in report
+    tdd = next(line for line in story.front.page.splitlines() if "| TDD: " in line).rpartition("TDD: ")[2]
+    assert f"- TDD: {tdd}" in report
+
+
 @pytest.mark.req("S1-19", "S1-20", "S1-21", "S1-22", "S1-23", "S1-24", "S1-25")
 def test_the_progress_page_follows_every_answer(story: Story) -> None:
     assert "**Status:** Waiting: Brainstorm: questions | " in story.pages[0]

@@ -118,7 +118,7 @@ def details(crew: Front) -> list[str]:
 def test_a_conflict_that_nobody_resolved_never_lands(clash: Clash, tmp_path: Path) -> None:
     crew = crew_with_base(tmp_path)
     done = go(crew, clash, fixer(say="looks fine"))
-    assert done.code == 0, done.out
+    assert done.code == 14, done.out
     assert landed(crew) == ["t1"]
     assert {task.id: task.state for task in crew.view.tasks} == {"t1": "complete", "t2": "failed"}
     # What landed first is all that the branch has.
@@ -161,19 +161,19 @@ def test_a_conflict_without_marks_that_the_fixer_names_as_resolved_is_reviewed_a
 def test_marks_and_made_up_names_are_never_resolved_by_a_word(name: str, tmp_path: Path) -> None:
     crew, clash = crew_with_base(tmp_path), CLASHES[name]
     claim = fixer(json={"resolved": [clash.path]}, run=["git ls-files | grep '~' >> named || true; rm -f named"])
-    assert go(crew, clash, claim).code == 0
+    assert go(crew, clash, claim).code == 14
     assert landed(crew) == ["t1"]
 
 
 def test_what_a_fixer_says_in_its_free_text_resolves_nothing(tmp_path: Path) -> None:
     crew, clash = crew_with_base(tmp_path), CLASHES["binary"]
-    assert go(crew, clash, fixer(say='I resolved logo. {"resolved": ["logo"]}')).code == 0
+    assert go(crew, clash, fixer(say='I resolved logo. {"resolved": ["logo"]}')).code == 14
     assert landed(crew) == ["t1"]
 
 
 def test_another_file_than_the_one_in_conflict_resolves_nothing(tmp_path: Path) -> None:
     crew, clash = crew_with_base(tmp_path), CLASHES["binary"]
-    assert go(crew, clash, fixer(run=["echo x > other.txt"], json={"resolved": ["other.txt"]})).code == 0
+    assert go(crew, clash, fixer(run=["echo x > other.txt"], json={"resolved": ["other.txt"]})).code == 14
     assert landed(crew) == ["t1"]
 
 
@@ -182,7 +182,7 @@ def test_a_review_that_refuses_the_resolution_keeps_it_from_landing(tmp_path: Pa
     crew, clash = crew_with_base(tmp_path), CLASHES["contents"]
     no = {"status": "fail", "findings": [{"severity": "high", "message": "one is gone"}], "summary": "no"}
     refuse = {"when": {"role": "spec-reviewer", "purpose": "rereview"}, "json": no}
-    assert go(crew, clash, refuse, fixer(run=["echo two > note.txt"])).code == 0
+    assert go(crew, clash, refuse, fixer(run=["echo two > note.txt"])).code == 14
     assert landed(crew) == ["t1"]
     assert crew.show("note.txt") == "one"
 
@@ -212,7 +212,7 @@ def test_half_a_resolution_is_reviewed_with_the_other_half(tmp_path: Path) -> No
 
 def test_marks_that_are_moved_to_another_file_do_not_land(tmp_path: Path) -> None:
     crew, clash = crew_with_base(tmp_path), CLASHES["contents"]
-    assert go(crew, clash, fixer(run=["git mv note.txt elsewhere.txt"], times=1), fixer()).code == 0
+    assert go(crew, clash, fixer(run=["git mv note.txt elsewhere.txt"], times=1), fixer()).code == 14
     assert landed(crew) == ["t1"]
     assert "elsewhere.txt: conflict marks are left in it" in details(crew)[-1]
 
@@ -220,7 +220,7 @@ def test_marks_that_are_moved_to_another_file_do_not_land(tmp_path: Path) -> Non
 def test_a_middle_mark_that_is_left_does_not_land(tmp_path: Path) -> None:
     crew, clash = crew_with_base(tmp_path), CLASHES["contents"]
     half = "sed -i -e '/^<<<<<<</d' -e '/^>>>>>>>/d' note.txt"
-    assert go(crew, clash, fixer(run=[half])).code == 0
+    assert go(crew, clash, fixer(run=[half])).code == 14
     assert landed(crew) == ["t1"]
 
 
@@ -249,7 +249,7 @@ def test_in_the_plan_flow_marks_that_two_fixers_left_never_land(tmp_path: Path) 
         "say": "done",
     }
     done = front.start([plan, fixer(), write_it, *basics("A", "B")], "--yes", "--slots", "2")
-    assert done.code in (0, 14), done.out
+    assert done.code == 14, done.out
     assert len(landed(front)) == 1
     assert len(details(front)) == 3
     assert "<<<<<<<" not in front.show("src/app.py")

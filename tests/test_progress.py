@@ -7,6 +7,7 @@ import session_events as s
 from windlass import events as e
 from windlass.events import Event, Recorded
 from windlass.projections.progress import render_progress
+from windlass.projections.report import render_report
 from windlass.projections.text import HIDDEN
 from windlass.projections.view import fold
 
@@ -62,8 +63,9 @@ def test_the_brainstorm_section_counts_questions_and_sections() -> None:
         e.PhaseEntered("scout", "scout", "produce"),
         e.ArtifactStored("scout", "scout", "aa"),
         e.PhaseFinished("scout", "scout", "ok"),
-        *s.ask("questions", "q1", "Which store?", "redis", "redis"),
-        *s.ask("questions", "q2", "Which limit?", "100", "100"),
+        e.ItemsProposed("questions", "questions", [{"id": "question-1"}, {"id": "question-2"}]),
+        *s.ask("questions", "question-1", "Which store?", "redis", "redis"),
+        *s.ask("questions", "question-2", "Which limit?", "100", "100"),
         e.PhaseFinished("questions", "questions", "ok"),
         *s.ask("approaches", "approach", "Which way?", "Token bucket", "Token bucket"),
         e.PhaseEntered("design", "design", "elicit"),
@@ -82,12 +84,42 @@ def test_the_brainstorm_section_counts_questions_and_sections() -> None:
     ) in text
 
 
+def test_what_a_dialog_about_an_error_was_told_is_neither_an_approach_nor_a_question_answered() -> None:
+    text = page(
+        e.PhaseEntered("questions", "questions", "elicit"),
+        *s.ask("questions/asked#1", "agent-error", "Try again?", "retry", "retry", "abort"),
+        e.ItemsProposed("questions+2", "questions", [{"id": "question-1"}]),
+        *s.ask("questions+2", "question-1", "Which store?", "redis", "redis"),
+        e.PhaseFinished("questions", "questions+2", "ok"),
+        e.PhaseEntered("approaches", "approaches", "elicit"),
+        *s.ask("approaches/asked#1", "agent-error", "Try again?", "abort", "retry", "abort"),
+    )
+    assert "- [x] Requirements (1 question answered)\n- [ ] Approach\n" in text
+
+
+@pytest.mark.parametrize(("proof", "words"), [("unchecked", "unchecked (`tests.run_files`"), ("proved", "1 proved")])
+def test_the_page_says_of_the_proof_what_the_report_says(proof: str, words: str) -> None:
+    proved = e.TaskProved("t1", proof, True, "", "", {}, {})
+    view = fold(s.recorded(iter([*s.planning(), *s.approval(), *s.first_task(), proved])))
+    assert f"| TDD: {words}" in render_progress(view)
+    assert f"- TDD: {words}" in render_report(view, "plan", now=0.0)
+
+
 @pytest.mark.req("S1-28")
-@pytest.mark.parametrize(("state", "word"), [("finished", "Complete"), ("aborted", "Aborted"), ("stopped", "Stopped")])
+@pytest.mark.parametrize(("state", "word"), [("aborted", "Aborted"), ("stopped", "Stopped")])
 def test_after_the_end_the_page_keeps_its_form_and_says_how_it_ended(state: str, word: str) -> None:
     text = page(*s.planning(), e.RunEnded(state))
     assert f"**Status:** {word} | " in text
     assert "1. Token bucket implementation" in text
+
+
+@pytest.mark.req("S1-28")
+def test_a_finished_run_s_page_says_whether_all_its_tasks_are_done() -> None:
+    assert "**Status:** Finished in part, 0 of 3 tasks completed (3 pending) | " in page(
+        *s.planning(), e.RunEnded("finished")
+    )
+    done = [e.TaskChanged(f"t{n}", "complete") for n in (1, 2, 3)]
+    assert "**Status:** Complete | " in page(*s.planning(), *done, e.RunEnded("finished"))
 
 
 def test_a_pause_is_said_with_the_phase_it_is_in() -> None:

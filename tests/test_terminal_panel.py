@@ -158,13 +158,20 @@ def test_the_budget_is_a_warning_before_it_is_an_end(usd: float, warning: str) -
 
 @pytest.mark.req("S1-89")
 @pytest.mark.parametrize(("done", "line"), [(0, "0%"), (3, "42%"), (6, "85%"), (7, "100%")])
-def test_percent_is_tasks_ended_rounded_down_and_the_bar_has_twenty_cells(done: int, line: str) -> None:
+def test_percent_is_tasks_completed_rounded_down_and_the_bar_has_twenty_cells(done: int, line: str) -> None:
     tasks = e.TasksListed("p", [{"id": f"t{n}", "title": "x"} for n in range(7)])
     found = live([tasks, *(e.TaskChanged(f"t{n}", "complete") for n in range(done))])
     text = plain([bar(found.view, Look())]).strip()
     assert text.split()[1:] == [line, f"{done}/7", "tasks"]
     assert len(text.split()[0]) == 20
     assert text.count("█") == done * 20 // 7
+
+
+def test_skipped_tasks_fill_no_bar() -> None:
+    """The figure is the one of the line that says how the run ended."""
+    tasks = e.TasksListed("p", [{"id": f"t{n}", "title": "x"} for n in range(3)])
+    found = live([tasks, e.TaskChanged("t0", "skipped"), e.TaskChanged("t1", "escalated")])
+    assert plain([bar(found.view, Look())]).split()[1:] == ["0%", "0/3", "tasks"]
 
 
 def test_a_long_plan_shows_the_tasks_around_the_one_at_work() -> None:

@@ -19,7 +19,7 @@ def skipped(tmp_path_factory: pytest.TempPathFactory) -> Front:
     """Two tasks: the first lands, the second is refused by its reviewer and skipped."""
     front = Front(tmp_path_factory.mktemp("skipped"), LEAN + QUICK)
     rules = [failing("spec-reviewer", "no good", task="t2"), *basics("One", "Two")]
-    assert front.start(rules, "--yes", "--answer", "escalation*=skip").code == 0
+    assert front.start(rules, "--yes", "--answer", "escalation*=skip").code == 14
     assert front.states("t2")[-1] == "skipped"
     return front
 

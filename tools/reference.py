@@ -22,7 +22,7 @@ from windlass.config.schema import Config
 from windlass.errors import Exit
 from windlass.events import TYPES
 from windlass.flow.schema import Artifact, Flow, QuestionSpec, Setting, Stage
-from windlass.interfaces.cli import cli
+from windlass.interfaces.cli import NO_JSON, cli
 from windlass.phases import KINDS
 from windlass.phases.base import CallSpec, PhaseSpec
 from windlass.phases.tasks import Land
@@ -39,6 +39,7 @@ EXITS = {
     Exit.PAUSED: "paused: a checkpoint, a batch, `pause`, a quota wait of a detached run",
     Exit.STOPPED: "stopped or blocked; can be resumed",
     Exit.ABORTED: "aborted",
+    Exit.IN_PART: "finished in part: tasks were skipped or failed, or none was carried out",
     Exit.INTERRUPTED: "interrupted; state is saved, the command to go on is printed",
 }
 
@@ -59,7 +60,9 @@ def index_page() -> str:
 
 
 def commands_page() -> str:
-    return page("Commands", *(part for name, command in walk(cli, "windlass") for part in told(name, command)))
+    parts = [part for name, command in walk(cli, "windlass") for part in told(name, command)]
+    without = [f"- `windlass {name}` {why}" for name, why in NO_JSON.items()]
+    return page("Commands", "Every command has `--json`, except:", "", *without, *parts)
 
 
 def walk(command: click.Command, name: str) -> Iterable[tuple[str, click.Command]]:

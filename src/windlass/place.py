@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from windlass.errors import UserError
+from windlass.errors import UserError, require_text
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,8 @@ class Place:
 
 
 def find(start: Path) -> Place:
+    # Prompts, records and refs name the folder: with such a name nothing in it could be told to anybody.
+    require_text(str(start), "the name of this folder")
     for folder in (start, *start.parents):
         git = folder / ".git"
         if git.is_dir():
@@ -80,8 +82,8 @@ def config_dir(environ: Mapping[str, str]) -> Path:
 def _xdg(environ: Mapping[str, str], name: str, default: str) -> Path:
     given = environ.get(name, "")
     if given.startswith("/"):
-        return Path(given)
-    home = environ.get("HOME", "")
+        return Path(require_text(given, name))
+    home = require_text(environ.get("HOME", ""), "HOME")
     if not home:
         raise UserError(f"neither {name} nor HOME is set", hint=f"set {name} to a folder that may be written")
     return Path(home) / default

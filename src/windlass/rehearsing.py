@@ -15,7 +15,7 @@ from windlass.engine.checking import Checker, Verdict
 from windlass.engine.desk import Desk
 from windlass.engine.journal import Journal
 from windlass.engine.parts import Bench, Machine, Wanted
-from windlass.errors import LockHeldError, UserError
+from windlass.errors import LockHeldError, StoppedError, UserError
 from windlass.events import CommandFinished
 from windlass.kit import Kit
 from windlass.locks import boot_id, driver_lock, holder
@@ -70,7 +70,7 @@ def circumstances(kit: Kit) -> Circumstances:
 
 def rehearse(kit: Kit, *, canary: bool) -> Rehearsal:
     config, repo = _configured(kit), git.discover(kit.world.cwd)
-    verdict, words = _in_a_slot(kit, config, repo, repo.head, recall=False, canary=canary)
+    verdict, words = _in_a_slot(kit, config, repo, repo.head, "check", recall=False, canary=canary)
     results = tuple(event for event in verdict.events if isinstance(event, CommandFinished))
     return Rehearsal(repo.head, git.is_dirty(repo), verdict.ok, results, words)
 
@@ -85,7 +85,7 @@ def check_tree(kit: Kit, repo: git.UserRepo, tree: str, parents: Sequence[str], 
         return Verdict(True, "unchecked")
     engine = EngineRepo.open(repo, state_dir(world.environ))
     commit = commit_tree(engine, tree, list(parents), "What landing would make\n", 0.0)
-    verdict, _ = _in_a_slot(kit, config, repo, commit, recall=True, known=known)
+    verdict, _ = _in_a_slot(kit, config, repo, commit, "land", recall=True, known=known)
     return verdict
 
 
@@ -94,6 +94,7 @@ def _in_a_slot(
     config: Config,
     repo: git.UserRepo,
     commit: str,
+    command: str,
     *,
     recall: bool,
     canary: bool = False,
@@ -107,6 +108,9 @@ def _in_a_slot(
                 return asyncio.run(_check(kit, config, store, repo, commit, recall, canary, known))
             finally:
                 store.close()
+    except StoppedError as error:
+        # There is no run to resume: what was typed is typed again.
+        raise type(error)(error.message, hint=error.hint.replace("windlass resume", f"windlass {command}")) from error
     except LockHeldError:
         pid = holder(place.lock(RUN)) or "unknown"
         raise UserError(

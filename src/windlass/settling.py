@@ -21,7 +21,7 @@ def record_landing(store: Store, move: CheckoutMove) -> None:
         return
     facts = move.facts
     landed = RunLanded(move.branch, move.before, move.after, facts["tip"], facts["how"], facts["checks"])
-    if landed in store.all_of(move.run, RunLanded):
+    if landed in store.events_of(move.run, RunLanded):
         return
     with store.tx():
         store.add_event(move.run, landed)

@@ -44,7 +44,7 @@ class BeyondTheLimit:
 
     def _next(self) -> Key:
         """The first question whose answer had no effect yet: the limit was not raised by it, nor the run stopped."""
-        changes = self._journal.store.all_of(self._journal.run, BudgetChanged)
+        changes = self._journal.store.events_of(self._journal.run, BudgetChanged)
         raised = {change.by.split(" ")[0] for change in changes}
         keys = (Key().child(BY, cycle=number) for number in count(1))
         return next(key for key in keys if key.text not in raised and self._journal.recorded(key) is None)

@@ -18,7 +18,7 @@ from windlass.config import CommandSet
 from windlass.engine.desk import Desk
 from windlass.engine.parts import Bench
 from windlass.engine.policy import STOPS
-from windlass.errors import ExhaustedError, StoppedError, UserError, near
+from windlass.errors import ExhaustedError, StoppedError, UserError, exhausted, near
 from windlass.events import CommandFinished, Event
 from windlass.model import ErrorClass, Json, Key, digest
 from windlass.phases.base import Ran
@@ -212,7 +212,7 @@ class Checker:
         most_bytes: int,
     ) -> Exit:
         # What an earlier run left there, half a report perhaps, is none of this one's.
-        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        await asyncio.to_thread(_remove, folder)
         make_private(folder)
         journal = self._parts.journal
         return await supervise(
@@ -260,6 +260,19 @@ def _told(result: CheckResult) -> str:
     if result.timed_out:
         return f"{result.tail}\n{result.command} was ended after {result.seconds:.0f} s".strip()
     return result.tail if result.tail.strip() else f"{result.command} ended with code {result.code} and said nothing"
+
+
+def _remove(folder: Path) -> None:
+    """Whole or not at all: the next run appends to what it finds there, and would show it as its own."""
+    try:
+        shutil.rmtree(folder)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise exhausted(error, folder) or StoppedError(
+            f"what an earlier check wrote cannot be removed: {error.strerror}: '{folder}'",
+            hint="remove that folder yourself, then: windlass resume",
+        ) from None
 
 
 def _joined(folder: Path, error: str) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from windlass import landing
+from windlass.events import Event, FixLanded
 from windlass.landing import Landing
 from windlass.model import Json, Key
 
@@ -26,7 +27,14 @@ async def join(ctx: Here, id: str) -> tuple[str, str]:
         assert isinstance(result, dict)
         return str(result["tip"])
 
-    result = await ctx.parts.journal.step(key, {"tree": ctx.desk.tree}, try_it, tip=tip_of)
+    def landed(result: Json) -> list[Event]:
+        assert isinstance(result, dict)
+        files = result["files"]
+        assert isinstance(files, list)
+        paths = [str(path) for path in files]
+        return [FixLanded(key.text, str(result["tip"]), str(result["checks"]), paths)] if paths else []
+
+    result = await ctx.parts.journal.step(key, {"tree": ctx.desk.tree}, try_it, tip=tip_of, events=landed)
     assert isinstance(result, dict)
     await ctx.parts.tip.show()
     return str(result["tip"]), str(result["refused"])
@@ -40,13 +48,14 @@ async def _joined(ctx: Here, key: Key) -> Json:
     if candidate.kind is Landing.CONFLICT:
         return _refused(candidate.tip, candidate.reason)
     if candidate.kind is Landing.ALREADY:
-        return {"tip": candidate.tip, "refused": ""}
+        return {"tip": candidate.tip, "refused": "", "checks": "", "files": []}
     verdict = await ctx.shared.checker.check(key, desk, candidate.commit, candidate.tree)
     ctx.emit(*verdict.events, at=key.text)
     if not verdict.ok:
         return _refused(candidate.tip, f"the checks fail: {verdict.output.strip()[-MAX_OUTPUT:]}")
-    return {"tip": candidate.commit, "refused": ""}
+    files: list[Json] = [*candidate.files]
+    return {"tip": candidate.commit, "refused": "", "checks": verdict.label, "files": files}
 
 
 def _refused(tip: str, why: str) -> Json:
-    return {"tip": tip, "refused": why}
+    return {"tip": tip, "refused": why, "checks": "", "files": []}

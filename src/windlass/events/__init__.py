@@ -12,6 +12,7 @@ from typing import ClassVar, TypeAlias
 from windlass.errors import StoreError, near
 from windlass.events.code import BranchPublished as BranchPublished
 from windlass.events.code import CommandFinished as CommandFinished
+from windlass.events.code import FixLanded as FixLanded
 from windlass.events.code import LandingRefused as LandingRefused
 from windlass.events.code import PublishFinished as PublishFinished
 from windlass.events.code import RunLanded as RunLanded
@@ -58,6 +59,10 @@ class RunSaid:
 
     type: ClassVar[str] = "run.said"
     text: str
+
+
+#: the reason of a driver that leaves the run to one in the background: the run does not rest
+HANDED_OVER = "goes on in the background"
 
 
 @dataclass(frozen=True)
@@ -325,6 +330,7 @@ Event: TypeAlias = (
     | QuestionRefused
     | CommandFinished
     | TaskLanded
+    | FixLanded
     | TaskProved
     | LandingRefused
     | BranchPublished

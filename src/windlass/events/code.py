@@ -35,6 +35,17 @@ class TaskLanded:
 
 
 @dataclass(frozen=True)
+class FixLanded:
+    """What was mended for the whole run, after its final review, is part of the tip."""
+
+    type: ClassVar[str] = "fix.landed"
+    key: str
+    tip: str
+    checks: str
+    files: list[str]
+
+
+@dataclass(frozen=True)
 class TaskProved:
     """What the proof of test and code came to, with its evidence: the command, the trees, the tests it rests on."""
 

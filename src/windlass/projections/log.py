@@ -32,6 +32,7 @@ def describe(event: Event) -> str:
             e.ArtifactStored()
             | e.PlanAdopted()
             | e.ReportWritten()
+            | e.FixLanded()
             | e.BranchPublished()
             | e.PublishFinished()
             | e.RunLanded()
@@ -125,7 +126,15 @@ def _question(event: e.QuestionAsked | e.QuestionAnswered | e.QuestionRefused) -
             assert_never(event)
 
 
-OutputEvent = e.ArtifactStored | e.PlanAdopted | e.ReportWritten | e.BranchPublished | e.PublishFinished | e.RunLanded
+OutputEvent = (
+    e.ArtifactStored
+    | e.PlanAdopted
+    | e.ReportWritten
+    | e.FixLanded
+    | e.BranchPublished
+    | e.PublishFinished
+    | e.RunLanded
+)
 
 
 def _output(event: OutputEvent) -> str:
@@ -136,6 +145,8 @@ def _output(event: OutputEvent) -> str:
             return f"{event.name} by {event.by}, {plural(len(event.again), 'step')} again"
         case e.ReportWritten():
             return f"{event.template} {event.path}".strip()
+        case e.FixLanded():
+            return f"{event.key} at {short_sha(event.tip)}, checks {event.checks}"
         case e.BranchPublished():
             return f"{event.branch} at {short_sha(event.commit)}{_tail(event.note)}"
         case e.PublishFinished():

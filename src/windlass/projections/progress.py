@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from windlass.model import RunState
 from windlass.projections.parts import COMPLETE, ENDED, AnswerView, TaskView, View, phase_of
-from windlass.projections.show import verdict_mark
+from windlass.projections.show import tdd_words, verdict_mark
 from windlass.projections.text import clean, clean_block, hhmm, money, plural, spoken, utc
 
 FINAL = {RunState.FINISHED: "Complete", RunState.ABORTED: "Aborted", RunState.STOPPED: "Stopped"}
@@ -40,6 +40,8 @@ def _summary(view: View) -> str:
 
 
 def status_words(view: View) -> str:
+    if view.state is RunState.FINISHED and view.shortfall:
+        return f"Finished in part, {view.shortfall}"
     if view.state in FINAL:
         return FINAL[view.state]
     doing = _doing(view)
@@ -66,10 +68,10 @@ def _brainstorm(view: View) -> list[str]:
     lines = [_box(SCOUT in view.artifacts, "Scout codebase")] if seen or SCOUT in _phases(view) else []
     if not seen:
         return lines
-    chosen = _answers(view, APPROACHES)
+    chosen = _answers(view, APPROACHES, "approach", "own-approach")
     sections = view.proposed["sections"].items if "sections" in view.proposed else ()
     path = view.artifacts[DESIGN].path if DESIGN in view.artifacts else ""
-    answered = plural(len(_answers(view, QUESTIONS)), "question")
+    answered = plural(len(view.settled("questions")), "question")
     return [
         *lines,
         _box(_done(view, QUESTIONS), f"Requirements ({answered} answered)"),
@@ -87,8 +89,10 @@ def _phases(view: View) -> set[str]:
     return {*view.outcomes, *([view.phase.id] if view.phase else [])}
 
 
-def _answers(view: View, phase: str) -> list[AnswerView]:
-    return [answer for answer in view.answers if phase_of(answer.key) == phase]
+def _answers(view: View, item: str, *ids: str) -> list[AnswerView]:
+    """To what was proposed last; what a dialog about an error was told is something else."""
+    since = view.proposed[item].since if item in view.proposed else 0
+    return [answer for answer in view.answers[since:] if answer.id in ids and phase_of(answer.key) == item]
 
 
 def _plan(view: View) -> list[str]:
@@ -113,7 +117,7 @@ def _config(view: View, settings: Mapping[str, str]) -> list[str]:
     execution, review = (settings.get(name) or view.setting(name) for name in ("execution_mode", "review_mode"))
     if not execution and not review:
         return []
-    tdd = settings.get("tdd_mode", "enforced")
+    tdd = tdd_words(view) or settings.get("tdd_mode", "enforced")
     return [f"- Execution: {clean(execution or 'auto')} | Review: {clean(review or 'iterative')} | TDD: {clean(tdd)}"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from windlass.errors import UserError, near
@@ -19,7 +18,7 @@ from windlass.projections.parts import (
     View,
     published,
 )
-from windlass.projections.show import evidence, finding_line
+from windlass.projections.show import evidence, finding_line, tdd_words
 from windlass.projections.text import clean, clean_block, elapsed, money, plural, reckoned, short_sha, spoken
 
 #: characters of a report; far beyond what a run can say in good faith
@@ -142,10 +141,14 @@ def title(view: View) -> str:
         case RunState.STOPPED | RunState.BLOCKED:
             return "Workflow Stopped"
         case RunState.FINISHED:
-            return "Workflow Complete"
+            return _finished(view)
         case _:
             reporting = view.phase is not None and view.phase.kind == "report"
-            return "Workflow Complete" if reporting or _all_ended(view) else "Workflow In Progress"
+            return _finished(view) if reporting or _all_ended(view) else "Workflow In Progress"
+
+
+def _finished(view: View) -> str:
+    return f"Workflow Finished in Part: {view.shortfall}" if view.shortfall else "Workflow Complete"
 
 
 def _all_ended(view: View) -> bool:
@@ -198,7 +201,7 @@ def _stats(view: View, now: float) -> list[str]:
             ),
             f"- Elapsed: {elapsed(end - view.started_at)}",
             f"- Checks: {_checks(view)}",
-            *([f"- TDD: {tdd}"] if (tdd := _tdd(view)) else []),
+            *([f"- TDD: {tdd}"] if (tdd := tdd_words(view)) else []),
         ],
     )
 
@@ -218,14 +221,6 @@ def _checks(view: View) -> str:
     if not bare:
         return ", ".join(sorted({clean(task.checks, 60) for task in done}))
     return "unchecked" if len(bare) == len(done) else f"{plural(len(bare), 'task')} of {len(done)} unchecked"
-
-
-def _tdd(view: View) -> str:
-    """How many tasks have which verdict; '' where the flow does not ask for it."""
-    counts = Counter(task.proof.proof for task in view.tasks_in(COMPLETE) if task.proof)
-    if set(counts) == {"unchecked"}:
-        return "unchecked (`tests.run_files` is not configured)"
-    return ", ".join(f"{number} {clean(name, 40)}" for name, number in counts.items())
 
 
 def _proofs(view: View) -> list[str]:
@@ -286,7 +281,7 @@ def _decided(view: View) -> list[list[str]]:
 
 
 def _files(view: View) -> list[str]:
-    names = dict.fromkeys(name for task in view.tasks for name in task.changed)
+    names = dict.fromkeys([*(name for task in view.tasks for name in task.changed), *view.fixed])
     # As code: `__main__.py` would be read as emphasis.
     return _section("Changed Files", (f"- `{clean(name, 300)}`" for name in names))
 

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from windlass.model import Finding, RunState
 from windlass.projections.outlook import called, code_place, diff_command, headline, landed_line, outlook, shown
 from windlass.projections.parts import COMPLETE, ProofView, ReviewView, TaskView, View
-from windlass.projections.text import Page, elapsed, money, reckoned, short_sha, spoken, utc
+from windlass.projections.text import Page, clean, elapsed, money, reckoned, short_sha, spoken, utc
 
 MARKS = {COMPLETE: "✓", "skipped": "–", "escalated": "✗", "failed": "✗", "pending": "○"}
 
 
 def mark(task: TaskView) -> str:
     return MARKS.get(task.state, "▸")
+
+
+def tdd_words(view: View) -> str:
+    """How many tasks have which verdict of the proof; '' while none has one."""
+    counts = Counter(task.proof.proof for task in view.tasks_in(COMPLETE) if task.proof)
+    if set(counts) == {"unchecked"}:
+        return "unchecked (`tests.run_files` is not configured)"
+    return ", ".join(f"{number} {clean(name, 40)}" for name, number in counts.items())
 
 
 def verdict_mark(review: ReviewView) -> str:

@@ -80,6 +80,7 @@ def _apply(view: View, at: float, event: Event) -> None:
             e.ArtifactStored()
             | e.PlanAdopted()
             | e.ReportWritten()
+            | e.FixLanded()
             | e.BranchPublished()
             | e.PublishFinished()
             | e.RunLanded()
@@ -163,6 +164,9 @@ def _run(view: View, at: float, event: RunEvent) -> None:
             view.running.clear()
             _enter(view, at, _state(event.state), event.reason, event.hint)
             view.ended_at = at if view.state.final else None
+            if view.state.final:
+                # Nobody can answer them any more.
+                view.questions.clear()
             _note(view, at, f"Workflow {event.state}" + (f": {event.reason}" if event.reason else ""))
         case _:
             assert_never(event)
@@ -347,7 +351,15 @@ def _answered(event: e.QuestionAnswered) -> str:
     return f"{event.id or event.key}: {event.answer} (by {event.by})"
 
 
-OutputEvent = e.ArtifactStored | e.PlanAdopted | e.ReportWritten | e.BranchPublished | e.PublishFinished | e.RunLanded
+OutputEvent = (
+    e.ArtifactStored
+    | e.PlanAdopted
+    | e.ReportWritten
+    | e.FixLanded
+    | e.BranchPublished
+    | e.PublishFinished
+    | e.RunLanded
+)
 
 
 def _output(view: View, at: float, event: OutputEvent) -> None:
@@ -363,6 +375,9 @@ def _output(view: View, at: float, event: OutputEvent) -> None:
             _note(view, at, f"Edited {event.name} adopted by {event.by} ({plural(len(event.again), 'step')} again)")
         case e.ReportWritten():
             view.report_path = event.path
+        case e.FixLanded():
+            view.tip, view.fixed = event.tip, (*view.fixed, *event.files)
+            _note(view, at, f"Fixes after the final review landed at {short_sha(event.tip)}")
         case e.BranchPublished():
             view.published, view.shown_at, view.tip = event.branch, event.commit, event.tip or event.commit
         case e.PublishFinished():

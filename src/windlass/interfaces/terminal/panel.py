@@ -6,7 +6,7 @@ from windlass.interfaces.terminal import panel_agents as agents
 from windlass.interfaces.terminal.ink import BLANK, Line, Look, Span, Tone, cut, row
 from windlass.interfaces.terminal.live_state import Live, Mood
 from windlass.projections.outlook import elicited, headline
-from windlass.projections.parts import COMPLETE, ENDED, SKIPPED, TaskView, View
+from windlass.projections.parts import COMPLETE, ENDED, IMPLEMENTED, SKIPPED, TaskView, View
 from windlass.projections.text import elapsed, hhmm, money, plural, spoken
 
 CELLS = 20
@@ -68,14 +68,14 @@ def progress(live: Live, look: Look, now: float, room: int) -> list[Line]:
 
 
 def bar(view: View, look: Look) -> Line:
-    ended = sum(task.ended for task in view.tasks)
-    share = ended / len(view.tasks)
+    done = len(view.tasks_in(COMPLETE, IMPLEMENTED))
+    share = done / len(view.tasks)
     full = int(share * CELLS)
     return (
         look.span("█" * full, Tone.GOOD),
         look.span("░" * (CELLS - full), Tone.DIM),
         Span(f"  {int(share * 100)}%", Tone.STRONG),
-        Span(f"  {ended}/{len(view.tasks)} tasks", Tone.DIM),
+        Span(f"  {done}/{len(view.tasks)} tasks", Tone.DIM),
     )
 
 

@@ -93,6 +93,7 @@ class PlainFace:
                 e.ArtifactStored()
                 | e.PlanAdopted()
                 | e.ReportWritten()
+                | e.FixLanded()
                 | e.BranchPublished()
                 | e.PublishFinished()
                 | e.RunLanded()
@@ -170,7 +171,10 @@ class PlainFace:
         reason = f": {event.reason}" if event.reason else ""
         match view.state:
             case RunState.FINISHED:
-                self._out.line(f"Complete. {self._sum()}", paint=Paint.GREEN)
+                if view.shortfall:
+                    self._out.line(f"Finished in part: {view.shortfall}. {self._sum()}", paint=Paint.YELLOW)
+                else:
+                    self._out.line(f"Complete. {self._sum()}", paint=Paint.GREEN)
                 self._where()
             case RunState.ABORTED:
                 self._out.line(f"Aborted{reason}. {self._sum()}", paint=Paint.RED)
@@ -349,6 +353,8 @@ class PlainFace:
             case e.ReportWritten():
                 self._out.line()
                 self._out.block(addressed_report(event.text, self._view.place) or f"Report: {event.path}")
+            case e.FixLanded():
+                self._good(f"Fix landed as {short_sha(event.tip)}, checks: {event.checks}")
             case e.BranchPublished():
                 note = f" ({event.note})" if event.note else ""
                 self._out.line(f"branch {event.branch} is at {short_sha(event.commit)}{note}", indent=2)
