@@ -41,6 +41,8 @@ class Judged:
     final: bool = True
     """False: another try is due and nothing was recorded as a result."""
     reminder: str = ""
+    session: str = ""
+    """The agent's own, in which it can be told what was wrong."""
 
 
 async def attempt(order: Order, is_final: Callable[[Failure], bool]) -> Judged:
@@ -133,7 +135,7 @@ async def _judge(order: Order, result: AgentResult, seen: Seen, is_final: Callab
     told = _failed(order, reply, failure, final)
     # What was refused is never in force, neither now nor in a replay.
     _finish(order, result, told if final else None, {}, failure)
-    return Judged(told, {}, failure, final, reminder)
+    return Judged(told, {}, failure, final, reminder, result.session)
 
 
 async def _contents(order: Order, result: AgentResult) -> dict[str, str]:
@@ -165,7 +167,7 @@ def _parsed(order: Order, result: AgentResult) -> contracts.Parsed:
         return contracts.Parsed()
     if result.structured is not None:
         return contracts.check(order.contract, result.structured)
-    return contracts.parse(order.contract, result.text)
+    return contracts.parse(order.contract, result.text, order.tag, untagged=order.takes_untagged)
 
 
 async def _set_aside(order: Order, seen: Seen) -> list[Finding]:
@@ -245,21 +247,29 @@ def _failure(
 ) -> tuple[Failure | None, str]:
     """Why there is no good result, and what the agent is told when it tries again."""
     if result.error is not None:
-        return Failure(result.error, result.reason, result.retry_at), ""
+        cut = result.error is ErrorClass.BAD_OUTPUT
+        return Failure(result.error, result.reason, result.retry_at), unusable(order, result.reason) if cut else ""
     if parsed.problem:
-        return Failure(ErrorClass.BAD_OUTPUT, parsed.problem), contracts.reminder(order.contract, parsed.problem)
+        return Failure(ErrorClass.BAD_OUTPUT, parsed.problem), contracts.reminder(order.contract, parsed.problem, order.tag)
     refused = order.call.accept(contents)
     if refused:
         return Failure(ErrorClass.BAD_OUTPUT, refused), f"Your last answer was refused: {refused}. Mend that."
     unfit = order.call.fits(parsed.value)
     if unfit:
-        return Failure(ErrorClass.BAD_OUTPUT, unfit), contracts.reminder(order.contract, unfit)
+        return Failure(ErrorClass.BAD_OUTPUT, unfit), contracts.reminder(order.contract, unfit, order.tag)
     if order.guarded and order.call.purpose == "implement" and not order.exempted:
         verdict = guard(reply.files, order.parts.config.tests.globs or TEST_GLOBS)
         if not verdict.ok:
             told = f"The TDD guard refused the change: {verdict.reason}. Add the tests that prove it, and commit them."
             return Failure(ErrorClass.BAD_OUTPUT, verdict.reason), told
     return None, ""
+
+
+def unusable(order: Order, problem: str) -> str:
+    """What an agent is told whose answer did not come to its end."""
+    if order.contract and not contracts.CONTRACTS[order.contract].optional:
+        return contracts.reminder(order.contract, problem, order.tag)
+    return f"Your last answer could not be used: {problem}. Finish what is left to do, then answer as you were asked to."
 
 
 def _failed(order: Order, reply: Reply, failure: Failure, final: bool) -> Reply:

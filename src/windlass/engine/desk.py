@@ -105,7 +105,7 @@ class Desk:
 
     def sit_at(self, slot: Slot) -> Slot:
         """An interrupted agent goes on here: the slot stays as it was left."""
-        if self.slot is not None and self._spare is not None:
+        if self.slot is not None and self.slot.n != slot.n and self._spare is not None:
             self._spare.append((self.slot, self.head))
         self.slot, self._moved, self._seen = slot, False, None
         return slot

@@ -15,6 +15,7 @@ from windlass.engine.desk import Desk
 from windlass.engine.parts import Parts
 from windlass.engine.prompting import Extra, values
 from windlass.engine.recovery import Left
+from windlass.engine.tags import block_tag
 from windlass.model import ErrorClass, Json, Key, Task
 from windlass.phases.base import Call
 from windlass.store.rows import Intent
@@ -85,6 +86,18 @@ class Order:
         return data[0] if data else "" if own and own == self.file_contract else own
 
     @cached_property
+    def tag(self) -> str:
+        """Of the reply's block; '' without a contract."""
+        if not self.contract:
+            return ""
+        return block_tag(self.parts.tag_secret, self.key.text, contracts.CONTRACTS[self.contract].tags[0])
+
+    @property
+    def takes_untagged(self) -> bool:
+        """An agent that can be asked again in its session is asked for its tag once; another one cannot be."""
+        return not self.adapter.capabilities.resume or bool(self.reminder)
+
+    @cached_property
     def file_contract(self) -> str:
         artifacts = self.parts.world.flow.artifacts
         return next((artifacts[n].contract for n in self.call.outs if artifacts[n].kind == "file"), "")
@@ -124,7 +137,8 @@ async def make_job(order: Order, cwd: Path, reserved: float) -> Job:
         tools=role.tools,
         writes=role.writes,
         contract=order.contract,
-        schema=contracts.json_schema(order.contract) if order.contract else None,
+        tag=order.tag,
+        schema=_schema(order.contract),
         outs=order.outs,
         limits=Limits(
             order.config.wall or role.wall_s or 1800.0,
@@ -141,6 +155,11 @@ async def make_job(order: Order, cwd: Path, reserved: float) -> Job:
     )
 
 
+def _schema(contract: str) -> dict[str, Json] | None:
+    """None where the answer is free to leave the block out: a CLI that enforces a schema would demand it."""
+    return contracts.json_schema(contract) if contract and not contracts.CONTRACTS[contract].optional else None
+
+
 def _options(order: Order) -> dict[str, str]:
     """What an adapter may want to know besides: where the scripted agent counts, where an earlier session lies."""
     earlier = {"sessions": str(order.left.folder)} if order.left else {}
@@ -150,7 +169,7 @@ def _options(order: Order) -> dict[str, str]:
 def _prompt(order: Order, known: Mapping[str, str]) -> str:
     """A session that goes on has the task already: it is told what happened, nothing again."""
     if order.left:
-        return going_on() + told(order.told)
+        return (f"{order.reminder}\n" if order.reminder else going_on(order.tag)) + told(order.told)
     return instructed(order.instructions) + render(order.role, order.call.purpose, known) + told(order.told)
 
 
@@ -159,6 +178,7 @@ async def _extra(order: Order, cwd: Path) -> Extra:
     return Extra(
         cwd=str(cwd),
         contract=order.contract or order.file_contract,
+        tag=order.tag,
         outs=order.outs,
         changed=desk.changed,
         fix_diff=await desk.diff(since) if since else "",

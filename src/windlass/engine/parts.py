@@ -16,6 +16,7 @@ from windlass.engine.budget import Budget
 from windlass.engine.governor import Governor
 from windlass.engine.journal import Journal
 from windlass.engine.recovery import Left
+from windlass.engine.tags import run_secret
 from windlass.engine.tip import Tip
 from windlass.engine.world import World
 from windlass.errors import AbortedError, InterruptedDriverError
@@ -116,6 +117,10 @@ class Parts(Bench):
     """Interrupted attempts that the agent's own session can go on with, by key."""
     agents: dict[int, int] = field(default_factory=dict)
     """Slot -> the number of the agent that works in it, in the order they began."""
+
+    @cached_property
+    def tag_secret(self) -> str:
+        return run_secret(self.folder)
 
     @cached_property
     def tip(self) -> Tip:
