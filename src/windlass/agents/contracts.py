@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
@@ -125,15 +125,16 @@ def _read(contract: Contract, block: str) -> Parsed:
 
 def _agreed(contract: Contract, parsed: Sequence[Parsed]) -> Parsed:
     """One answer: several blocks must say the same, or nobody knows which one the agent means."""
-    said = [str(one.value.get("verdict")) if _is_review(contract, one.value) else one.value for one in parsed]
+    said = [_stance(contract, one.value) for one in parsed]
     if all(one == said[0] for one in said):
         return parsed[-1]
     words = f": {', then '.join(str(one) for one in said)}" if contract.is_review else ""
     return _unusable(contract, f"the answer holds {len(parsed)} blocks that contradict each other{words}")
 
 
-def _is_review(contract: Contract, value: Json) -> TypeGuard[dict[str, Json]]:
-    return contract.is_review and isinstance(value, dict)
+def _stance(contract: Contract, value: Json) -> Json:
+    """What two blocks must agree on: a review's verdict, of anything else all of it."""
+    return value.get("verdict") if contract.is_review and isinstance(value, dict) else value
 
 
 def check(name: str, data: object) -> Parsed:
@@ -295,6 +296,12 @@ def _subtask_review(block: blocks.SubtaskReview) -> Parsed:
     return Parsed(ReviewBlock(judged, found, block.feedback).to_json(), problem)
 
 
+def _work(block: blocks.Work) -> Parsed:
+    if block.nothing_to_change and not block.reason.strip():
+        return Parsed(None, "nothing_to_change needs a reason")
+    return Parsed(_as_json(block))
+
+
 def _tasks(data: object) -> Parsed:
     return _plan_value(parse_entries(data))  # type: ignore[arg-type]
 
@@ -426,6 +433,9 @@ def _table() -> dict[str, Contract]:
                  '{"status": "DONE", "reason": "", "summary": "Added the bucket with its tests."}', _coder_result),
         Contract("resolution", _JSON, blocks.Resolution,
                  '{"resolved": ["docs/logo.png"], "summary": "The new logo replaces both."}', _plain_value,
+                 optional=True),
+        Contract("work", _JSON, blocks.Work,
+                 '{"nothing_to_change": true, "reason": "src/limiter.py:12 refills by elapsed time already."}', _work,
                  optional=True),
     ]  # fmt: skip
     return {contract.name: contract for contract in all_of_them}

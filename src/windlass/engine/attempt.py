@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from windlass import git
 from windlass.agents import contracts, pricing
 from windlass.agents.base import AgentResult, Job
-from windlass.agents.dispatch import agent_env, run_agent
+from windlass.agents.dispatch import EndsWithExit, agent_env, run_agent
 from windlass.agents.redacting import redact_transcript, redacted_result
 from windlass.engine.desk import Seen
 from windlass.engine.instructions import with_instructions
-from windlass.engine.jobs import Order, make_intent, make_job
+from windlass.engine.jobs import WORK, Order, make_intent, make_job
 from windlass.engine.journal import Failure
 from windlass.engine.watching import Watch
 from windlass.errors import UserError
@@ -47,7 +47,7 @@ class Judged:
 
 async def attempt(order: Order, is_final: Callable[[Failure], bool]) -> Judged:
     token = f"{order.key}@{order.n}"
-    reserved = await order.parts.budget.reserve(token, order.call.role, order.config.usd or order.role.usd)
+    reserved = await order.parts.budget.reserve(token, order.call.role, order.assignment.usd)
     try:
         # Reserving may have waited: what a person asked for meanwhile counts.
         order.parts.wanted.check()
@@ -125,6 +125,9 @@ async def _judge(order: Order, result: AgentResult, seen: Seen, is_final: Callab
     unfinished = result.error is not None and result.error is not ErrorClass.BAD_OUTPUT
     notes = _notes(seen) + (await _set_aside(order, seen) if unfinished else await _settle(order, seen))
     parsed = _parsed(order, result) if result.error is None else contracts.Parsed()
+    unchanged = result.error is None and order.must_change and order.place.desk.is_unchanged
+    reason = _no_change(parsed.value) if unchanged else ""
+    notes += [_remark(f"it changed nothing: {reason}")] if reason else []
     reply = await _reply(order, result, parsed, contents, notes)
     failure, reminder = _failure(order, result, parsed, reply, contents)
     await order.parts.journal.settle()
@@ -183,8 +186,7 @@ async def _settle(order: Order, seen: Seen) -> list[Finding]:
     """A writer's work is committed and held; what others changed besides their outputs is undone."""
     if order.role.writes == "code":
         await _keep_work(order, seen)
-        idle = order.call.purpose == "implement" and order.place.desk.head == order.place.desk.base
-        return [_remark("it changed nothing")] if idle else [_remark(text) for text in await _nested(order)]
+        return [_remark(text) for text in await _nested(order)]
     world, desk = order.parts.world, order.place.desk
     ours = {world.path(name) for name in world.artifacts} | set(order.outs.values())
     moved = seen.status.head != desk.head
@@ -250,7 +252,15 @@ def _failure(
         cut = result.error is ErrorClass.BAD_OUTPUT
         return Failure(result.error, result.reason, result.retry_at), unusable(order, result.reason) if cut else ""
     if parsed.problem:
-        return Failure(ErrorClass.BAD_OUTPUT, parsed.problem), contracts.reminder(order.contract, parsed.problem, order.tag)
+        return Failure(ErrorClass.BAD_OUTPUT, parsed.problem), contracts.reminder(
+            order.contract, parsed.problem, order.tag
+        )
+    silent = _silence(order, result)
+    if silent:
+        return Failure(ErrorClass.BAD_OUTPUT, silent), unusable(order, silent)
+    if order.must_change and order.place.desk.is_unchanged and not _no_change(parsed.value):
+        told = "You changed no file. Do what the task asks for, and commit it."
+        return Failure(ErrorClass.BAD_OUTPUT, "it changed no file"), told + _way_out(order)
     refused = order.call.accept(contents)
     if refused:
         return Failure(ErrorClass.BAD_OUTPUT, refused), f"Your last answer was refused: {refused}. Mend that."
@@ -265,11 +275,35 @@ def _failure(
     return None, ""
 
 
+def _silence(order: Order, result: AgentResult) -> str:
+    """An agent that came to its end and said nothing did not finish. A program that only has an exit code may be
+    silent, and so may one whose words are all that was asked for: what it leaves out is told."""
+    if result.text.strip() or result.structured is not None:
+        return ""
+    artifacts = order.parts.world.flow.artifacts
+    only_words = order.call.outs and all(artifacts[name].kind == "text" for name in order.call.outs)
+    by_exit = isinstance(order.adapter, EndsWithExit) and order.role.writes == "code"
+    return "" if only_words or by_exit else "it ended without a last message"
+
+
+def _no_change(value: Json) -> str:
+    """Why nothing has to change, as the block says; '' when it does not say so."""
+    if not isinstance(value, dict) or value.get("nothing_to_change") is not True:
+        return ""
+    return str(value.get("reason"))
+
+
+def _way_out(order: Order) -> str:
+    if order.contract != WORK:
+        return ""
+    return f" If all of it is there already, do not invent a change: answer with {contracts.describe(WORK, order.tag)}"
+
+
 def unusable(order: Order, problem: str) -> str:
     """What an agent is told whose answer did not come to its end."""
     if order.contract and not contracts.CONTRACTS[order.contract].optional:
         return contracts.reminder(order.contract, problem, order.tag)
-    return f"Your last answer could not be used: {problem}. Finish what is left to do, then answer as you were asked to."
+    return f"Your last answer could not be used: {problem}. Finish what is left, then answer as you were asked to."
 
 
 def _failed(order: Order, reply: Reply, failure: Failure, final: bool) -> Reply:

@@ -80,6 +80,11 @@ class Desk:
     def tree(self) -> str:
         return self.engine.tree_of(self.head)
 
+    @property
+    def is_unchanged(self) -> bool:
+        """The files are those that this scope began with."""
+        return self.head == self.base or self.tree == self.engine.tree_of(self.base)
+
     @contextmanager
     def seat(self) -> Iterator[Desk]:
         """This desk, or one of its own beside it while another dispatch of the scope is at work here."""

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from windlass.agents.base import Adapter
-from windlass.agents.roles import Role
 from windlass.engine.attempt import Judged, attempt
 from windlass.engine.jobs import Order, Place
 from windlass.engine.journal import Failure
@@ -68,11 +67,11 @@ class Dispatcher:
     # -- tries
 
     async def _tries(self, place: Place, call: Call, inputs: dict[str, Json]) -> Judged:
-        role, reminder = self._role(call), ""
+        role, reminder = self._parts.roles[call.role], ""
         same: Left | None = None
         while True:
             self._parts.wanted.check()
-            adapter = self._parts.adapters(self._parts.agent_of(call.role, call.profile))
+            adapter = self._parts.adapters(self._parts.assignment(call.role, call.profile).agent)
             await self._parts.governor.wait(adapter.credential)
             n = self._journal.next_attempt(place.key)
             told = tuple(self._parts.store.untold(self._journal.run))
@@ -121,15 +120,6 @@ class Dispatcher:
                 await self._parts.wanted.stop.wait()
         except TimeoutError:
             return
-
-    def _role(self, call: Call) -> Role:
-        role = self._parts.roles[call.role]
-        if not call.profile:
-            return role
-        other = self._parts.roles[call.profile]
-        return replace(
-            role, agent=other.agent, model=other.model, effort=other.effort, wall_s=other.wall_s, usd=other.usd
-        )
 
     # -- replies
 

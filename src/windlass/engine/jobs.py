@@ -8,9 +8,9 @@ from functools import cached_property
 from pathlib import Path
 
 from windlass.agents import contracts
+from windlass.agents.assignment import Assignment
 from windlass.agents.base import Adapter, Job, Limits
 from windlass.agents.roles import Role, contract_for, going_on, instructed, render, told, variables
-from windlass.config import Role as RoleConfig
 from windlass.engine.desk import Desk
 from windlass.engine.parts import Parts
 from windlass.engine.prompting import Extra, values
@@ -19,6 +19,9 @@ from windlass.engine.tags import block_tag
 from windlass.model import ErrorClass, Json, Key, Task
 from windlass.phases.base import Call
 from windlass.store.rows import Intent
+
+WORK = "work"
+"""The contract of whoever builds a task and has no other."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +65,8 @@ class Order:
         return self.place.task.id if self.place.task else ""
 
     @cached_property
-    def config(self) -> RoleConfig:
-        return self.parts.config.role(self.call.profile or self.call.role)
+    def assignment(self) -> Assignment:
+        return self.parts.assignment(self.call.role, self.call.profile)
 
     @cached_property
     def outs(self) -> Mapping[str, str]:
@@ -83,7 +86,14 @@ class Order:
         artifacts = self.parts.world.flow.artifacts
         data = [artifacts[name].contract for name in self.call.outs if artifacts[name].kind == "json"]
         own = contract_for(self.role, self.call.purpose)
+        if not own and not self.call.outs and self.must_change:
+            return WORK
         return data[0] if data else "" if own and own == self.file_contract else own
+
+    @property
+    def must_change(self) -> bool:
+        """A task is built: whoever builds it changes files, or declares that there is nothing to change."""
+        return self.call.purpose == "implement" and self.role.writes == "code" and self.place.task is not None
 
     @cached_property
     def tag(self) -> str:
@@ -95,17 +105,14 @@ class Order:
     @property
     def takes_untagged(self) -> bool:
         """An agent that can be asked again in its session is asked for its tag once; another one cannot be."""
+        if self.contract == WORK:
+            return False  # who builds something may well quote a block
         return not self.adapter.capabilities.resume or bool(self.reminder)
 
     @cached_property
     def file_contract(self) -> str:
         artifacts = self.parts.world.flow.artifacts
         return next((artifacts[n].contract for n in self.call.outs if artifacts[n].kind == "file"), "")
-
-    @property
-    def as_cast(self) -> bool:
-        """The agent is the one that the role's file names, if it names one: the file's model is that agent's."""
-        return self.role.agent in ("", self.adapter.name)
 
     @property
     def guarded(self) -> bool:
@@ -132,8 +139,8 @@ async def make_job(order: Order, cwd: Path, reserved: float) -> Job:
         cwd=cwd,
         folder=order.parts.folder / order.folder,
         agent=order.adapter.name,
-        model=order.config.model or (role.model if order.as_cast else ""),
-        effort=order.config.effort or (role.effort if order.as_cast else ""),
+        model=order.assignment.model,
+        effort=order.assignment.effort,
         tools=role.tools,
         writes=role.writes,
         contract=order.contract,
@@ -141,8 +148,8 @@ async def make_job(order: Order, cwd: Path, reserved: float) -> Job:
         schema=_schema(order.contract),
         outs=order.outs,
         limits=Limits(
-            order.config.wall or role.wall_s or 1800.0,
-            order.config.turns or role.turns,
+            order.assignment.wall_s or 1800.0,
+            order.assignment.turns,
             reserved,
             order.parts.config.limits.output_mb << 20,
         ),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from windlass.agents.assignment import Assignment, assign
 from windlass.agents.base import Adapter
 from windlass.agents.roles import Role
 from windlass.config import Config
@@ -126,6 +127,5 @@ class Parts(Bench):
     def tip(self) -> Tip:
         return Tip(self.journal, self.engine)
 
-    def agent_of(self, role: str, profile: str = "") -> str:
-        name = profile or role
-        return self.config.agent_of(name, self.roles[name].agent, "" if name in self.named else self.agent)
+    def assignment(self, role: str, profile: str = "") -> Assignment:
+        return assign(self.config, self.roles, role, profile, everyone=self.agent, named=self.named)

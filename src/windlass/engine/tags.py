@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-import secrets
 from pathlib import Path
 
 from windlass.private import make_private, write_private
@@ -27,7 +26,8 @@ def run_secret(folder: Path) -> str:
         return path.read_text(encoding="ascii")
     except FileNotFoundError:
         make_private(folder)
-    made = secrets.token_hex(32)
+    # Nothing that Windlass does depends on its value, only that nobody else can know it.
+    made = os.urandom(32).hex()
     own = path.with_name(f"{FILE}.{os.getpid()}")
     write_private(own, made)
     os.replace(own, path)

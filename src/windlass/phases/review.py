@@ -61,6 +61,10 @@ class Spec(PhaseSpec):
         calls = [*self.reviewers, *([self.fixer] if self.fixer else [])]
         return {name for call in calls for name in (call.role, call.profile, call.otherwise) if name}
 
+    def parts(self) -> set[tuple[str, str]]:
+        calls = [*self.reviewers, *([self.fixer] if self.fixer else [])]
+        return {(call.role, call.profile) for call in calls} | {(c.otherwise, "") for c in calls if c.otherwise}
+
 
 @dataclass(frozen=True)
 class Round:
