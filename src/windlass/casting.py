@@ -5,15 +5,20 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from windlass.agents.assignment import assign
 from windlass.agents.base import Adapter
 from windlass.agents.roles import Role
 from windlass.config import Config
 from windlass.errors import UserError, near
+from windlass.flow.load import FlowSource
 from windlass.flow.schema import Flow
 from windlass.model import Json
+
+if TYPE_CHECKING:
+    from windlass.kit import Kit
+    from windlass.store.rows import RunRow
 
 EFFORTS = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
 
@@ -61,6 +66,15 @@ def check_told(told: Mapping[str, str], flow: Flow, roles: Mapping[str, Role]) -
             raise UserError(f"--role {role}: there is no such role", hint=near(role, played))
         if role not in played:
             raise UserError(f"--role {role}: flow '{flow.flow}' has no such role", hint=near(role, played))
+
+
+def check_role(kit: Kit, row: RunRow, role: str) -> None:
+    """A message for a role that the run's flow does not call would wait for ever."""
+    roles = kit.roles()
+    flow = kit.parse(FlowSource(row.flow, kit.world.place.root / row.flow, row.flow_text, "run"), roles)
+    played = {name for phase in flow.all_phases() for name, _ in phase.parts()}
+    if role not in played:
+        raise UserError(f"--role {role}: flow '{flow.flow}' has no such role", hint=near(role, played))
 
 
 def check_capable(adapter: Adapter, role: str, effort: str) -> None:

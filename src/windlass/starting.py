@@ -28,7 +28,7 @@ from windlass.flow.ways import back_options
 from windlass.git import UserRepo
 from windlass.kit import Kit
 from windlass.model import Json, RunState, content_id, slugify
-from windlass.phases import KINDS, elicit, items
+from windlass.phases import KINDS, elicit, items, review
 from windlass.phases.dialogue import question_ids
 from windlass.place import state_dir
 from windlass.store.rows import RunRow
@@ -206,6 +206,8 @@ def _check_answers(flow: Flow, policy: Policy) -> None:
     asked = [*flow.questions, *(q.id for q in flow.questions.values() if q.id), *talks]
     elicited = {name for p in flow.all_phases() if isinstance(p, elicit.Spec) for name in items.ids(p.item)}
     known = {*asked, *elicited, *flow.settings, "baseline", "adopt"}
+    revised = (p for p in flow.all_phases() if isinstance(p, review.Spec) and p.fixer and p.of in p.fixer.out)
+    known |= {review.DROPPED for _ in revised}
     known |= {"over-budget"} if flow.over_budget == "ask" else set()
     for key in policy.answers:
         name = key.removesuffix("*")

@@ -274,7 +274,7 @@ def _reviewed(contract: str, word: str, found: tuple[blocks.FindingBlock, ...], 
 
 
 def _finding(item: blocks.FindingBlock) -> Finding:
-    return Finding(item.message, Severity.of(item.severity), item.file, item.line, item.suggestion)
+    return Finding(item.message, Severity.of(item.severity), item.file, item.line, item.suggestion, tasks=item.tasks)
 
 
 def _review(block: blocks.Review) -> Parsed:

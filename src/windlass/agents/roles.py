@@ -143,6 +143,17 @@ def instructed(files: Mapping[str, str]) -> str:
     )
 
 
+def wished(texts: Sequence[str]) -> str:
+    """What the person who sent the work back wants changed, before all that reviewers found."""
+    if not texts:
+        return ""
+    return (
+        "The person who started this run sent the work back. What they want stands here; it goes before every finding"
+        " of a reviewer, and you may not reject it or leave a part of it out:\n\n"
+        f"{fence(plain(chr(10).join(texts)), 'data-wish')}\n\n"
+    )
+
+
 def told(texts: Sequence[str]) -> str:
     """What a person said while the run was at work, at the end of the prompt."""
     if not texts:

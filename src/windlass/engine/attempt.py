@@ -113,8 +113,11 @@ def _begin(order: Order, job: Job, slot: int, reserved: float) -> None:
         cycle=order.place.cycle,
         cycles=order.call.cycles,
         reserved_usd=reserved,
+        told=list(order.told),
     )
-    order.parts.journal.begin(make_intent(order, job, slot, reserved), started, told=bool(order.told))
+    order.parts.journal.begin(
+        make_intent(order, job, slot, reserved), started, told=order.addressees if order.told else ()
+    )
 
 
 # -- judging

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from windlass.agents.base import Adapter
 from windlass.engine.attempt import Judged, attempt
-from windlass.engine.jobs import Order, Place
+from windlass.engine.jobs import Order, Place, addressees
 from windlass.engine.journal import Failure
 from windlass.engine.parts import Parts
 from windlass.engine.policy import Again, Fail, Next, Retries, Stop, after
@@ -74,7 +74,7 @@ class Dispatcher:
             adapter = self._parts.adapters(self._parts.assignment(call.role, call.profile).agent)
             await self._parts.governor.wait(adapter.credential)
             n = self._journal.next_attempt(place.key)
-            told = tuple(self._parts.store.untold(self._journal.run))
+            told = tuple(self._parts.store.untold(self._journal.run, addressees(role)))
             left = self._parts.left.pop(place.key.text, None) or same
             order = Order(self._parts, place, call, role, adapter, inputs, n, reminder, told, left)
             judged, _ = await asyncio.gather(

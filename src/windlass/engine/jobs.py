@@ -10,10 +10,10 @@ from pathlib import Path
 from windlass.agents import contracts
 from windlass.agents.assignment import Assignment
 from windlass.agents.base import Adapter, Job, Limits
-from windlass.agents.roles import Role, contract_for, going_on, instructed, render, told, variables
+from windlass.agents.roles import Role, contract_for, going_on, instructed, render, told, variables, wished
 from windlass.engine.desk import Desk
 from windlass.engine.parts import Parts
-from windlass.engine.prompting import Extra, values
+from windlass.engine.prompting import Extra, values, wishes_of
 from windlass.engine.recovery import Left
 from windlass.engine.tags import block_tag
 from windlass.model import ErrorClass, Json, Key, Task
@@ -22,6 +22,11 @@ from windlass.store.rows import Intent
 
 WORK = "work"
 """The contract of whoever builds a task and has no other."""
+
+
+def addressees(role: Role) -> tuple[str, ...]:
+    """Whose messages a dispatch of this role is given: its own, and what is for whoever writes code."""
+    return (role.name, "") if role.writes == "code" else (role.name,)
 
 
 @dataclass(frozen=True)
@@ -50,11 +55,15 @@ class Order:
     reminder: str = ""
     """What was wrong with the answer before, told to the agent."""
     told: tuple[str, ...] = ()
-    """What a person said to the run since the last dispatch."""
+    """What a person said to this role and nobody was given yet."""
     left: Left | None = None
     """An interrupted attempt to go on with, in its slot and its session."""
     instructions: Mapping[str, str] = field(default_factory=dict)
     """Files of the project that the agent is told to follow: path -> content."""
+
+    @property
+    def addressees(self) -> tuple[str, ...]:
+        return addressees(self.role)
 
     @property
     def key(self) -> Key:
@@ -177,7 +186,8 @@ def _prompt(order: Order, known: Mapping[str, str]) -> str:
     """A session that goes on has the task already: it is told what happened, nothing again."""
     if order.left:
         return (f"{order.reminder}\n" if order.reminder else going_on(order.tag)) + told(order.told)
-    return instructed(order.instructions) + render(order.role, order.call.purpose, known) + told(order.told)
+    before = instructed(order.instructions) + wished(wishes_of(order.call))
+    return before + render(order.role, order.call.purpose, known) + told(order.told)
 
 
 async def _extra(order: Order, cwd: Path) -> Extra:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from windlass.casting import check_role
 from windlass.interfaces.cli.common import app, run_argument
 from windlass.projections.outlook import called
 
@@ -35,14 +36,19 @@ def abort(run: str) -> None:
 @click.command(short_help="Say something to a run at work.")
 @click.argument("run")
 @click.argument("text", nargs=-1, required=True)
-def tell(run: str, text: tuple[str, ...]) -> None:
-    """Say something to a run: it goes with its next dispatch, once, and is on record.
+@click.option("--role", default="", metavar="ROLE", help="Whom it is for; default: the next agent that writes code.")
+def tell(run: str, text: tuple[str, ...], role: str) -> None:
+    """Say something to a run. The next dispatch of the role is given it, once; `status` and `log` say when.
 
     \b
       windlass tell 3f2a "use the existing Clock class"
+      windlass tell 3f2a --role planner "keep the tasks small"
     """
-    service = app().service
-    click.echo(service.tell(service.run(run).id, " ".join(text), "windlass tell"))
+    here = app()
+    row = here.service.run(run)
+    if role:
+        check_role(here.kit, row, role)
+    click.echo(here.service.tell(row.id, " ".join(text), "windlass tell", role))
 
 
 @click.command(short_help="A new run that shares the beginning of another.")
