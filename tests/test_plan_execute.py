@@ -64,10 +64,10 @@ def test_a_fix_that_closes_nothing_is_escalated_at_once_and_the_work_of_a_skippe
     assert all(reachable(engine(front), sha) for sha in made)
 
 
-def test_an_implementer_that_changed_nothing_is_said(front: Front) -> None:
-    idle = {"when": {"role": "implementer"}, "say": "Nothing to do."}
+def test_an_implementer_that_had_nothing_to_change_is_said_with_its_reason(front: Front) -> None:
+    idle = {"when": {"role": "implementer"}, "json": {"nothing_to_change": True, "reason": "add() is there"}}
     assert front.start([scout(), planner("One"), idle, passing()], "--yes").code == 0
-    assert "implementer: it changed nothing" in (front.folder / "report.md").read_text()
+    assert "implementer: it changed nothing: add() is there" in (front.folder / "report.md").read_text()
 
 
 @pytest.mark.req("S0-57")

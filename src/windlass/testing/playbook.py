@@ -171,7 +171,9 @@ class _Talk:
     def answer(self, tag: str) -> Answer:
         id = f"{self.mark}_{self.index}{self.letter}"
         if self.step is None:
-            return Answer(id, self.asked.model, self._last_words(tag), tokens=self._tokens())
+            stop = str(self.rule.get("stop", ""))
+            said = "" if stop == "empty" else self._last_words(tag)
+            return Answer(id, self.asked.model, said, tokens=self._tokens(), stop="" if stop == "empty" else stop)
         name, input = fill(self.step, self.asked, self.job.cwd)
         text: str = self.rule.get("say", "") if self.last else ""
         return Answer(id, self.asked.model, text, Call(f"call_{id}", name, input), self._tokens())
