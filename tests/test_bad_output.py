@@ -47,9 +47,19 @@ def reviewed_by(front: Front, program: str) -> str:
         ("PASS. Everything is fine.", "inconclusive"),
         ("", "inconclusive"),
     ],
-    ids=["two blocks", "twice the same", "last one broken", "block in a block", "never closed", "only words", "nothing"],
+    ids=[
+        "two blocks",
+        "twice the same",
+        "last one broken",
+        "block in a block",
+        "never closed",
+        "only words",
+        "nothing",
+    ],
 )
-def test_without_its_tag_an_answer_counts_only_when_all_its_blocks_are_valid_and_agree(front: Front, said: str, verdict: str) -> None:
+def test_without_its_tag_an_answer_counts_only_when_all_its_blocks_are_valid_and_agree(
+    front: Front, said: str, verdict: str
+) -> None:
     assert reviewed_by(front, f"print({said!r})") == verdict
 
 

@@ -22,9 +22,7 @@ def ended(result: AgentResult) -> bool:
 
 
 @pytest.mark.parametrize("stop", ["length", "refusal", "empty"])
-def test_an_answer_that_was_cut_refused_or_left_out_is_no_answer(
-    job: Job, model: Model, agent: Any, stop: str
-) -> None:
+def test_an_answer_that_was_cut_refused_or_left_out_is_no_answer(job: Job, model: Model, agent: Any, stop: str) -> None:
     job = replace(job, contract="", schema=None)
     result = run(agent(model({"say": "I have begun to", "stop": stop})), job)
     print("PROBE", agent, stop, result.error, repr(result.reason), repr(result.text))

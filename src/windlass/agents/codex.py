@@ -177,6 +177,7 @@ class CodexReader:
         found = _tool(item, self.job)
         if found is None:
             return []
+        self.answer = ""  # what was said before a tool is not its last word
         self.open.add(text(item, "id"))
         return [ToolStarted(*found, id=text(item, "id"))]
 

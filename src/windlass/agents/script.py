@@ -189,5 +189,6 @@ MODEL_FIELDS: Fields = {
     "delay": _number,
     "structured": _truth,
     "stop": _text,
+    "then": _text,
     "call": _list_of(_record({"tool": _text, "input": _table_of(_any)})),
 }

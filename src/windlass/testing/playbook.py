@@ -185,7 +185,7 @@ class _Talk:
         block = json.dumps(self.rule["json"], ensure_ascii=False)
         if self.asked.wants_json and self._structured:
             return block
-        return f"{said}\n\n```{tag}\n{block}\n```".strip()
+        return f"{said}\n\n```{tag}\n{block}\n```\n{self.rule.get('then', '')}".strip()
 
     def _tokens(self) -> Tokens:
         """The rule's figures spread over all turns, so that they add up to them."""
