@@ -9,9 +9,13 @@ from typing import Any
 import pytest
 
 from front import LEAN, Front, basics, scripted
+from windlass.agents.assignment import assign
+from windlass.agents.roles import load_roles
 from windlass.casting import AS_CONFIGURED, Cast, Part, parse_part
 from windlass.errors import UserError
 from windlass.events import DispatchStarted, Warned
+from windlass.flow.load import list_flows
+from windlass.kit import Kit
 
 
 @pytest.mark.parametrize(
@@ -191,3 +195,46 @@ def test_the_tokens_of_a_cli_that_tells_no_money_are_reckoned_and_the_date_of_th
     assert cost["prices"] > "2025"
     assert f"at list prices of {cost['prices']}" in " ".join(front("status").out.split())
     assert front.status["cost_by_phase"]["plan-draft"]["usd"] == pytest.approx(0.1251)
+
+
+# -- what is shown is what runs
+
+PROFILED = '[roles.implementer]\nagent = "scripted"\nmodel = "builds"\n'
+
+
+@pytest.mark.parametrize(
+    ("config", "argv", "cast"),
+    [
+        (PROFILED, (), ("scripted", "builds")),
+        (PROFILED + '[roles.planner]\nmodel = "plans"\n', (), ("scripted", "plans")),
+        (PROFILED, ("--role", "planner=scripted:told"), ("scripted", "told")),
+        (PROFILED + '[roles.planner]\nagent = "other"\n', (), ("other", "")),
+        (PROFILED, ("--role", "planner=other"), ("other", "")),
+    ],
+)
+def test_the_planner_is_who_it_is_said_to_be_also_with_the_profile_of_another_role(
+    tmp_path: Path, config: str, argv: tuple[str, ...], cast: tuple[str, str]
+) -> None:
+    assert cast_of(started(tmp_path, config, *argv))["planner"] == cast
+
+
+def test_windlass_agents_shows_who_plays_every_role_of_every_flow(tmp_path: Path) -> None:
+    """Every role an agent of its own, and one role that only lends: shown as the run's own assignment has it."""
+    front = Front(tmp_path)
+    roles = sorted(load_roles([]))
+    agents = "".join(f'[agents.a-{role}]\nargv = ["echo", "x"]\n' for role in roles)
+    tables = "".join(f'[roles.{role}]\nagent = "a-{role}"\n' for role in roles if role != "planner")
+    front.configure(scripted(front) + agents + tables)
+    shown = {one["name"]: one["roles"] for one in json.loads(front("agents", "--json").out)}
+    kit = Kit(front.service.world)
+    config, loaded = kit.config(), kit.roles()
+    walked = set()
+    for source in list_flows([]):
+        flow = kit.parse(source, loaded)
+        for role, profile in {part for phase in flow.all_phases() for part in phase.parts()}:
+            agent = assign(config, loaded, role, profile).agent
+            lent = f"{role} (in flow '{flow.flow}', as {profile})"
+            assert {role, lent} & set(shown[agent]), (flow.flow, role, profile, agent)
+            walked.add((flow.flow, role, agent))
+    assert ("plan", "planner", "a-implementer") in walked
+    assert ("brainstorm", "planner", "scripted") in walked

@@ -64,10 +64,59 @@ def test_a_fix_that_closes_nothing_is_escalated_at_once_and_the_work_of_a_skippe
     assert all(reachable(engine(front), sha) for sha in made)
 
 
-def test_an_implementer_that_changed_nothing_is_said(front: Front) -> None:
-    idle = {"when": {"role": "implementer"}, "say": "Nothing to do."}
+def test_an_implementer_that_had_nothing_to_change_is_said_with_its_reason(front: Front) -> None:
+    idle = {"when": {"role": "implementer"}, "json": {"nothing_to_change": True, "reason": "add() is there"}}
     assert front.start([scout(), planner("One"), idle, passing()], "--yes").code == 0
-    assert "implementer: it changed nothing" in (front.folder / "report.md").read_text()
+    assert "implementer: it changed nothing: add() is there" in (front.folder / "report.md").read_text()
+
+
+def test_after_continue_the_implementer_reads_the_finding_with_its_place_and_no_book_keeping(front: Front) -> None:
+    finding = {"severity": "high", "file": "src/t1.py", "line": 7, "message": "zero is missing", "suggestion": "add it"}
+    bad = {"when": {"role": "spec-reviewer", "task": "t1"}, "json": {"status": "fail", "findings": [finding]}}
+    front.start([bad, *basics("One")], *APPROVED)
+    assert "(src/t1.py:7)" in escalation(front).detail
+    front.say(basics("One"))
+    assert front("answer", "continue", "-m", "mind the edge").code == 0
+    prompt = front.prompt("execute/t1+2/implement")
+    assert "- [high] src/t1.py:7 zero is missing\n  suggestion: add it" in prompt
+    assert "mind the edge" in prompt
+    assert "answered" not in prompt
+
+
+def test_a_message_waits_for_whoever_writes_code_and_status_log_and_report_say_when_it_came(front: Front) -> None:
+    front.start(basics("One"))
+    run = front.service.run().id
+    assert "queued" in front("tell", run, "use the Clock class").out
+    assert "not delivered yet" in front("status").out
+    assert front("answer", "revise", "-m", "better").code == 10
+    assert "Clock" not in front.prompt("plan-review+2/wish")
+    front("answer", "approve")
+    assert front("resume", "--yes").code == 0
+    assert "use the Clock class" in front.prompt("execute/t1/implement")
+    assert "Clock" not in front.prompt("execute/t1/spec#1")
+    assert "delivered to implementer (execute/t1/implement@1)" in " ".join(front("status").out.split())
+    assert "told: use the Clock class" in front("log").out
+    assert "delivered to implementer" in (front.folder / "report.md").read_text()
+
+
+def test_a_message_for_a_role_goes_to_that_role(front: Front) -> None:
+    front.start(basics("One"))
+    run = front.service.run().id
+    front("tell", run, "--role", "spec-reviewer", "mind zero")
+    assert front("tell", run, "--role", "plannr", "x").code == 1
+    front("answer", "approve")
+    assert front("resume", "--yes").code == 0
+    assert "mind zero" not in front.prompt("execute/t1/implement")
+    assert "mind zero" in front.prompt("execute/t1/spec#1")
+    assert "mind zero" not in front.prompt("execute/t1/quality#1")
+
+
+@pytest.mark.parametrize(("key", "words"), [("refused", "usage policy"), ("context_overflow", "prompt is too long")])
+def test_the_retries_of_a_class_are_as_many_as_configured(tmp_path: Path, key: str, words: str) -> None:
+    front = Front(tmp_path, f"[retries]\n{key} = 2\n" + LEAN)
+    failing_twice = {"when": {"role": "implementer"}, "exit": 1, "stderr": words, "times": 2}
+    assert front.start([failing_twice, *basics("One")], "--yes").code == 0
+    assert front.keys.count("execute/t1/implement") == 3
 
 
 @pytest.mark.req("S0-57")

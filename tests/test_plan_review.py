@@ -202,12 +202,68 @@ def test_revise_sends_the_comment_to_the_planner_reviews_again_and_asks_again(fr
     assert [task["title"] for task in front.state["tasks"]] == ["One", "Two", "Three"]
 
 
-def test_a_revision_that_drops_a_task_nobody_objected_to_is_refused_by_name(front: Front) -> None:
+def dropped(front: Front, *complaint: str, **fields: object) -> str:
+    """The id of the question that a revision without task 'Two' leads to."""
+    found = [{"severity": "high", "message": message, **fields} for message in complaint]
+    review = {"when": {"role": "spec-reviewer", "phase": "plan-review", "cycle": 1}}
+    review["json"] = {"status": "fail", "findings": found, "summary": "no"}  # type: ignore[assignment]
     dropping = planner("One", when={"role": "planner", "purpose": "revise"}, times=1)
+    assert front.start([dropping, review, *basics("One", "Two")], "--yes").code in (0, 10)
+    assert front.keys.count("plan-review/fix#1") == 1
+    return front.events(QuestionAsked)[0].id
+
+
+@pytest.mark.parametrize(
+    ("message", "fields"),
+    [
+        ("Task 2 repeats the first", {}),
+        ("Tasks 1-2 are one change", {}),
+        ("drop t2", {}),
+        ("'two' is not needed", {}),
+        ("The decomposition is too fine", {}),
+        ("It does the same again", {"tasks": [2]}),
+        ("It does the same again", {"tasks": ["Two"]}),
+        ("It does the same again", {"tasks": ["plan"]}),
+    ],
+)
+def test_a_task_goes_when_a_finding_is_about_it_by_number_title_id_or_structure(
+    front: Front, message: str, fields: dict[str, object]
+) -> None:
+    assert dropped(front, message, **fields) == "approve"
+    assert [task.title for task in front.view.tasks] == ["One"]
+
+
+def test_a_task_that_goes_without_a_finding_is_asked_about_with_the_findings_and_not_by_yes(front: Front) -> None:
+    assert dropped(front, "One is vague") == "dropped-tasks"
+    asked = question(front)
+    assert "'Two'" in asked.text
+    assert "One is vague" in asked.detail
+    assert front("answer", "accept").code == 0
+    assert [task.title for task in front.view.tasks] == ["One"]
+
+
+def test_a_dropped_task_is_put_back_when_the_person_says_so(front: Front) -> None:
+    dropped(front, "One is vague")
+    assert front("answer", "restore").code == 0
+    assert "Put these tasks back into the plan as they were: Two" in front.prompt("plan-review/restore#1")
+    assert [task.title for task in front.view.tasks] == ["One", "Two"]
+
+
+def test_the_question_after_a_revision_that_failed_shows_the_findings(front: Front) -> None:
     complaint = failing("spec-reviewer", "One is vague", phase="plan-review", cycle=1)
-    front.start([dropping, complaint, *basics("One", "Two")])
-    assert "drops tasks that nobody objected to: Two" in front.prompt("plan-review/fix#1", 2)
-    assert [task["title"] for task in front.state["tasks"]] == ["One", "Two"]
+    broken = {"when": {"role": "planner", "purpose": "revise"}, "files": {"{plan_path}": "# Oh\n"}}
+    front.start([broken, complaint, *basics("One")])
+    assert "One is vague" in question(front).detail
+    assert "A review gave no verdict" not in question(front).detail
+
+
+def test_what_a_person_wants_changed_stands_before_the_findings_and_cannot_be_rejected(front: Front) -> None:
+    front.start(basics("One"))
+    assert front("answer", "revise", "-m", "use the Clock class").code == 10
+    prompt = front.prompt("plan-review+2/wish")
+    assert prompt.index("use the Clock class") < prompt.index("Revise the implementation plan")
+    assert "you may not reject it" in prompt
+    assert "What reviewers found" not in prompt
 
 
 def test_a_person_may_have_tasks_dropped_without_naming_them(front: Front) -> None:

@@ -18,7 +18,8 @@ def front(tmp_path: Path) -> Front:
 
 
 def test_a_task_that_changes_nothing_is_told_as_that_and_names_no_branch_to_look_at(front: Front) -> None:
-    done = front.task([builder(files={}), passing()], "Rename", "Config.load")
+    declared = {"nothing_to_change": True, "reason": "it has that name"}
+    done = front.task([builder(files={}, json=declared), passing()], "Rename", "Config.load")
     assert done.code == 0, done
     assert "Nothing to land" in done.out
     for shown in (done.out, front("status").out, (front.folder / "report.md").read_text()):

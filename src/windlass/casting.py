@@ -5,14 +5,20 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from windlass.agents.assignment import assign
 from windlass.agents.base import Adapter
 from windlass.agents.roles import Role
 from windlass.config import Config
 from windlass.errors import UserError, near
+from windlass.flow.load import FlowSource
 from windlass.flow.schema import Flow
 from windlass.model import Json
+
+if TYPE_CHECKING:
+    from windlass.kit import Kit
+    from windlass.store.rows import RunRow
 
 EFFORTS = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
 
@@ -40,14 +46,14 @@ def parse_part(role: str, text: str) -> Part:
     return Part(agent, rest)
 
 
-def overrides(told: Mapping[str, str], config: Config, own: Mapping[str, str]) -> dict[str, Any]:
-    """In the shape of the config file. `own`: the agent that each role's file names."""
-    return {role: _override(role, parse_part(role, text), config, own) for role, text in told.items()}
+def overrides(told: Mapping[str, str], config: Config, roles: Mapping[str, Role]) -> dict[str, Any]:
+    """In the shape of the config file."""
+    return {role: _override(role, parse_part(role, text), config, roles) for role, text in told.items()}
 
 
-def _override(role: str, part: Part, config: Config, own: Mapping[str, str]) -> dict[str, str]:
+def _override(role: str, part: Part, config: Config, roles: Mapping[str, Role]) -> dict[str, str]:
     said = {"agent": part.agent, "model": part.model, "effort": part.effort}
-    if part.agent == config.agent_of(role, own.get(role, "")):
+    if part.agent == assign(config, roles, role).agent:
         return {name: value for name, value in said.items() if value}
     # a model is one agent's: what was chosen for another is not passed on
     return said
@@ -60,6 +66,15 @@ def check_told(told: Mapping[str, str], flow: Flow, roles: Mapping[str, Role]) -
             raise UserError(f"--role {role}: there is no such role", hint=near(role, played))
         if role not in played:
             raise UserError(f"--role {role}: flow '{flow.flow}' has no such role", hint=near(role, played))
+
+
+def check_role(kit: Kit, row: RunRow, role: str) -> None:
+    """A message for a role that the run's flow does not call would wait for ever."""
+    roles = kit.roles()
+    flow = kit.parse(FlowSource(row.flow, kit.world.place.root / row.flow, row.flow_text, "run"), roles)
+    played = {name for phase in flow.all_phases() for name, _ in phase.parts()}
+    if role not in played:
+        raise UserError(f"--role {role}: flow '{flow.flow}' has no such role", hint=near(role, played))
 
 
 def check_capable(adapter: Adapter, role: str, effort: str) -> None:

@@ -157,6 +157,8 @@ class Finding:
     line: int | None = None
     suggestion: str = ""
     role: str = ""
+    tasks: tuple[str, ...] = ()
+    """Of a plan: the tasks that it is about, by number, title or id; `plan` for the plan as a whole."""
 
     @property
     def identity(self) -> str:
@@ -165,6 +167,7 @@ class Finding:
         return digest([self.role, self.file, words])[:16]
 
     def to_json(self) -> dict[str, Json]:
+        about: dict[str, Json] = {"tasks": list(self.tasks)} if self.tasks else {}
         return {
             "message": self.message,
             "severity": self.severity.word,
@@ -172,6 +175,8 @@ class Finding:
             "line": self.line,
             "suggestion": self.suggestion,
             "role": self.role,
+            # Findings are compared with those of older versions, which did not know this.
+            **about,
         }
 
     @classmethod
@@ -184,6 +189,7 @@ class Finding:
             line=line if isinstance(line, int) else None,
             suggestion=str(data.get("suggestion") or ""),
             role=str(data.get("role") or ""),
+            tasks=tuple(str(one) for one in about) if isinstance(about := data.get("tasks"), list) else (),
         )
 
     def by(self, role: str) -> Finding:

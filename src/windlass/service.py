@@ -230,15 +230,16 @@ class Service:
         for projector in (Projector(folder, private=True), *there):
             projector.remove(superteam.FILE)
 
-    def tell(self, run: str, text: str, by: str) -> str:
-        """It goes with the next dispatch, once."""
+    def tell(self, run: str, text: str, by: str, role: str = "") -> str:
+        """The next dispatch of that role is given it, once; without one, the next that writes code."""
         row = self.run(run)
         if row.state.final:
             raise UserError(f"run {row.id} is {row.state}", hint="windlass runs lists the others")
         with self.store.tx():
-            self.store.tell(row.id, text, by)
-            self.store.add_event(row.id, RunTold(text, by))
-        return f"run {row.id} is told with its next dispatch"
+            self.store.tell(row.id, text, by, role)
+            self.store.add_event(row.id, RunTold(text, by, role))
+        whom = f"'{role}'" if role else "an agent that writes code"
+        return f"queued: the next dispatch of {whom} in run {row.id} is given it; windlass status says when"
 
     def leave(self, run: str) -> None:
         """From now on the run is driven in the background, also after an answer."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from windlass import git
 from windlass.agents import contracts
+from windlass.agents.assignment import assign
 from windlass.agents.base import Adapter
 from windlass.agents.roles import Role
 from windlass.casting import Cast, check_capable, check_told
@@ -27,7 +28,7 @@ from windlass.flow.ways import back_options
 from windlass.git import UserRepo
 from windlass.kit import Kit
 from windlass.model import Json, RunState, content_id, slugify
-from windlass.phases import KINDS, elicit, items
+from windlass.phases import KINDS, elicit, items, review
 from windlass.phases.dialogue import question_ids
 from windlass.place import state_dir
 from windlass.store.rows import RunRow
@@ -136,17 +137,16 @@ def check_agents(
     """S0-19: a role without an agent is named before anything is dispatched."""
     check_told(cast.roles, flow, roles)
     needed = needed_roles(flow)
-    for role in sorted({role for phase in flow.all_phases() for role in phase.roles()}):
-        name = config.agent_of(role, roles[role].agent, "" if role in cast.roles else cast.agent)
-        if name in ("", "none") and role not in needed:
+    for role, profile in sorted({part for phase in flow.all_phases() for part in phase.parts()}):
+        found = assign(config, roles, role, profile, everyone=cast.agent, named=cast.roles)
+        if not found.is_filled and role not in needed:
             continue
-        if name in ("", "none"):
+        if not found.is_filled:
             raise UserError(
                 f"no agent is available for role '{role}'",
                 hint=f"--agent NAME, or agent = … under [roles.{role}] in .windlass/config.toml; windlass agents",
             )
-        own = roles[role].effort if roles[role].agent in ("", name) else ""
-        check_capable(make(name), role, config.role(role).effort or own)
+        check_capable(make(found.agent), role, found.effort)
 
 
 def _free_slug(flow: Flow, repo: UserRepo, slug: str, date: str) -> str:
@@ -206,6 +206,8 @@ def _check_answers(flow: Flow, policy: Policy) -> None:
     asked = [*flow.questions, *(q.id for q in flow.questions.values() if q.id), *talks]
     elicited = {name for p in flow.all_phases() if isinstance(p, elicit.Spec) for name in items.ids(p.item)}
     known = {*asked, *elicited, *flow.settings, "baseline", "adopt"}
+    revised = (p for p in flow.all_phases() if isinstance(p, review.Spec) and p.fixer and p.of in p.fixer.out)
+    known |= {review.DROPPED for _ in revised}
     known |= {"over-budget"} if flow.over_budget == "ask" else set()
     for key in policy.answers:
         name = key.removesuffix("*")

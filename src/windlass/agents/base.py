@@ -42,6 +42,8 @@ class Job:
     writes: str = "none"
     """none | outs | code"""
     contract: str = ""
+    tag: str = ""
+    """The tag of the block that counts, this dispatch's own; '' without a contract."""
     schema: Mapping[str, Json] | None = None
     outs: Mapping[str, str] = field(default_factory=dict)
     """Declared artifacts: name -> path below cwd."""

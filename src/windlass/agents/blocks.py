@@ -33,6 +33,12 @@ def _many(value: Any) -> Any:
     return [] if value is None else [value] if isinstance(value, str) else value
 
 
+def _words(value: Any) -> Any:
+    """Only a hint for the engine, as a line is."""
+    listed = value if isinstance(value, list | tuple) else [] if value is None else [value]
+    return [str(one) for one in listed if isinstance(one, str | int)]
+
+
 Text = Annotated[str, BeforeValidator(_text)]
 Filled = Annotated[str, BeforeValidator(_text), Field(min_length=1)]
 Texts = Annotated[tuple[Text, ...], BeforeValidator(_many)]
@@ -50,6 +56,9 @@ class FindingBlock(Block):
     line: Annotated[int | None, BeforeValidator(_line)] = None
     message: Filled = Field(description="what is wrong and why it matters")
     suggestion: Text = Field("", description="the smallest change that closes it")
+    tasks: Annotated[tuple[Text, ...], BeforeValidator(_words)] = Field(
+        (), description="of a plan only: the tasks it is about, each by number, title or id; `plan` for its structure"
+    )
 
 
 Findings = Annotated[tuple[FindingBlock, ...], BeforeValidator(_many)]
@@ -78,6 +87,13 @@ class Resolution(Block):
         (), description="paths in conflict that are right as they are now, also those you did not have to change"
     )
     summary: Text = Field("", description="how the conflicts were resolved")
+
+
+class Work(Block):
+    nothing_to_change: bool = Field(
+        False, description="true when all that the task asks for is there already, and you changed no file"
+    )
+    reason: Text = Field("", description="where it is, so that a reviewer can look; needed with nothing_to_change")
 
 
 class SubtaskReview(Block):

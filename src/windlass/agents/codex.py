@@ -55,6 +55,8 @@ _ROOM = (
     "skills.bundled.enabled=false",
     'approval_policy="never"',
     'web_search="disabled"',
+    # a login shell reads the machine's profile, which sets PATH anew: the project's own tools are gone then
+    "allow_login_shell=false",
     # all of /tmp would be writable; the dispatch has a temporary folder of its own
     "sandbox_workspace_write.exclude_slash_tmp=true",
 )
@@ -175,6 +177,7 @@ class CodexReader:
         found = _tool(item, self.job)
         if found is None:
             return []
+        self.answer = ""  # what was said before a tool is not its last word
         self.open.add(text(item, "id"))
         return [ToolStarted(*found, id=text(item, "id"))]
 

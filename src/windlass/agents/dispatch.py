@@ -31,6 +31,7 @@ from windlass.agents.carrying import bring, take_away
 from windlass.agents.failures import WAITS, reset_time
 from windlass.agents.fences import plain
 from windlass.agents.ledger import LedgerFiles
+from windlass.agents.orphans import WaitsForOutput, release_output
 from windlass.agents.processes import (
     Exit,
     Proc,
@@ -86,6 +87,12 @@ async def run_agent(
     with open_private(job.folder / "events.jsonl") as log:
         stream = Stream(adapter, job, on_event, clock, log, halt, patience_s)
         watchers = [asyncio.create_task(_forward(stop, halt)), asyncio.create_task(_linger(stream, halt, linger_s))]
+
+        def started(proc: Proc) -> None:
+            on_started(proc)
+            if isinstance(adapter, WaitsForOutput) and adapter.waits_for_output:
+                watchers.append(asyncio.create_task(release_output(proc)))
+
         try:
             ended = await supervise(
                 invocation,
@@ -96,7 +103,7 @@ async def run_agent(
                 on_line=stream.line,
                 stop=halt,
                 grace_s=grace_s,
-                on_started=on_started,
+                on_started=started,
                 marker=marker_of(job),
                 on_error_line=stream.error_line if isinstance(stream.reader, Overhears) else None,
                 beside=stream.ledger(),

@@ -15,6 +15,9 @@ LONGEST_WAIT_S = 32 * 86_400.0
 
 #: the first that is found counts: a 429 that speaks of a quota is a wait, not a bill
 _SIGNS: tuple[tuple[ErrorClass, str], ...] = (
+    # how the model's answer ended says more than how the CLI calls the broken turn
+    (ErrorClass.REFUSED, r"reason: content_filter|safeguards flagged"),
+    (ErrorClass.BAD_OUTPUT, r"reason: max_output_tokens|output token maximum"),
     (ErrorClass.BILLING, r"\b402\b|credit balance|insufficient (credit|quota|funds|balance)|insufficient_quota"),
     (ErrorClass.BILLING, r"payment required|billing_(error|not_active|hard_limit)"),
     (ErrorClass.CONTEXT_OVERFLOW, r"context.?(length|window)|prompt is too long|maximum context|too many tokens"),

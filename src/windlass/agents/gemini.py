@@ -56,6 +56,7 @@ class GeminiAdapter(CliAdapter):
     name = "gemini"
     capabilities = Capabilities(resume=True, cost="tokens", read_only=True)
     account = ACCOUNT
+    waits_for_output = True
 
     def invocation(self, job: Job) -> Invocation:
         settings = self.settings.for_job(job)

@@ -60,6 +60,7 @@ class OpencodeAdapter(CliAdapter):
     name = "opencode"
     capabilities = Capabilities(resume=True, cost="stream", read_only=True, effort=True)
     account = ACCOUNT
+    waits_for_output = True
 
     def invocation(self, job: Job) -> Invocation:
         settings = self.settings.for_job(job)

@@ -125,12 +125,13 @@ def render(role: Role, purpose: str, values: Mapping[str, str]) -> str:
     return f"{text}\n{late.strip()}\n" if late.strip() else text
 
 
-def going_on() -> str:
-    """To an agent whose own session is continued after an interruption."""
-    return (
+def going_on(tag: str = "") -> str:
+    """To an agent whose own session is continued after an interruption. `tag`: of the block that it owes."""
+    told = (
         "You were interrupted in the middle of this work: the machine or Windlass was stopped. The working directory is"
         " as you left it. See what is done, finish the rest, and answer as you were asked to at the beginning.\n"
     )
+    return f"{told}The tag of the answer's block is `{tag}`.\n" if tag else told
 
 
 def instructed(files: Mapping[str, str]) -> str:
@@ -139,6 +140,17 @@ def instructed(files: Mapping[str, str]) -> str:
         f"The project's own instructions, from '{path}'. Follow them where your role, the task and the form of the"
         f" answer leave it open.\n\n{fence(plain(content), 'instructions')}\n\n"
         for path, content in files.items()
+    )
+
+
+def wished(texts: Sequence[str]) -> str:
+    """What the person who sent the work back wants changed, before all that reviewers found."""
+    if not texts:
+        return ""
+    return (
+        "The person who started this run sent the work back. What they want stands here; it goes before every finding"
+        " of a reviewer, and you may not reject it or leave a part of it out:\n\n"
+        f"{fence(plain(chr(10).join(texts)), 'data-wish')}\n\n"
     )
 
 

@@ -188,5 +188,7 @@ MODEL_FIELDS: Fields = {
     "cut_times": _integer,
     "delay": _number,
     "structured": _truth,
+    "stop": _text,
+    "then": _text,
     "call": _list_of(_record({"tool": _text, "input": _table_of(_any)})),
 }

@@ -8,16 +8,25 @@ from functools import cached_property
 from pathlib import Path
 
 from windlass.agents import contracts
+from windlass.agents.assignment import Assignment
 from windlass.agents.base import Adapter, Job, Limits
-from windlass.agents.roles import Role, contract_for, going_on, instructed, render, told, variables
-from windlass.config import Role as RoleConfig
+from windlass.agents.roles import Role, contract_for, going_on, instructed, render, told, variables, wished
 from windlass.engine.desk import Desk
 from windlass.engine.parts import Parts
-from windlass.engine.prompting import Extra, values
+from windlass.engine.prompting import Extra, values, wishes_of
 from windlass.engine.recovery import Left
+from windlass.engine.tags import block_tag
 from windlass.model import ErrorClass, Json, Key, Task
 from windlass.phases.base import Call
 from windlass.store.rows import Intent
+
+WORK = "work"
+"""The contract of whoever builds a task and has no other."""
+
+
+def addressees(role: Role) -> tuple[str, ...]:
+    """Whose messages a dispatch of this role is given: its own, and what is for whoever writes code."""
+    return (role.name, "") if role.writes == "code" else (role.name,)
 
 
 @dataclass(frozen=True)
@@ -46,11 +55,15 @@ class Order:
     reminder: str = ""
     """What was wrong with the answer before, told to the agent."""
     told: tuple[str, ...] = ()
-    """What a person said to the run since the last dispatch."""
+    """What a person said to this role and nobody was given yet."""
     left: Left | None = None
     """An interrupted attempt to go on with, in its slot and its session."""
     instructions: Mapping[str, str] = field(default_factory=dict)
     """Files of the project that the agent is told to follow: path -> content."""
+
+    @property
+    def addressees(self) -> tuple[str, ...]:
+        return addressees(self.role)
 
     @property
     def key(self) -> Key:
@@ -61,8 +74,8 @@ class Order:
         return self.place.task.id if self.place.task else ""
 
     @cached_property
-    def config(self) -> RoleConfig:
-        return self.parts.config.role(self.call.profile or self.call.role)
+    def assignment(self) -> Assignment:
+        return self.parts.assignment(self.call.role, self.call.profile)
 
     @cached_property
     def outs(self) -> Mapping[str, str]:
@@ -82,17 +95,33 @@ class Order:
         artifacts = self.parts.world.flow.artifacts
         data = [artifacts[name].contract for name in self.call.outs if artifacts[name].kind == "json"]
         own = contract_for(self.role, self.call.purpose)
+        if not own and not self.call.outs and self.must_change:
+            return WORK
         return data[0] if data else "" if own and own == self.file_contract else own
+
+    @property
+    def must_change(self) -> bool:
+        """A task is built: whoever builds it changes files, or declares that there is nothing to change."""
+        return self.call.purpose == "implement" and self.role.writes == "code" and self.place.task is not None
+
+    @cached_property
+    def tag(self) -> str:
+        """Of the reply's block; '' without a contract."""
+        if not self.contract:
+            return ""
+        return block_tag(self.parts.tag_secret, self.key.text, contracts.CONTRACTS[self.contract].tags[0])
+
+    @property
+    def takes_untagged(self) -> bool:
+        """An agent that can be asked again in its session is asked for its tag once; another one cannot be."""
+        if self.contract == WORK:
+            return False  # who builds something may well quote a block
+        return not self.adapter.capabilities.resume or bool(self.reminder)
 
     @cached_property
     def file_contract(self) -> str:
         artifacts = self.parts.world.flow.artifacts
         return next((artifacts[n].contract for n in self.call.outs if artifacts[n].kind == "file"), "")
-
-    @property
-    def as_cast(self) -> bool:
-        """The agent is the one that the role's file names, if it names one: the file's model is that agent's."""
-        return self.role.agent in ("", self.adapter.name)
 
     @property
     def guarded(self) -> bool:
@@ -119,16 +148,17 @@ async def make_job(order: Order, cwd: Path, reserved: float) -> Job:
         cwd=cwd,
         folder=order.parts.folder / order.folder,
         agent=order.adapter.name,
-        model=order.config.model or (role.model if order.as_cast else ""),
-        effort=order.config.effort or (role.effort if order.as_cast else ""),
+        model=order.assignment.model,
+        effort=order.assignment.effort,
         tools=role.tools,
         writes=role.writes,
         contract=order.contract,
-        schema=contracts.json_schema(order.contract) if order.contract else None,
+        tag=order.tag,
+        schema=_schema(order.contract),
         outs=order.outs,
         limits=Limits(
-            order.config.wall or role.wall_s or 1800.0,
-            order.config.turns or role.turns,
+            order.assignment.wall_s or 1800.0,
+            order.assignment.turns,
             reserved,
             order.parts.config.limits.output_mb << 20,
         ),
@@ -141,6 +171,11 @@ async def make_job(order: Order, cwd: Path, reserved: float) -> Job:
     )
 
 
+def _schema(contract: str) -> dict[str, Json] | None:
+    """None where the answer is free to leave the block out: a CLI that enforces a schema would demand it."""
+    return contracts.json_schema(contract) if contract and not contracts.CONTRACTS[contract].optional else None
+
+
 def _options(order: Order) -> dict[str, str]:
     """What an adapter may want to know besides: where the scripted agent counts, where an earlier session lies."""
     earlier = {"sessions": str(order.left.folder)} if order.left else {}
@@ -150,8 +185,9 @@ def _options(order: Order) -> dict[str, str]:
 def _prompt(order: Order, known: Mapping[str, str]) -> str:
     """A session that goes on has the task already: it is told what happened, nothing again."""
     if order.left:
-        return going_on() + told(order.told)
-    return instructed(order.instructions) + render(order.role, order.call.purpose, known) + told(order.told)
+        return (f"{order.reminder}\n" if order.reminder else going_on(order.tag)) + told(order.told)
+    before = instructed(order.instructions) + wished(wishes_of(order.call))
+    return before + render(order.role, order.call.purpose, known) + told(order.told)
 
 
 async def _extra(order: Order, cwd: Path) -> Extra:
@@ -159,6 +195,7 @@ async def _extra(order: Order, cwd: Path) -> Extra:
     return Extra(
         cwd=str(cwd),
         contract=order.contract or order.file_contract,
+        tag=order.tag,
         outs=order.outs,
         changed=desk.changed,
         fix_diff=await desk.diff(since) if since else "",

@@ -175,12 +175,12 @@ class Journal:
     def attempts(self, key: Key) -> list[AttemptRow]:
         return self.store.attempts(self.run, key.text)
 
-    def begin(self, intent: Intent, *events: Event, told: bool = False, synced: bool = True) -> None:
-        """The intent before the effect. `told`: this dispatch carries what a person said to the run."""
+    def begin(self, intent: Intent, *events: Event, told: Sequence[str] = (), synced: bool = True) -> None:
+        """The intent before the effect. `told`: this dispatch carries what a person said to these roles."""
         with self._recording(f"{intent.key}@{intent.n}.begin", synced=synced):
             self.store.begin_attempt(self.run, self.epoch, intent)
             if told:
-                self.store.mark_told(self.run, f"{intent.key}@{intent.n}")
+                self.store.mark_told(self.run, f"{intent.key}@{intent.n}", told)
             self._write(events)
 
     def finish(

@@ -12,12 +12,6 @@ from windlass.phases import review
 from windlass.phases.base import Outcome, PhaseSpec, PlanView
 from windlass.phases.routes import Target, To
 
-REVIEWED = {
-    "pass": "The reviews passed.",
-    "noted": "The reviews have findings:",
-    "inconclusive": "A review gave no verdict:",
-}
-
 
 class Knowledge:
     """Contract: the same answer on every replay; nothing here touches the world."""
@@ -37,7 +31,7 @@ class Knowledge:
         self._world = parts.world
 
     def has_role(self, role: str) -> bool:
-        return role in self.parts.roles and bool(self.parts.agent_of(role)) and self.parts.agent_of(role) != "none"
+        return self.parts.assignment(role).is_filled
 
     def setting(self, value: int | str) -> str:
         return self._world.resolve(value)
@@ -174,6 +168,8 @@ class Knowledge:
             "inconclusive": "A review gave no verdict:",
         }
         said = words.get(outcome.name, "The reviews did not pass:")
+        if outcome.name == "inconclusive" and outcome.findings:
+            return f"The reviews have findings that were not mended ({outcome.detail}):\n{_list(outcome.findings)}"
         body = _list(outcome.findings) or outcome.detail
         return f"{said}\n{body}" if body and outcome.name != "pass" else said
 
@@ -201,4 +197,10 @@ def _label(key: str) -> str:
 
 
 def _list(findings: Sequence[Finding]) -> str:
-    return "\n".join(f"  - [{f.severity.word}] {f.role + ': ' if f.role else ''}{f.message}" for f in findings)
+    return "\n".join(
+        f"  - [{f.severity.word}] {f.role + ': ' if f.role else ''}{f.message}{_place(f)}" for f in findings
+    )
+
+
+def _place(finding: Finding) -> str:
+    return f" ({finding.file}{f':{finding.line}' if finding.line else ''})" if finding.file else ""

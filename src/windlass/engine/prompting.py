@@ -10,6 +10,8 @@ from windlass.agents.prompts import VARIABLES
 from windlass.engine.world import World
 from windlass.model import Finding, Json, Task
 from windlass.phases.base import Call
+from windlass.phases.calls import format_finding
+from windlass.phases.review import USER
 
 MAX_FILES = 200
 MOST_TITLES = 100
@@ -22,6 +24,8 @@ class Extra:
     cwd: str
     contract: str
     outs: Mapping[str, str]
+    tag: str = ""
+    """Of the block that the contract asks for, where it stands in the reply."""
     changed: Sequence[str] = ()
     fix_diff: str = ""
     diff: str = ""
@@ -35,7 +39,7 @@ class Extra:
 
 def values(world: World, call: Call, extra: Extra) -> dict[str, str]:
     """Every variable a template may use; '' where there is nothing to say."""
-    found = _findings(call.inputs.get("findings"))
+    found = "\n".join(format_finding(f) for f in findings_of(call) if f.role != USER)
     given: dict[str, str] = {
         "request": world.facts.request,
         "cwd": extra.cwd,
@@ -52,7 +56,7 @@ def values(world: World, call: Call, extra: Extra) -> dict[str, str]:
         "fix_diff": extra.fix_diff,
         "diff": extra.diff,
         "completed_tasks": _titles(extra.completed),
-        "contract": contracts.describe(extra.contract) if extra.contract else "",
+        "contract": contracts.describe(extra.contract, extra.tag) if extra.contract else "",
         "reminder": extra.reminder,
         "recovery": extra.recovery,
         "tdd": extra.tdd,
@@ -94,16 +98,14 @@ def _listed(paths: Sequence[str]) -> list[str]:
     return [*shown, f"- and {more} more"] if more > 0 else shown
 
 
-def _findings(value: Json) -> str:
-    if not isinstance(value, list):
-        return ""
-    return "\n".join(format_finding(Finding.from_json(item)) for item in value if isinstance(item, dict))
+def findings_of(call: Call) -> list[Finding]:
+    value = call.inputs.get("findings")
+    return [Finding.from_json(item) for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def format_finding(finding: Finding) -> str:
-    place = f" {finding.file}{f':{finding.line}' if finding.line else ''}" if finding.file else ""
-    hint = f"\n  suggestion: {finding.suggestion}" if finding.suggestion else ""
-    return f"- [{finding.severity.word}]{place} {finding.message}{hint}"
+def wishes_of(call: Call) -> list[str]:
+    """What the person who sent the work back wants changed. It is no reviewer's finding, and not to be weighed."""
+    return [finding.message for finding in findings_of(call) if finding.role == USER]
 
 
 def _titles(tasks: Sequence[Task]) -> str:

@@ -6,7 +6,7 @@ A closed union: `decode` refuses unknown names and unknown fields, every `match`
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import ClassVar, TypeAlias
 
 from windlass.errors import StoreError, near
@@ -46,11 +46,13 @@ class RunResumed:
 
 @dataclass(frozen=True)
 class RunTold:
-    """A person said something to the run; it goes with the next dispatch."""
+    """A person said something to the run: it goes with the next dispatch of that role, once."""
 
     type: ClassVar[str] = "run.told"
     text: str
     by: str
+    role: str = ""
+    """'' for whoever writes code."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +150,8 @@ class DispatchStarted:
     cycle: int = 0
     cycles: int = 0
     reserved_usd: float | None = None
+    told: list[Json] = field(default_factory=list)
+    """What a person said to the run and this dispatch is given."""
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,14 @@ def _unmet(ctx: Context, name: str, text: str) -> str:
     return "" if is_plan and ctx.parse_plan(name, text).problem else ctx.unmet(name, text)
 
 
+def format_finding(finding: Finding) -> str:
+    """For whoever mends it: severity, place, what is wrong, how to close it."""
+    place = f" {finding.file}{f':{finding.line}' if finding.line else ''}" if finding.file else ""
+    about = f" (tasks: {', '.join(finding.tasks)})" if finding.tasks else ""
+    hint = f"\n  suggestion: {finding.suggestion}" if finding.suggestion else ""
+    return f"- [{finding.severity.word}]{place} {finding.message}{about}{hint}"
+
+
 def unusable(role: str, reply: Reply) -> Outcome:
     """A call that came to nothing, in words for a person: what failed, and what the agent said last."""
     if reply.error == ErrorClass.BAD_OUTPUT:

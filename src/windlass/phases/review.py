@@ -7,20 +7,24 @@ again. The loop ends on a pass, at the cap, or when a cycle closes nothing.
 from __future__ import annotations
 
 import asyncio
+import itertools
+import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from windlass.events import ReviewFinished
-from windlass.model import Finding, Json, Severity, Verdict, content_id
+from windlass.model import Choice, Finding, Json, Question, Severity, Task, Verdict, content_id
 from windlass.phases.base import Call, CallSpec, Context, Count, Outcome, PhaseSpec, Reply, holds
-from windlass.phases.calls import keeps_form, make_call, reached
+from windlass.phases.calls import format_finding, keeps_form, make_call, reached
 
 OUTCOMES = ("pass", "noted", "blocking", "exhausted", "inconclusive", "hard_stop", "needs_decision")
 NEVER = Severity.CRITICAL + 1
 PASSES = (Verdict.PASS, Verdict.PASS_WITH_NOTES)
 USER = "user"
 NOBODY = "no reviewer is available"
+DROPPED = "dropped-tasks"
+"""The question about tasks that a revision of a plan left out."""
 
 
 class Spec(PhaseSpec):
@@ -60,6 +64,10 @@ class Spec(PhaseSpec):
     def roles(self) -> set[str]:
         calls = [*self.reviewers, *([self.fixer] if self.fixer else [])]
         return {name for call in calls for name in (call.role, call.profile, call.otherwise) if name}
+
+    def parts(self) -> set[tuple[str, str]]:
+        calls = [*self.reviewers, *([self.fixer] if self.fixer else [])]
+        return {(call.role, call.profile) for call in calls} | {(c.otherwise, "") for c in calls if c.otherwise}
 
 
 @dataclass(frozen=True)
@@ -154,7 +162,28 @@ def _call(
     call = make_call(ctx, reviewer, f"{again}review{kind}", inputs=_subject(spec, ctx), findings=open_findings)
     content = ctx.artifact(spec.of)
     context = {**call.context, "criteria": reviewer.criteria, **({spec.of: content} if content else {})}
-    return replace(call, cycles=cap, since=since if spec.of == "changes" else "", context=context)
+    fits = _consistent(_passable(spec, ctx))
+    return replace(call, cycles=cap, since=since if spec.of == "changes" else "", context=context, fits=fits)
+
+
+def _passable(spec: Spec, ctx: Context) -> Severity:
+    """The least severity that a passing review cannot hold: the flow's threshold, else what the roles are told."""
+    return Severity.of(ctx.setting(spec.threshold)) if spec.threshold else Severity.MEDIUM
+
+
+def _consistent(least: Severity) -> Callable[[Json], str]:
+    """For `Call.fits`: a pass over a finding that fails it says two things, and nobody knows which one is meant."""
+
+    def fits(data: Json) -> str:
+        if not isinstance(data, dict) or data.get("verdict") not in [verdict.value for verdict in PASSES]:
+            return ""
+        worst = [f for f in _findings(data.get("findings"), "") if f.severity >= least]
+        if not worst:
+            return ""
+        named = f"[{worst[0].severity.word}] {worst[0].message[:200]}"
+        return f"the status passes it, but a finding is {least.word} or worse: {named}; a finding like that fails it"
+
+    return fits
 
 
 def _subject(spec: Spec, ctx: Context) -> dict[str, Json]:
@@ -169,14 +198,12 @@ def _judge(spec: Spec, ctx: Context, role: str, reply: Reply) -> Round:
         return Round(Verdict.INCONCLUSIVE, summary=f"{role}: {reply.reason or 'gave no verdict'}")
     verdict = Verdict(str(reply.data["verdict"]))
     listed = reply.data.get("findings")
-    findings = (
-        [Finding.from_json(f).by(role) for f in listed if isinstance(f, dict)] if isinstance(listed, list) else []
-    )
+    findings = _findings(listed, role)
     summary = str(reply.data.get("summary") or "")
     if verdict is not Verdict.PASS and not findings and verdict is not Verdict.INCONCLUSIVE:
         findings = [Finding(summary or f"{role} did not pass it and did not say why", Severity.MEDIUM, role=role)]
     if verdict in PASSES and spec.threshold and any(f.severity is Severity.CRITICAL for f in findings):
-        # Where severities decide, a critical finding counts whatever the reviewer calls the whole.
+        # On record from a version that took such an answer; by now it is asked again, and is no reply.
         verdict = Verdict.FAIL
     if verdict not in (Verdict.FAIL, Verdict.HARD_STOP):
         return Round(verdict, noted=tuple(findings), summary=summary)
@@ -230,18 +257,26 @@ def _outcome(round: Round, iterative: bool) -> Outcome:
 
 async def _fix(spec: Spec, ctx: Context, findings: tuple[Finding, ...], cycle: int, cap: int) -> Outcome | None:
     """None: mended, judge it again."""
-    assert spec.fixer is not None
     reached(ctx, spec.label.fix, f"{ctx.id('fix')}#{cycle}")
+    before = _tasks_of(spec, ctx)
+    name, number = (ctx.id("fix"), cycle) if cycle else (ctx.id("wish"), None)
+    failed = await _revise(spec, ctx, findings, name, number, cap)
+    return failed or await _settle_drops(spec, ctx, findings, before, cycle, cap)
+
+
+async def _revise(
+    spec: Spec, ctx: Context, findings: tuple[Finding, ...], name: str, cycle: int | None, cap: int
+) -> Outcome | None:
+    assert spec.fixer is not None
     purpose = "revise" if spec.of != "changes" else "fix-run" if spec.scope == "run" else "fix"
     # In the prompt, not compared: the findings and the task are what a fix is for.
     context: dict[str, Json] = {"review_type": spec.id, **_content(spec, ctx)}
     call = make_call(ctx, spec.fixer, purpose, findings=findings, context=context)
-    call = replace(call, cycles=cap, label=spec.label.fix, accept=_keeps_tasks(spec, ctx, findings))
-    name, number = (ctx.id("fix"), cycle) if cycle else (ctx.id("wish"), None)
-    reply = await ctx.dispatch(name, call, cycle=number)
+    call = replace(call, cycles=cap, label=spec.label.fix, accept=_keeps_plan(spec, ctx))
+    reply = await ctx.dispatch(name, call, cycle=cycle)
     if reply.ok:
         return None
-    return Outcome("inconclusive", f"{spec.fixer.role} could not mend it: {reply.reason}")
+    return Outcome("inconclusive", f"{spec.fixer.role} could not mend it: {reply.reason}", findings)
 
 
 async def _land(spec: Spec, ctx: Context, wished: tuple[Finding, ...]) -> Outcome | None:
@@ -258,26 +293,102 @@ def _content(spec: Spec, ctx: Context) -> dict[str, Json]:
     return {spec.of: content} if content else {}
 
 
-def _keeps_tasks(spec: Spec, ctx: Context, findings: Sequence[Finding]) -> Callable[[Mapping[str, str]], str]:
-    """A revision may not silently drop a task; one that a finding names may go."""
-    before = ctx.plan(spec.of).tasks if spec.fixer and spec.of in spec.fixer.out else ()
-    complaints = " ".join(f"{f.message} {f.suggestion}" for f in findings).casefold()
+def _keeps_plan(spec: Spec, ctx: Context) -> Callable[[Mapping[str, str]], str]:
+    """For `Call.accept`: a plan stays one that can be carried out, and keeps the form that the flow lays on it."""
+    was_plan = bool(_tasks_of(spec, ctx))
     form = keeps_form(ctx)
-    # What a person sent back is shown to them again, with its list of tasks.
-    wished = any(finding.role == USER for finding in findings)
 
     def accept(outs: Mapping[str, str]) -> str:
-        after = ctx.parse_plan(spec.of, outs.get(spec.of, ""))
-        if before and after.problem:
-            return f"the revised plan cannot be carried out: {after.problem}"
-        titles = {task.title.casefold() for task in after.tasks}
-        lost = [task.title for task in before if task.title.casefold() not in titles]
-        lost = [title for title in lost if title.casefold() not in complaints]
-        dropped = f"the revision drops tasks that nobody objected to: {', '.join(lost)}" if lost and not wished else ""
+        problem = ctx.parse_plan(spec.of, outs.get(spec.of, "")).problem if was_plan else ""
         # What was approved before the plan was written stays, whoever wants the plan changed.
-        return dropped or form(outs)
+        return f"the revised plan cannot be carried out: {problem}" if problem else form(outs)
 
     return accept
+
+
+def _tasks_of(spec: Spec, ctx: Context) -> tuple[Task, ...]:
+    """Of the plan that the fixer revises; empty for anything else."""
+    return ctx.plan(spec.of).tasks if spec.fixer and spec.of in spec.fixer.out else ()
+
+
+async def _settle_drops(
+    spec: Spec, ctx: Context, findings: tuple[Finding, ...], before: tuple[Task, ...], cycle: int, cap: int
+) -> Outcome | None:
+    """A task may go when a finding is about it. What disappears without one, a person decides."""
+    for nth in itertools.count(1):
+        lost = dropped_tasks(before, _tasks_of(spec, ctx), findings)
+        if not lost:
+            return None
+        name = "dropped" if nth == 1 else f"dropped.{nth}"
+        answer = await ctx.ask(_drop_question(lost, findings), id=name, cycle=cycle)
+        if answer.value == "accept":
+            return None
+        titles = "; ".join(task.title for task in lost)
+        own = f" {answer.comment}" if answer.comment else ""
+        wish = Finding(f"Put these tasks back into the plan as they were: {titles}.{own}", Severity.HIGH, role=USER)
+        name = "restore" if nth == 1 else f"restore.{nth}"
+        failed = await _revise(spec, ctx, (wish, *findings), ctx.id(name), cycle, cap)
+        if failed:
+            return failed
+    raise AssertionError("a person answers each time")
+
+
+def _drop_question(lost: Sequence[Task], findings: Sequence[Finding]) -> Question:
+    titles = ", ".join(f"'{task.title}'" for task in lost)
+    found = "\n".join(format_finding(finding) for finding in findings)
+    return Question(
+        id=DROPPED,
+        title="Dropped tasks",
+        text=f"The revised plan drops {titles}, which no finding is about. Is that right?",
+        options=(
+            Choice("accept", "Yes", "go on with the revised plan"),
+            Choice("restore", "No", "have them put back"),
+        ),
+        detail=f"The findings that the plan was revised for:\n{found}",
+        comment="optional",
+        back=("restore",),
+    )
+
+
+_NUMBERS = re.compile(r"(?:\btasks?|#)\s*((?:#?\d+(?:\s*(?:,|;|/|&|and|or|to|through|-|–)\s*)*)+)")
+_RANGE = re.compile(r"(\d+)(?:\s*(?:-|–|to|through)\s*#?(\d+))?")
+_STRUCTURE = re.compile(
+    r"\b(structure|restructur\w*|decompos\w*|granular\w*|reorgani[sz]\w*|merge[ds]?|combin\w*|split\w*|collapse[ds]?"
+    r"|(too many|fewer|all|these|several) tasks|tasks (are|is) too)\b"
+)
+
+
+def dropped_tasks(before: Sequence[Task], after: Sequence[Task], findings: Sequence[Finding]) -> list[Task]:
+    """Tasks that are gone though no finding is about them or about the plan's structure, and no person asked for it."""
+    if any(finding.role == USER for finding in findings):
+        # What a person sent back is shown to them again, with its list of tasks.
+        return []
+    kept = {_title(task.title) for task in after}
+    lost = [(n, task) for n, task in enumerate(before, 1) if _title(task.title) not in kept]
+    return [task for n, task in lost if not any(_is_about(finding, n, task) for finding in findings)]
+
+
+def _title(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _is_about(finding: Finding, number: int, task: Task) -> bool:
+    named = {_title(one).removeprefix("task ").lstrip("#") for one in finding.tasks}
+    if named & {"plan", "all", str(number), task.id.casefold(), _title(task.title)}:
+        return True
+    text = _title(f"{finding.message} {finding.suggestion}")
+    if _title(task.title) in text or re.search(rf"\b{re.escape(task.id.casefold())}\b", text):
+        return True
+    return _STRUCTURE.search(text) is not None or number in _numbers(text)
+
+
+def _numbers(text: str) -> set[int]:
+    """Of tasks that a text names: `task 2`, `tasks 1, 3 and 5-7`, `#4`."""
+    pairs = [pair for listed in _NUMBERS.findall(text) for pair in _RANGE.findall(listed)]
+    found: set[int] = set()
+    for first, last in pairs:
+        found |= set(range(int(first), min(int(last), int(first) + 1000) + 1)) if last else {int(first)}
+    return found
 
 
 def _wish(spec: Spec, ctx: Context) -> tuple[Finding, ...]:

@@ -8,17 +8,18 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from windlass.events import TaskChanged
-from windlass.model import Finding, Json, Task
+from windlass.model import Answer, Finding, Json, Task
 from windlass.phases import command, produce, review
 from windlass.phases.base import CallSpec, Context, Outcome, Reply, holds
-from windlass.phases.calls import make_call, reached
+from windlass.phases.calls import format_finding, make_call, reached
 from windlass.phases.routes import Route, Target, To
-from windlass.phases.task_base import Landed, TaskContext
+from windlass.phases.task_base import UNCHANGED, Landed, TaskContext
 
 if TYPE_CHECKING:
     from windlass.phases.tasks import Spec, Step
 
 GO_ON = (To.NEXT, To.WAIVE)
+BACK_TO_WORK = (To.REDO, To.AGAIN, To.FIX, To.GOTO)
 CONFLICT = "conflict"
 RESOLUTION = "resolution"
 """The contract of a fixer's answer to a conflict."""
@@ -129,8 +130,16 @@ async def _asked(ctx: Context, target: Target, outcome: Outcome) -> tuple[Target
     ctx.emit(TaskChanged(task.id, "escalated", outcome.detail, visit=task.visit), at=f"{ctx.id()}.ask")
     answer = await ctx.ask(ctx.question(target.arg, outcome.detail, outcome.findings))
     chosen = ctx.option(target.arg, answer.value)
+    if chosen.to in BACK_TO_WORK:
+        return chosen, replace(outcome, detail=_advice(outcome, answer))
     told = f"{answer.by} answered '{answer.value}'" + (f": {answer.comment}" if answer.comment else "")
     return chosen, replace(outcome, detail=f"{outcome.detail}; {told}" if outcome.detail else told)
+
+
+def _advice(outcome: Outcome, answer: Answer) -> str:
+    """For whoever does it again: what was found and where, and what the person says to it."""
+    found = "\n".join(format_finding(finding) for finding in outcome.findings) or outcome.detail
+    return "\n".join(filter(None, (found, answer.comment and f"The person who decided adds: {answer.comment}")))
 
 
 def _following(steps: Sequence[Step], at: int) -> int | None:
@@ -171,7 +180,9 @@ async def _try(spec: Spec, ctx: TaskContext, course: Course) -> Landed:
 
 async def _refused(spec: Spec, ctx: TaskContext, course: Course, landed: Landed) -> tuple[Target, str]:
     outcome = Outcome(landed.kind, f"landing refused ({landed.kind}): {landed.detail}")
-    route = spec.land.on.get(landed.kind, Route(Target(To.FAIL)))
+    # A task that changed nothing and that nobody confirmed is as little shown to be done as one without a proof.
+    kinds = (landed.kind, "unproved") if landed.kind == UNCHANGED else (landed.kind,)
+    route = next((spec.land.on[kind] for kind in kinds if kind in spec.land.on), Route(Target(To.FAIL)))
     # The last landing is part of the place: the same refusal may be asked about again.
     here = ctx.step_scope("land", visit=course.taken["land?"] + 1)
     course.taken["land?"] += 1
@@ -196,7 +207,7 @@ async def _mended(
     spec: Spec, ctx: TaskContext, course: Course, landed: Landed, turns: Turns
 ) -> tuple[Target, str] | None:
     """`next`: try to land again. None: nobody could mend it."""
-    if spec.land.fixer is None:
+    if spec.land.fixer is None or landed.kind == UNCHANGED:
         return None
     await turns.to_work()
     before = await ctx.patch()

@@ -55,7 +55,7 @@ def _run(event: e.RunStarted | e.RunResumed | e.RunTold | e.RunSaid | e.RunEnded
         case e.RunResumed():
             return f"driver {event.epoch}{_tail(event.reason)}"
         case e.RunTold():
-            return f"{event.by}: {clean(event.text, 200)}"
+            return f"{event.by} to {event.role or 'whoever writes code'}: {clean(event.text, 200)}"
         case e.RunSaid():
             return clean(event.text, 400)
         case e.RunEnded():
@@ -100,7 +100,8 @@ def _agent(event: e.DispatchStarted | e.DispatchFinished | e.ReviewFinished | e.
     match event:
         case e.DispatchStarted():
             model = f" {event.model}" if event.model else ""
-            return f"{event.key}@{event.attempt} {event.role} on {event.agent}{model}"
+            told = f", told: {clean('; '.join(map(str, event.told)), 200)}" if event.told else ""
+            return f"{event.key}@{event.attempt} {event.role} on {event.agent}{model}{told}"
         case e.DispatchFinished():
             cost = "unknown" if event.cost_usd is None else money(event.cost_usd)
             end = f"{event.error}{_tail(event.reason)}" if event.error else "ok"

@@ -7,7 +7,7 @@ import shlex
 from typing import NamedTuple
 
 from windlass.model import RunState
-from windlass.projections.parts import QuestionView, Running, View
+from windlass.projections.parts import MessageView, QuestionView, Running, View
 from windlass.projections.text import clean, elapsed, hhmm, short_sha, spoken
 
 #: our own commands in a hint; one that names a repository itself is whole
@@ -162,3 +162,9 @@ def at_work(running: Running, now: float) -> str:
     tries = f", attempt {running.attempt}" if running.attempt > 1 else ""
     doing = f": {clean(running.doing, 100)}" if running.doing else ""
     return f"{running.who} on {running.key}{tries}, for {elapsed(now - running.since)}{doing}"
+
+
+def message_line(message: MessageView) -> str:
+    if message.delivered_to:
+        return f"{message.text}: delivered to {message.delivered_to} at {hhmm(message.delivered_at)} UTC"
+    return f"{message.text}: not delivered yet; it waits for {message.whom}"

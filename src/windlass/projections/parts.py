@@ -114,6 +114,23 @@ class TaskView:
         return not self.ended and self.state != PENDING
 
 
+class MessageView(NamedTuple):
+    """What a person said to the run."""
+
+    text: str
+    by: str
+    role: str
+    """Whom it is for; '' for whoever writes code."""
+    at: float
+    delivered_to: str = ""
+    """The dispatch that was given it, '' while none was."""
+    delivered_at: float = 0.0
+
+    @property
+    def whom(self) -> str:
+        return self.role or "the next agent that writes code"
+
+
 class PhaseView(NamedTuple):
     id: str
     key: str
@@ -280,6 +297,7 @@ class View:
     limit_usd: float | None = None
     warn_usd: float | None = None
     warnings: list[WarningView] = field(default_factory=list)
+    messages: list[MessageView] = field(default_factory=list)
     noted: dict[str, NotedView] = field(default_factory=dict)
     """The ledger, by the finding's identity."""
     reviews: dict[str, dict[str, ReviewView]] = field(default_factory=dict)
@@ -368,6 +386,7 @@ class View:
             by_role=dict(self.by_role),
             by_phase=dict(self.by_phase),
             warnings=list(self.warnings),
+            messages=list(self.messages),
             noted=dict(self.noted),
             reviews={phase: dict(by_role) for phase, by_role in self.reviews.items()},
             artifacts=dict(self.artifacts),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from windlass.errors import UserError, near
 from windlass.model import RunState
-from windlass.projections.outlook import diff_command, land_command
+from windlass.projections.outlook import diff_command, land_command, message_line
 from windlass.projections.parts import (
     COMPLETE,
     ESCALATED,
@@ -277,7 +277,9 @@ def _decided(view: View) -> list[list[str]]:
         for one in view.answers
     )
     warnings = (f"- {clean(warning.text, 500)}" for warning in view.warnings)
-    return [_section("Waivers", waived), _section("Warnings", warnings), _section("Decisions", decisions)]
+    told = (f"- {clean(message_line(message), 500)}" for message in view.messages)
+    sections = [("Waivers", waived), ("Warnings", warnings), ("Decisions", decisions), ("Messages To Agents", told)]
+    return [_section(title, lines) for title, lines in sections]
 
 
 def _files(view: View) -> list[str]:

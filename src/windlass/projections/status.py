@@ -8,7 +8,16 @@ from typing import NamedTuple
 
 from windlass.model import Json, RunState
 from windlass.projections.log import log_line
-from windlass.projections.outlook import addressed, at_work, code_place, diff_command, headline, landed_line, outlook
+from windlass.projections.outlook import (
+    addressed,
+    at_work,
+    code_place,
+    diff_command,
+    headline,
+    landed_line,
+    message_line,
+    outlook,
+)
 from windlass.projections.parts import COMPLETE, UNCHANGED, QuestionView, TaskView, Totals, View, published
 from windlass.projections.show import render_show
 from windlass.projections.text import Page, elapsed, hhmm, money, reckoned, stamp, utc
@@ -41,6 +50,8 @@ def render_status(
         page.field(published(done.what), done.url or f"{done.state}: {done.detail}")
     for running in view.running.values():
         page.field("Left over" if driver_alive is False else "At work", at_work(running, now))
+    for message in view.messages:
+        page.field("Told", message_line(message))
     _ways_on(page, view, now, driver_alive)
     return page.text()
 
@@ -175,6 +186,7 @@ def status_json(view: View, now: float | None = None, *, driver_alive: bool | No
         "cost_by_phase": {phase: _json(cost) for phase, cost in view.by_phase.items()},
         "limit_usd": view.limit_usd,
         "warnings": [_json(warning) for warning in view.warnings],
+        "messages": [_json(message) for message in view.messages],
         "artifacts": [_json(artifact) for artifact in view.artifacts.values()],
         "publishing": {what: vars(done) for what, done in view.publishing.items()},
         "report": view.report_path,

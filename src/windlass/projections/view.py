@@ -119,9 +119,20 @@ def _dispatch_started(view: View, at: float, event: e.DispatchStarted) -> None:
         event.key, event.attempt, event.role, event.agent, event.model, event.purpose, event.task,
         event.cycle, event.cycles, at, event.reserved_usd, seen_at=at,
     )  # fmt: skip
+    for text in event.told:
+        _deliver(view, at, str(text), event)
     task = view.task(event.task)
     if task and event.purpose in MENDING and event.attempt == 1:
         _put(view, replace(task, fixes=task.fixes + 1))
+
+
+def _deliver(view: View, at: float, text: str, event: e.DispatchStarted) -> None:
+    waiting = (i for i, one in enumerate(view.messages) if one.text == text and not one.delivered_to)
+    found = next((i for i in waiting if view.messages[i].role in ("", event.role)), None)
+    if found is not None:
+        place = f"{event.role} ({event.key}@{event.attempt})"
+        view.messages[found] = view.messages[found]._replace(delivered_to=place, delivered_at=at)
+    _note(view, at, f"Delivered to {event.role}: {text}")
 
 
 def _dispatch_finished(view: View, event: e.DispatchFinished) -> None:
@@ -157,6 +168,7 @@ def _run(view: View, at: float, event: RunEvent) -> None:
             _enter(view, at, RunState.WAITING if view.questions else RunState.RUNNING)
             _note(view, at, "Workflow resumed")
         case e.RunTold():
+            view.messages.append(p.MessageView(event.text, event.by, event.role, at))
             _note(view, at, f"Told: {event.text}")
         case e.RunSaid():
             _note(view, at, event.text)

@@ -372,16 +372,22 @@ class Store:
             for r in rows
         ]
 
-    def tell(self, run: str, text: str, by: str) -> None:
-        self.db.execute("INSERT INTO told (run, text, by, at) VALUES (?,?,?,?)", (run, text, by, self.clock()))
+    def tell(self, run: str, text: str, by: str, role: str = "") -> None:
+        """`role`: whom it is for; '' for whoever writes code."""
+        values = (run, text, by, self.clock(), role)
+        self.db.execute("INSERT INTO told (run, text, by, at, role) VALUES (?,?,?,?,?)", values)
 
-    def untold(self, run: str) -> list[str]:
-        """What no dispatch has been given yet."""
-        rows = self._all("SELECT text FROM told WHERE run = ? AND key = '' ORDER BY seq", (run,))
+    def untold(self, run: str, roles: Sequence[str]) -> list[str]:
+        """What is for one of these and no dispatch has been given yet."""
+        marks = ",".join("?" * len(roles))
+        rows = self._all(
+            f"SELECT text FROM told WHERE run = ? AND key = '' AND role IN ({marks}) ORDER BY seq", (run, *roles)
+        )
         return [row["text"] for row in rows]
 
-    def mark_told(self, run: str, key: str) -> None:
-        self.db.execute("UPDATE told SET key = ? WHERE run = ? AND key = ''", (key, run))
+    def mark_told(self, run: str, key: str, roles: Sequence[str]) -> None:
+        marks = ",".join("?" * len(roles))
+        self.db.execute(f"UPDATE told SET key = ? WHERE run = ? AND key = '' AND role IN ({marks})", (key, run, *roles))
 
     def set_timer(self, timer: TimerRow) -> None:
         self.db.execute(

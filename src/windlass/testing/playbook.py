@@ -114,7 +114,7 @@ class Playbook:
             with self._lock:
                 self._claims.setdefault(number, {})[_marker(job)] = True
         first = float(rule.get("sleep", 0)) if talk.first else 0.0
-        answer = talk.answer(self._tags.get(job.contract, "json"))
+        answer = talk.answer(job.tag or self._tags.get(job.contract, "json"))
         return Reply(answer, first + float(rule.get("delay", 0)), cut, hang)
 
 
@@ -171,7 +171,9 @@ class _Talk:
     def answer(self, tag: str) -> Answer:
         id = f"{self.mark}_{self.index}{self.letter}"
         if self.step is None:
-            return Answer(id, self.asked.model, self._last_words(tag), tokens=self._tokens())
+            stop = str(self.rule.get("stop", ""))
+            said = "" if stop == "empty" else self._last_words(tag)
+            return Answer(id, self.asked.model, said, tokens=self._tokens(), stop="" if stop == "empty" else stop)
         name, input = fill(self.step, self.asked, self.job.cwd)
         text: str = self.rule.get("say", "") if self.last else ""
         return Answer(id, self.asked.model, text, Call(f"call_{id}", name, input), self._tokens())
@@ -183,7 +185,7 @@ class _Talk:
         block = json.dumps(self.rule["json"], ensure_ascii=False)
         if self.asked.wants_json and self._structured:
             return block
-        return f"{said}\n\n```{tag}\n{block}\n```".strip()
+        return f"{said}\n\n```{tag}\n{block}\n```\n{self.rule.get('then', '')}".strip()
 
     def _tokens(self) -> Tokens:
         """The rule's figures spread over all turns, so that they add up to them."""

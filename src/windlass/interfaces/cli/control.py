@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from windlass.casting import check_role
 from windlass.interfaces.cli.common import app, echo_json, json_option, run_argument
 from windlass.projections.outlook import called
 from windlass.service import Service
@@ -39,20 +40,24 @@ def abort(run: str, as_json: bool) -> None:
 
 @click.command(short_help="Say something to a run at work.")
 @click.argument("words", nargs=-1, required=True, metavar="[RUN] TEXT")
+@click.option("--role", default="", metavar="ROLE", help="Whom it is for; default: the next agent that writes code.")
 @json_option
-def tell(words: tuple[str, ...], as_json: bool) -> None:
-    """Say something to a run: it goes with its next dispatch, once, and is on record.
+def tell(words: tuple[str, ...], role: str, as_json: bool) -> None:
+    """Say something to a run. The next dispatch of the role is given it, once; `status` and `log` say when.
 
     A single word or quoted text is for the only active run; before more words stands the run.
 
     \b
       windlass tell "use the existing Clock class"
       windlass tell 3f2a use the existing Clock class
+      windlass tell 3f2a --role planner "keep the tasks small"
     """
-    service = app().service
+    here = app()
     run, text = ("", words) if len(words) == 1 else (words[0], words[1:])
-    id = service.meant(run).id
-    _report(service, id, service.tell(id, " ".join(text), "windlass tell"), as_json)
+    row = here.service.meant(run)
+    if role:
+        check_role(here.kit, row, role)
+    _report(here.service, row.id, here.service.tell(row.id, " ".join(text), "windlass tell", role), as_json)
 
 
 @click.command(short_help="A new run that shares the beginning of another.")

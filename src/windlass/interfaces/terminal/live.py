@@ -20,7 +20,7 @@ from windlass.interfaces.terminal.screen import Screen
 from windlass.model import Answer, Question
 
 PAUSED = "paused by the user"
-TELL = Question("tell", "What shall the agents know? It goes with the next dispatch.", type="input")
+TELL = Question("tell", "What shall the agent that writes code know? Its next dispatch is given it.", type="input")
 
 
 @dataclass(frozen=True)

@@ -300,6 +300,8 @@ class PlainFace:
     def _dispatch_started(self, event: e.DispatchStarted) -> None:
         self._head(event.task)
         self._out.line(self._whose(event.task) + said.beginning(event), indent=2)
+        for text in event.told:
+            self._out.line(f"{event.role} is told: {text}", indent=2)
 
     def _dispatch_finished(self, event: e.DispatchFinished, before: Running | None) -> None:
         purpose = before.purpose if before else ""

@@ -82,7 +82,8 @@ def _head(answer: Answer) -> dict[str, Any]:
 
 
 def _stop(answer: Answer) -> str:
-    return "tool_use" if answer.call else "end_turn"
+    ends = {"length": "max_tokens", "refusal": "refusal"}
+    return "tool_use" if answer.call else ends.get(answer.stop, "end_turn")
 
 
 def _usage(tokens: Tokens) -> dict[str, int]:

@@ -84,6 +84,8 @@ class Answer:
     text: str = ""
     call: Call | None = None
     tokens: Tokens = Tokens()
+    stop: str = ""
+    """How the last words end: '' well, `length` cut at the model's limit, `refusal` by the model or a filter."""
 
 
 @dataclass(frozen=True)

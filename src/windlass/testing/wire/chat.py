@@ -57,7 +57,8 @@ def _call(call: Call) -> dict[str, Any]:
 
 
 def _stop(answer: Answer) -> str:
-    return "tool_calls" if answer.call else "stop"
+    ends = {"length": "length", "refusal": "content_filter"}
+    return "tool_calls" if answer.call else ends.get(answer.stop, "stop")
 
 
 def _usage(tokens: Tokens) -> dict[str, Any]:

@@ -31,12 +31,12 @@ class Gemini:
         parts: list[dict[str, Any]] = [{"text": answer.text}] if answer.text else []
         if answer.call:
             parts.append(_call(answer.call))
-        return _chunk(answer, parts, "STOP")
+        return _chunk(answer, parts, _stop(answer))
 
     def stream(self, answer: Answer) -> Iterator[str]:
         for piece in pieces(answer.text):
             yield sse(_chunk(answer, [{"text": piece}]))
-        yield sse(_chunk(answer, [_call(answer.call)] if answer.call else [{"text": ""}], "STOP"))
+        yield sse(_chunk(answer, [_call(answer.call)] if answer.call else [{"text": ""}], _stop(answer)))
 
     def failure(self, failure: Failure) -> dict[str, Any]:
         details = []
@@ -77,6 +77,10 @@ def _chunk(answer: Answer, parts: list[dict[str, Any]], stop: str = "") -> dict[
         return chunk
     candidate["finishReason"] = stop
     return {**chunk, "usageMetadata": _usage(answer.tokens)}
+
+
+def _stop(answer: Answer) -> str:
+    return {"length": "MAX_TOKENS", "refusal": "SAFETY"}.get(answer.stop, "STOP")
 
 
 def _usage(tokens: Tokens) -> dict[str, int]:

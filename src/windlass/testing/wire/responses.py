@@ -25,7 +25,11 @@ class Responses:
         )
 
     def whole(self, answer: Answer) -> dict[str, Any]:
-        return {**_response(answer, "completed"), "output": [_item(answer, part) for part in _parts(answer)]}
+        whole = {**_response(answer, "completed"), "output": [_item(answer, part) for part in _parts(answer)]}
+        if not answer.stop:
+            return whole
+        reason = "content_filter" if answer.stop == "refusal" else "max_output_tokens"
+        return {**whole, "status": "incomplete", "incomplete_details": {"reason": reason}}
 
     def stream(self, answer: Answer) -> Iterator[str]:
         numbers = iter(range(1_000_000))
@@ -40,7 +44,8 @@ class Responses:
             for kind, fields in _deltas(item):
                 yield event(kind, output_index=index, item_id=item["id"], **fields)
             yield event("response.output_item.done", output_index=index, item=item)
-        yield event("response.completed", response=self.whole(answer))
+        ended = "response.incomplete" if answer.stop else "response.completed"
+        yield event(ended, response=self.whole(answer))
 
     def failure(self, failure: Failure) -> dict[str, Any]:
         return {"error": {"message": failure.message, "type": failure.type, "code": failure.type, "param": None}}
