@@ -93,7 +93,7 @@ def _covers(span: Span, number: str) -> bool:
 
 
 def checked(tests: Path, marks: Mapping[str, Sequence[str]]) -> dict[str, dict[str, list[str]]]:
-    """requirement -> test -> mutations. Every line must name a test that carries the number and a mutation that fits."""
+    """requirement -> test -> mutations. Each line names a test that carries the number, and a mutation of the list."""
     listed, mutations = tests / "checked_by_breaking.toml", tests / "mutations.toml"
     if not listed.exists():
         return {}
@@ -139,8 +139,10 @@ def _lines(row: Row) -> list[str]:
 
 def counts(found: Sequence[Row]) -> str:
     lines = ["group  proved  claimed  later  open  all"]
-    for group in sorted({row.number[:2] for row in found}):
-        lines.append(_count(group, [row.state for row in found if row.number[:2] == group]))
+    lines += [
+        _count(group, [row.state for row in found if row.number[:2] == group])
+        for group in sorted({row.number[:2] for row in found})
+    ]
     lines.append(_count("all", [row.state for row in found]))
     return "\n".join(lines)
 

@@ -74,6 +74,15 @@ class ToolFinished:
 
 
 @dataclass(frozen=True)
+class ToolUpdated:
+    """What a tool has given so far."""
+
+    tool: str
+    text: str
+    id: str = ""
+
+
+@dataclass(frozen=True)
 class Said:
     text: str
 
@@ -111,7 +120,7 @@ class Retrying:
     reason: str
 
 
-AgentEvent: TypeAlias = ToolStarted | ToolFinished | Said | Spent | SessionSeen | Retrying | Done
+AgentEvent: TypeAlias = ToolStarted | ToolUpdated | ToolFinished | Said | Spent | SessionSeen | Retrying | Done
 
 
 @dataclass(frozen=True)
@@ -141,6 +150,8 @@ class Capabilities:
     """The CLI confines its commands; else only its tools are restricted."""
     best_effort: bool = False
     """Which agent it is, is not known: what it can do is what it was seen to do."""
+    models: tuple[str, ...] = ()
+    """How the names of the models begin that its own login serves."""
 
 
 class Reader(Protocol):

@@ -77,7 +77,9 @@ _ROOM = {
 
 class ClaudeAdapter(CliAdapter):
     name = "claude"
-    capabilities = Capabilities(resume=True, cost="end", structured=True, read_only=True, effort=True)
+    capabilities = Capabilities(
+        resume=True, cost="end", structured=True, read_only=True, effort=True, models=("claude-",)
+    )
     account = ACCOUNT
 
     def invocation(self, job: Job) -> Invocation:

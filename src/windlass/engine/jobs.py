@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from windlass.agents import contracts
+from windlass.agents.account import CliAdapter
 from windlass.agents.base import Adapter, Job, Limits
 from windlass.agents.roles import Role, contract_for, going_on, instructed, render, told, variables
 from windlass.config import Role as RoleConfig
@@ -119,7 +120,7 @@ async def make_job(order: Order, cwd: Path, reserved: float) -> Job:
         cwd=cwd,
         folder=order.parts.folder / order.folder,
         agent=order.adapter.name,
-        model=order.config.model or (role.model if order.as_cast else ""),
+        model=order.config.model or (role.model if order.as_cast else "") or _recommended(order),
         effort=order.config.effort or (role.effort if order.as_cast else ""),
         tools=role.tools,
         writes=role.writes,
@@ -147,6 +148,14 @@ def _options(order: Order) -> dict[str, str]:
     return {"state": str(order.parts.folder / "scripted"), **earlier}
 
 
+def _recommended(order: Order) -> str:
+    """A CLI that the config gave a model or a server of its own keeps it."""
+    model, adapter = order.role.recommended, order.adapter
+    own = isinstance(adapter, CliAdapter) and (adapter.settings.model or adapter.settings.base_url)
+    serves = adapter.capabilities.models
+    return model if serves and model.startswith(serves) and not own else ""
+
+
 def _prompt(order: Order, known: Mapping[str, str]) -> str:
     """A session that goes on has the task already: it is told what happened, nothing again."""
     if order.left:
@@ -156,13 +165,15 @@ def _prompt(order: Order, known: Mapping[str, str]) -> str:
 
 async def _extra(order: Order, cwd: Path) -> Extra:
     desk, since = order.place.desk, order.call.since
+    shown = variables(order.role, order.call.purpose)
     return Extra(
         cwd=str(cwd),
         contract=order.contract or order.file_contract,
         outs=order.outs,
         changed=desk.changed,
-        fix_diff=await desk.diff(since) if since else "",
-        diff=await desk.diff(desk.base) if "diff" in variables(order.role, order.call.purpose) else "",
+        fix_diff=await desk.diff(since) if since and "fix_diff" in shown else "",
+        fix_places=await desk.places(since) if since and "fix_places" in shown else "",
+        diff=await desk.diff(desk.base) if "diff" in shown else "",
         reminder=order.reminder,
         recovery=_recovery(order),
         tdd="required" if order.guarded else "",

@@ -24,6 +24,8 @@ class Extra:
     outs: Mapping[str, str]
     changed: Sequence[str] = ()
     fix_diff: str = ""
+    fix_places: str = ""
+    """Where the fix changed the code, by path and lines; made only for a prompt that shows it."""
     diff: str = ""
     """All that the scope changed; made only for a prompt that shows it."""
     reminder: str = ""
@@ -50,6 +52,7 @@ def values(world: World, call: Call, extra: Extra) -> dict[str, str]:
         "findings": found,
         "open_findings": found,
         "fix_diff": extra.fix_diff,
+        "fix_places": extra.fix_places,
         "diff": extra.diff,
         "completed_tasks": _titles(extra.completed),
         "contract": contracts.describe(extra.contract) if extra.contract else "",

@@ -17,6 +17,7 @@ COMMANDS = {
     "resume": "drive",
     "retry": "drive",
     "task": "drive",
+    "workflow": "drive",
     "drive": "drive",
     "demo": "demo",
     "status": "read",
