@@ -17,7 +17,7 @@ from mcp.types import Implementation, TextContent
 
 from front import LEAN, Front, basics, builder, planner, scout, scripted
 from processes_for_tests import until
-from windlass.events import RunStarted
+from windlass.events import QuestionAnswered, RunStarted
 from windlass.interfaces.mcp.hands import split
 from windlass.model import Choice, Question
 
@@ -214,3 +214,63 @@ def test_an_option_with_a_comment_is_told_in_one_text_where_the_option_takes_one
     text: str, value: str, comment: str
 ) -> None:
     assert split(QUESTION, text) == (value, comment)
+
+
+def test_abort_answers_a_question_that_offers_it_and_the_tool_ends_the_run(front: Front) -> None:
+    front.say([{"when": {"role": "implementer"}, "exit": 1, "times": 3}, *basics("sub")])
+
+    async def talk(host: Host) -> None:
+        settings = {"review_mode": "iterative", "execution_mode": "auto"}
+        await host("start", request="Add sub", settings=settings, wait_s=60)
+        assert "3) abort" in (await host.workflow("approve")).text
+        assert "escalation: abort" in (await host.workflow("abort")).text
+        await host("start", request="Add mul", settings=settings, wait_s=60)
+        told = await host("abort", wait_s=60)
+        assert "is aborted" in told.text
+
+    hosted(front, talk)
+    first = front.service.runs()[-1].id
+    answered = [r.event for r in front.service.events(first) if isinstance(r.event, QuestionAnswered)]
+    assert (answered[-1].answer, answered[-1].by) == ("abort", "mcp (desk)")
+    assert [row.state for row in front.service.runs()] == ["aborted", "aborted"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "named"),
+    [
+        ("start", {"request": "Add sub", "budget": -1}, "budget"),
+        ("start", {"request": "Add sub", "budget_usd": -1}, "budget_usd"),
+        ("start", {"request": "Add sub", "beside": "perhaps"}, "beside"),
+        ("workflow", {"input": "Add sub", "flow": "task"}, "flow"),
+        ("workflow", {"input": "Add sub", "wait_s": -1}, "wait_s"),
+        ("answer", {"value": "approve", "key": "approve"}, "key"),
+        ("list", {"run": "x"}, "run"),
+    ],
+)
+def test_an_argument_that_a_tool_does_not_know_or_cannot_take_is_refused_by_name(
+    front: Front, tool: str, arguments: dict[str, Any], named: str
+) -> None:
+    async def talk(host: Host) -> None:
+        told = await host(tool, **arguments)
+        assert told.failed
+        assert named in told.text
+
+    hosted(front, talk)
+    assert not front.service.has_runs
+
+
+def test_with_two_active_runs_a_call_that_changes_something_names_one(front: Front) -> None:
+    for name in ("First", "Second"):
+        assert front.start(basics("One"), "--new", request=name).code == 10
+    runs = {row.id for row in front.service.runs()}
+
+    async def talk(host: Host) -> None:
+        calls = [("workflow", {"input": "approve"}), ("workflow", {"input": "abort"}), ("workflow", {"input": ""})]
+        calls += [("answer", {"value": "approve"}), ("abort", {}), ("pause", {}), ("resume", {})]
+        for tool, arguments in calls:
+            told = await host(tool, **arguments)
+            assert told.failed, tool
+            assert all(run in told.text for run in runs), told.text
+
+    hosted(front, talk)
+    assert {row.state for row in front.service.runs()} == {"waiting"}

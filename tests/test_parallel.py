@@ -178,7 +178,7 @@ def test_the_tip_is_green_at_every_landing(tmp_path: Path) -> None:
     crew = together(tmp_path, BOTH)
     rules = [plan_rule(titles("A", "B", "C")), *meet_first(crew, "t1", "t2"), own("t3")]
     done = crew.go(flow(failure="continue"), rules)
-    assert done.code == 0, done.out
+    assert done.code == 14, done.out
     assert len(landed(crew)) == 2
     assert "t3" in landed(crew)
     assert not {"src/t1.py", "src/t2.py"} <= crew.landed
@@ -212,7 +212,7 @@ def test_conflict_marks_that_nobody_resolved_never_land(tmp_path: Path) -> None:
     idle = {"when": {"role": "implementer", "purpose": "land-fix"}, "say": "looks fine"}
     land = {"checks": "all", "fixer": FIXER, "max": 1, "on": {"conflict": "fail", "red": "fail"}}
     done = crew.go(flow(land=land, failure="continue"), [plan_rule(titles("A", "B")), idle, *sides, passing()])
-    assert done.code == 0, done.out
+    assert done.code == 14, done.out
     assert len(landed(crew)) == 1
     told = "- src/app.py: both sides changed the same lines; conflict marks are left in it"
     assert told in crew.events(LandingRefused)[-1].detail
@@ -230,7 +230,7 @@ def test_tasks_that_wait_together_are_checked_once(tmp_path: Path) -> None:
 def test_a_red_chain_is_halved_and_only_the_culprit_is_refused(tmp_path: Path) -> None:
     crew = together(tmp_path, "! [ -e src/t3.py ]\n")
     rules = [plan_rule(titles("A", "B", "C", "D")), *(own(f"t{n}") for n in (1, 2, 3, 4))]
-    assert crew.go(flow(order="waves", failure="continue"), rules).code == 0
+    assert crew.go(flow(order="waves", failure="continue"), rules).code == 14
     assert sorted(landed(crew)) == ["t1", "t2", "t4"]
     assert [event.task for event in crew.events(LandingRefused)] == ["t3"]
 
@@ -251,7 +251,7 @@ def test_without_a_failed_task_its_dependents_are_named_and_the_others_go_on(cre
         {"title": "D"},
     ]
     done = crew.go(flow(failure="continue"), [plan_rule(tasks), crash("t1"), own("t4")])
-    assert done.code == 0, done.out
+    assert done.code == 14, done.out
     states = {task.id: (task.state, task.reason) for task in crew.view.tasks}
     assert [states[f"t{n}"][0] for n in (1, 2, 3, 4)] == ["failed", "skipped", "skipped", "complete"]
     assert "t1 (A)" in states["t2"][1]
@@ -263,7 +263,7 @@ def test_without_a_failed_task_its_dependents_are_named_and_the_others_go_on(cre
 @pytest.mark.req("S2-51", "S3-60")
 def test_retry_tries_once_more_with_the_error_and_then_goes_on_without_it(crew: Crewed) -> None:
     rules = [plan_rule(titles("A", "B")), crash("t1"), own("t2")]
-    assert crew.go(flow(failure="retry"), rules).code == 0
+    assert crew.go(flow(failure="retry"), rules).code == 14
     assert [key for key in crew.keys if "/implement" in key and "t1" in key] == [
         "execute/t1/implement",
         "execute/t1+2/implement",
@@ -376,7 +376,7 @@ def test_a_question_of_one_task_does_not_keep_the_others_from_working(crew: Crew
     ]
     assert sorted(landed(crew)) == ["t3", "t4"]
     assert crew("answer", "execute/t2/implement!stuck", "skip", "--no-resume").code == 0
-    assert crew("answer", "execute/t1/implement!stuck", "continue").code == 0
+    assert crew("answer", "execute/t1/implement!stuck", "continue").code == 14
     assert {task.id: task.state for task in crew.view.tasks} == {
         "t1": "complete",
         "t2": "skipped",

@@ -58,7 +58,7 @@ def test_a_fix_that_closes_nothing_is_escalated_at_once_and_the_work_of_a_skippe
     assert front.start([same, scout(), planner("One"), noting, passing()], *APPROVED).code == 10
     assert [key for key in front.keys if ".fix#" in key] == ["execute/t1/spec.fix#1"]
     assert "closed no finding" in escalation(front).text
-    assert front("answer", "skip").code == 0
+    assert front("answer", "skip").code == 14
     made = set(said.read_text().split()) - {front.view.tasks[0].base}
     assert made
     assert all(reachable(engine(front), sha) for sha in made)
@@ -139,7 +139,7 @@ def test_continue_runs_the_task_again_from_its_start(front: Front, word: str) ->
 @pytest.mark.req("S0-60", "S0-69", "S0-72")
 def test_skip_leaves_the_task_out_and_goes_on_with_the_next(front: Front) -> None:
     front.start([CRASH, *basics("One", "Two")], *APPROVED)
-    assert front("answer", "skip").code == 0
+    assert front("answer", "skip").code == 14
     assert [task.state for task in front.view.tasks] == ["skipped", "complete"]
     assert "- One" not in front.prompt("finalize/quality-reviewer#1")
     assert "- Two" in front.prompt("finalize/quality-reviewer#1")
@@ -177,7 +177,7 @@ def test_the_dependents_of_a_skipped_task_are_skipped_with_the_reason(front: Fro
     tasks: list[dict[str, Any]] = [{"title": "One"}, {"title": "Two", "depends_on": ["One"]}, {"title": "Three"}]
     plan = planner(files={"{plan_path}": plan_of(tasks)})
     front.start([CRASH, scout(), plan, builder(), passing()], *APPROVED)
-    assert front("answer", "skip").code == 0
+    assert front("answer", "skip").code == 14
     assert [task.state for task in front.view.tasks] == ["skipped", "skipped", "complete"]
     assert "t1" in front.view.tasks[1].reason
     assert not [key for key in front.keys if "/t2/" in key]
@@ -230,7 +230,7 @@ def test_checks_that_stay_red_are_escalated_and_nothing_lands(tmp_path: Path) ->
     assert [key for key in front.keys if "land.fix" in key] == ["execute/t1/land.fix#1", "execute/t1/land.fix#2"]
     assert "landing refused (red)" in escalation(front).text
     assert "src/t1.py" not in front.landed
-    assert front("answer", "skip").code == 0
+    assert front("answer", "skip").code == 14
 
 
 RED = '[checks]\ncommands = [["/bin/sh", "-c", "grep -q GREEN src/app.py"]]\n'

@@ -59,7 +59,7 @@ def test_the_report_says_where_the_code_is_and_how_to_take_it(front: Front) -> N
 def test_when_every_task_was_skipped_the_run_still_ends_with_a_report(front: Front) -> None:
     crash = {"when": {"role": "implementer"}, "exit": 9, "stderr": "no"}
     done = front.start([crash, *basics("One", "Two")], "--yes")
-    assert done.code == 0
+    assert done.code == 14
     assert "- 0 completed" in report(front)
     assert "- 2 skipped" in report(front)
 

@@ -83,11 +83,20 @@ def test_the_brainstorm_section_counts_questions_and_sections() -> None:
 
 
 @pytest.mark.req("S1-28")
-@pytest.mark.parametrize(("state", "word"), [("finished", "Complete"), ("aborted", "Aborted"), ("stopped", "Stopped")])
+@pytest.mark.parametrize(("state", "word"), [("aborted", "Aborted"), ("stopped", "Stopped")])
 def test_after_the_end_the_page_keeps_its_form_and_says_how_it_ended(state: str, word: str) -> None:
     text = page(*s.planning(), e.RunEnded(state))
     assert f"**Status:** {word} | " in text
     assert "1. Token bucket implementation" in text
+
+
+@pytest.mark.req("S1-28")
+def test_a_finished_run_s_page_says_whether_all_its_tasks_are_done() -> None:
+    assert "**Status:** Finished in part, 0 of 3 tasks completed (3 pending) | " in page(
+        *s.planning(), e.RunEnded("finished")
+    )
+    done = [e.TaskChanged(f"t{n}", "complete") for n in (1, 2, 3)]
+    assert "**Status:** Complete | " in page(*s.planning(), *done, e.RunEnded("finished"))
 
 
 def test_a_pause_is_said_with_the_phase_it_is_in() -> None:

@@ -105,7 +105,12 @@ def test_files_of_tasks_that_did_not_land_are_not_listed() -> None:
 
 @pytest.mark.parametrize(
     ("state", "title"),
-    [("aborted", "Aborted"), ("stopped", "Stopped"), ("blocked", "Stopped"), ("finished", "Complete")],
+    [
+        ("aborted", "Aborted"),
+        ("stopped", "Stopped"),
+        ("blocked", "Stopped"),
+        ("finished", "Finished in Part: 0 of 1 tasks completed (1 pending)"),
+    ],
 )
 def test_the_title_says_how_the_run_ended(state: str, title: str) -> None:
     text = report(e.TasksListed("plan", [s.task_json(1)]), e.RunEnded(state, "no budget"))

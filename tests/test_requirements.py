@@ -238,7 +238,7 @@ def test_the_escalation_names_task_review_attempts_and_last_findings(tmp_path: P
     assert "failed after 2 attempts" in asked.text
     assert "CORS is missing" in asked.detail
     assert [option["key"] for option in asked.options if isinstance(option, dict)] == ["continue", "skip", "abort"]
-    assert [option["label"] for option in asked.options if isinstance(option, dict)][0] == "Retry"
+    assert next(option["label"] for option in asked.options if isinstance(option, dict)) == "Retry"
 
 
 @pytest.mark.req("S1-40")

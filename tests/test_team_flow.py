@@ -152,7 +152,7 @@ def test_with_retry_a_task_is_tried_once_more_and_then_left_out(tmp_path: Path) 
     team = Team(tmp_path)
     rules = [red("a", "a() is wrong"), *basics(subtask("a"), subtask("b", "a"), subtask("c"))]
     done = team.go(rules, "--set", "max_review_iterations=1")
-    assert done.code == 0, done
+    assert done.code == 14, done
     assert {task.id: task.state for task in team.view.tasks} == {"a": "failed", "b": "skipped", "c": "complete"}
     assert {key.split("/")[1] for key in team.keys if key.startswith("execute/a")} == {"a", "a+2"}
     assert "a() is wrong" in team.prompt("execute/a+2/implement")
@@ -166,7 +166,7 @@ def test_with_continue_a_failed_task_is_left_out_at_once(tmp_path: Path) -> None
     team = Team(tmp_path)
     rules = [disapproved("a", "no"), *basics(subtask("a"), subtask("c"))]
     done = team.go(rules, "--set", "failure_policy=continue", "--set", "max_review_iterations=1")
-    assert done.code == 0, done
+    assert done.code == 14, done
     assert {task.id: task.state for task in team.view.tasks} == {"a": "failed", "c": "complete"}
     assert not any("a+2" in key for key in team.keys)
 
@@ -216,7 +216,7 @@ def test_a_merge_that_conflicts_is_dropped_names_the_files_and_follows_the_polic
     late["when"] = {"role": "swe", "task": "b"}
     rules = [late, engineer(files={"shared.txt": "{task_id}\n"}), *basics(subtask("a"), subtask("b", "a"))]
     done = team.go(rules, "--set", "failure_policy=continue")
-    assert done.code == 0, done
+    assert done.code == 14, done
     assert {task.id: task.state for task in team.view.tasks} == {"a": "complete", "b": "failed"}
     assert "shared.txt" in team.view.tasks[1].reason
     assert team.show("shared.txt") == "a"

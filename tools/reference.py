@@ -39,6 +39,7 @@ EXITS = {
     Exit.PAUSED: "paused: a checkpoint, a batch, `pause`, a quota wait of a detached run",
     Exit.STOPPED: "stopped or blocked; can be resumed",
     Exit.ABORTED: "aborted",
+    Exit.IN_PART: "finished in part: tasks were skipped or failed, or none was carried out",
     Exit.INTERRUPTED: "interrupted; state is saved, the command to go on is printed",
 }
 

@@ -12,9 +12,15 @@ def main() -> None:
 
         print(f"windlass {__version__}")
         return
+    from windlass.interfaces.interrupts import quit_on_interrupt
+
+    quit_on_interrupt()
     from windlass.interfaces.exit import run
 
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    # What is left is Python's own shutdown: Ctrl-C may cut it short, but does not change what the command came to.
+    quit_on_interrupt(code, b"")
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -57,6 +57,7 @@ from windlass.workspace import EngineRepo, Slots, Use
 
 CONFIG_LIMIT = "config_usd"
 RETRY = "retry"
+INTERRUPTED = "interrupted"
 ABORT, BY_USER = "abort", "aborted by the user"
 TRY_AGAIN = "windlass resume tries again"
 
@@ -88,9 +89,9 @@ class Reins:
         """A pause that has not been heard yet is taken back."""
         self._wanted.pause = ""
 
-    def stop(self) -> None:
+    def stop(self, why: str = INTERRUPTED) -> None:
         """Agents at work are ended now; what they were at is not finished."""
-        self._wanted.interrupt = True
+        self._wanted.interrupt = why
         self._wanted.stop.set()
 
 
@@ -224,12 +225,15 @@ class _Drive:
                 await asyncio.to_thread(_clean_pool, parts.slots, self._kit.world.clock())
         finally:
             watcher.cancel()
+            projecting.close()
             # Only now: a terminal that closes hangs up more than once, and the end is to be on record.
             _ignore_signals()
         return ended
 
     def _end(self, parts: Parts, projecting: Projecting, ended: Ended) -> Ended:
         parts.journal.flush()
+        if ended.state is RunState.FINISHED and projecting.view.shortfall:
+            ended = replace(ended, exit=Exit.IN_PART, reason=projecting.view.shortfall)
         if ended.state.final or self._store.run(ended.run).wanted == ABORT:
             # Cleared before the end is on record: killed in between, nobody would come by again.
             projecting.flush(final=True)
@@ -326,7 +330,8 @@ class _Drive:
         cast, roles = Cast.remembered(row.options), self._kit.roles()
         config, flow = self._kit.config(told=cast.roles), self._flow(row, roles)
         in_place = world.place.root if row.options.get("in_place") else None
-        projecting = Projecting(self._store, row, flow, folder, world.clock, in_place, fence.held)
+        later = asyncio.get_running_loop().call_later
+        projecting = Projecting(self._store, row, flow, folder, world.clock, in_place, later, fence.held)
 
         def publish(recorded: Recorded) -> None:
             projecting.feed(recorded)

@@ -19,6 +19,7 @@ class Exit(IntEnum):
     PAUSED = 11
     STOPPED = 12
     ABORTED = 13
+    IN_PART = 14
     INTERRUPTED = 130
 
 
@@ -145,6 +146,16 @@ def exhausted_in(text: str, path: object = "") -> ExhaustedError | None:
 def _lacking(number: int, where: str) -> ExhaustedError:
     what, hint = _LACKS[number]
     return ExhaustedError(f"{what}: '{where}'" if where else what, hint=hint)
+
+
+def require_text(text: str, what: str) -> str:
+    """The text itself. Bytes that are no UTF-8 come in as lone surrogates, which nothing can store or print."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        shown = text.encode("utf-8", "backslashreplace").decode()
+        raise UserError(f"{what} is not valid UTF-8: '{shown[:200]}'", hint="write it again in UTF-8") from None
+    return text
 
 
 def near(name: str, known: Iterable[str]) -> str:

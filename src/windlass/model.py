@@ -324,6 +324,8 @@ class Question:
     task: str = ""
     title: str = ""
     """The heading of its dialog, as `Question 2 of 5`."""
+    objection: str = field(default="", compare=False)
+    """Why `--yes` may not answer it: what a review found and nobody has mended. Not stored: it is true now."""
 
 
 @dataclass(frozen=True)

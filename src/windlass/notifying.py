@@ -46,6 +46,15 @@ class Notice:
 
 
 @dataclass(frozen=True)
+class Result:
+    """What a finished run came to."""
+
+    has_code: bool = True
+    shortfall: str = ""
+    """Of its tasks, in words; '' when all were carried out."""
+
+
+@dataclass(frozen=True)
 class Subject:
     """What every message is about."""
 
@@ -62,10 +71,12 @@ class Subject:
         lines = (clean(question.text, 300), f"Options: {options}" if options else "", f"Answer: {answer}")
         return self._notice("waits for your answer", "warning", *lines)
 
-    def ended(self, event: RunEnded, has_code: bool) -> Notice | None:
+    def ended(self, event: RunEnded, result: Result) -> Notice | None:
         match event.state:
             case RunState.FINISHED:
-                take = f"Take it: {called(self.place)} land {shown(self.run)}" if has_code else UNCHANGED
+                take = f"Take it: {called(self.place)} land {shown(self.run)}" if result.has_code else UNCHANGED
+                if result.shortfall:
+                    return self._notice("finished in part", "warning", result.shortfall, take)
                 return self._notice("finished", "success", take)
             case RunState.ABORTED:
                 return self._notice("was aborted", "info", clean(event.reason, 300))
@@ -89,11 +100,11 @@ class Notices:
         subject: Subject,
         send: Callable[[Notice], None],
         patience_s: float = AT_A_TERMINAL_S,
-        has_code: Callable[[], bool] = lambda: True,
+        result: Callable[[], Result] = Result,
     ) -> None:
         self._subject = subject
         self._send = send
-        self._has_code = has_code
+        self._result = result
         self._patience_s = patience_s
         self._open: dict[str, tuple[QuestionAsked, threading.Timer]] = {}
         self._sending: list[threading.Thread] = []
@@ -144,7 +155,7 @@ class Notices:
         for asked in [self._close(key) for key in list(self._open)]:
             if asked and event.state == RunState.WAITING:
                 self._begin(self._subject.waits(asked))
-        self._begin(self._subject.ended(event, self._has_code()))
+        self._begin(self._subject.ended(event, self._result()))
 
     def _begin(self, notice: Notice | None) -> None:
         if notice is None:
@@ -163,11 +174,12 @@ def notices(kit: Kit, run: str, request: str) -> Notices:
         for problem in deliver(config.notify.urls, _redacted(notice, hiding)):
             _note(log, f"{stamp(kit.world.clock())} {notice.title}: {problem}")
 
-    def has_code() -> bool:
+    def result() -> Result:
         with closing(Service(kit.world)) as service:
-            return service.view(run).has_code
+            view = service.view(run)
+            return Result(view.has_code, view.shortfall)
 
-    return Notices(Subject(run, request, kit.world.place.root.name, kit.world.named), send, has_code=has_code)
+    return Notices(Subject(run, request, kit.world.place.root.name, kit.world.named), send, result=result)
 
 
 def deliver(urls: Sequence[str], notice: Notice) -> list[str]:

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol, TypeAlias
 
 from windlass.engine.adopting import Edit
 from windlass.errors import TakenOverError
 from windlass.events import (
+    Activity,
     ArtifactStored,
     Event,
     PhaseEntered,
@@ -33,16 +35,25 @@ from windlass.store.rows import RunRow
 from windlass.store.sqlite import Store
 from windlass.workspace import read_file
 
-#: a burst of events is written once
+#: in a burst of events the files are not written more often than this
 PAUSE_S = 0.1
+#: and once more when it has been over for this long
+TRAIL_S = 0.1
 #: at most this part of the time goes into these files, however many tasks they list
 SHARE = 0.1
+Later: TypeAlias = Callable[[float, Callable[[], None]], "Scheduled"]
 AT_ONCE = (RunEnded, QuestionAsked, QuestionAnswered, PhaseEntered, ReportWritten)
 FILES = "files"
 PROGRESS = "progress"
 
 
+class Scheduled(Protocol):
+    def cancel(self) -> None: ...
+
+
 class Projecting:
+    """Contract: TRAIL_S after the last event, and at the latest when it is closed, the files say what the events do."""
+
     def __init__(
         self,
         store: Store,
@@ -51,8 +62,10 @@ class Projecting:
         folder: Path,
         clock: Callable[[], float],
         in_place: Path | None,
+        later: Later,
         fence: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
+        """`later`: calls a function after so many seconds, in the thread that feeds the events."""
         self._store = store
         self._row = row
         self._flow = flow
@@ -61,6 +74,9 @@ class Projecting:
         """Files are written behind it: those of a run that another driver took over are that one's."""
         self._folds = Folder(row.id)
         self._written_at, self._pause_s = 0.0, PAUSE_S
+        self._later = later
+        self._trailing: Scheduled | None = None
+        """The write that follows a burst of events."""
         there = [Projector(in_place, folder / IN_PLACE_MEMORY)] if in_place else []
         self._projectors = [Projector(folder, private=True), *there]
         self._files = Projector(folder / FILES, private=True)
@@ -81,8 +97,23 @@ class Projecting:
         self._folds.feed(recorded)
         if isinstance(recorded.event, ArtifactStored | ReportWritten):
             self._write(lambda: self._store_file(recorded.event))
+        if isinstance(recorded.event, Activity):
+            # No file shows what an agent is doing right now.
+            return
         if isinstance(recorded.event, AT_ONCE) or self._clock() - self._written_at > self._pause_s:
             self.flush()
+            return
+        self._cancel_trailing()
+        self._trailing = self._later(TRAIL_S, self.flush)
+
+    def close(self) -> None:
+        if self._trailing:
+            self.flush()
+
+    def _cancel_trailing(self) -> None:
+        if self._trailing:
+            self._trailing.cancel()
+            self._trailing = None
 
     def report(self, template: str, now: float) -> str:
         """The run's record by a template; the progress page as it will be when the run has finished."""
@@ -98,6 +129,7 @@ class Projecting:
             write()
 
     def flush(self, *, final: bool = False) -> None:
+        self._cancel_trailing()
         begun = self._clock()
         self._write(lambda: self._flush(final=final))
         self._written_at = self._clock()

@@ -10,6 +10,8 @@ from windlass.model import Answer, Question
 def validate(question: Question, raw: str, comment: str = "") -> Answer | str:
     """The answer in its canonical form, or what is wrong with it. Never a guess."""
     text = raw.strip()
+    if not (_is_text(text) and _is_text(comment)):
+        return "it is not valid UTF-8"
     if not text and question.default:
         text = question.default
     if not text:
@@ -19,6 +21,11 @@ def validate(question: Question, raw: str, comment: str = "") -> Answer | str:
         return _expected(question)
     missing = _comment_missing(question, value, comment)
     return missing or Answer(value, comment.strip())
+
+
+def _is_text(text: str) -> bool:
+    """Bytes that are no UTF-8 come in as lone surrogates, which nothing can store."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def _value(question: Question, text: str) -> str | None:

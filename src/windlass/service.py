@@ -6,18 +6,19 @@ Every face stands on this and on `driving`. Nothing heavy is loaded here.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from windlass.engine.answers import answer_from_outside
+from windlass.engine.answers import answer_from_outside, refuse_final
 from windlass.errors import LockHeldError, UserError, near
 from windlass.events import Recorded, RunEnded, RunTold
 from windlass.locks import boot_id, driver_lock, is_driven
 from windlass.model import Answer, RunState
 from windlass.place import Place
 from windlass.projections.parts import View
+from windlass.projections.text import clean
 from windlass.projections.view import Folder
 from windlass.store.rows import QuestionRow, RunRow, TimerRow
 from windlass.store.sqlite import Store
@@ -74,6 +75,20 @@ class Service:
             raise UserError(what, hint=near(id, [row.id for row in rows]))
         return found[0]
 
+    def meant(self, id: str = "") -> RunRow:
+        """The run that a command changes. Without an id nothing is guessed: several active runs are listed."""
+        active = [row for row in self.runs() if not row.state.final]
+        if not id and len(active) > 1:
+            raise _ambiguous(active, "active")
+        return self.run(id)
+
+    def asking(self) -> RunRow:
+        """The run whose question an answer without a run is for."""
+        waiting = [row for row in self.runs() if self.pending(row.id)]
+        if len(waiting) > 1:
+            raise _ambiguous(waiting, "waiting for an answer")
+        return waiting[0] if waiting else self.meant()
+
     def view(self, run: str) -> View:
         folder = Folder(run, self.world.named)
         for page in self.store.event_pages(run):
@@ -111,7 +126,8 @@ class Service:
         return self.store.timers()
 
     def pending(self, run: str) -> list[QuestionRow]:
-        return self.store.questions(run, pending=True)
+        """What can be answered: nothing of a run that is at its end."""
+        return [] if self.store.run(run).state.final else self.store.questions(run, pending=True)
 
     # -- asking of a run
 
@@ -120,6 +136,7 @@ class Service:
         return row, answer_from_outside(self.store, run, row, value, comment, by)
 
     def _question(self, run: str, key: str) -> QuestionRow:
+        refuse_final(self.store, run)
         pending = self.pending(run)
         found = [row for row in pending if not key or key in (row.key, row.id)]
         if len(found) == 1:
@@ -236,3 +253,10 @@ class Service:
         with self.store.tx():
             self.store.set_budget(row.id, limit, row.warn_usd)
             self.store.add_event(row.id, BudgetChanged(limit, "command line"))
+
+
+def _ambiguous(rows: Sequence[RunRow], what: str) -> UserError:
+    listed = "\n".join(f"  {row.id}  {row.state:<8} {clean(row.request, 60)}" for row in rows)
+    return UserError(
+        f"{len(rows)} runs are {what}; name the one you mean:\n{listed}", hint="the beginning of its id is enough"
+    )

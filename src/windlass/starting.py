@@ -257,15 +257,45 @@ def _given(flow: Flow, start: Start) -> dict[str, str]:
     content = start.plan or _plan_of(start.request)
     problem = contracts.parse_plan(content).problem
     if problem:
-        raise UserError(f"the plan cannot be carried out: {problem}", hint="see docs/guides/plans.md for its form")
+        raise _bad_plan(problem)
     return dict.fromkeys(names, content)
 
 
 def _plan_of(request: str) -> str:
     title = " ".join(request.split())[:120] or "Task"
-    block = json.dumps([{"title": title, "description": request}], ensure_ascii=False)
-    fence = "`" * max(3, 1 + max((len(run) for run in _backticks(block)), default=0))
-    return f"# {title}\n\n{fence}superteam-tasks\n{block}\n{fence}\n"
+    return f"# {title}\n\n{_block([{'title': title, 'description': request}])}"
+
+
+def task_of_plan(plan: str, name: str) -> tuple[str, str]:
+    """The title of one task, and the same plan with that task as its whole list; the rest of its text stays.
+
+    `name`: its title, its id, or its number. What it depends on is not carried out: it must be there already.
+    """
+    parsed = contracts.parse_plan(plan)
+    if parsed.problem:
+        raise UserError(
+            f"the plan cannot be carried out: {parsed.problem}", hint="see docs/guides/plans.md for its form"
+        )
+    wanted = " ".join(name.split()).casefold()
+    numbered = enumerate(parsed.tasks, 1)
+    found = [task for n, task in numbered if wanted in (task.title.casefold(), task.id.casefold(), str(n), f"t{n}")]
+    if len(found) != 1:
+        listed = ", ".join(f"{n}. {task.title}" for n, task in enumerate(parsed.tasks, 1))
+        what = f"{len(found)} tasks of the plan are called '{name}'" if found else f"the plan has no task '{name}'"
+        raise UserError(what, hint=f"its tasks: {listed}"[:1000])
+    [task] = found
+    # The last block of a plan is its list.
+    return task.title, f"{plan.rstrip()}\n\n{_block([{**task.to_json(), 'depends_on': []}])}"
+
+
+def _block(tasks: list[dict[str, Json]]) -> str:
+    text = json.dumps(tasks, ensure_ascii=False)
+    fence = "`" * max(3, 1 + max((len(run) for run in _backticks(text)), default=0))
+    return f"{fence}superteam-tasks\n{text}\n{fence}\n"
+
+
+def _bad_plan(problem: str) -> UserError:
+    return UserError(f"the plan cannot be carried out: {problem}", hint="see docs/guides/plans.md for its form")
 
 
 def _backticks(text: str) -> list[str]:

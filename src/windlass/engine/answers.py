@@ -10,12 +10,19 @@ from windlass.store.rows import QuestionRow
 from windlass.store.sqlite import Store
 
 
+def refuse_final(store: Store, run: str) -> None:
+    state = store.run(run).state
+    if state.final:
+        raise UserError(f"run {run} is {state}: there is nothing to answer any more", hint=f"windlass show {run}")
+
+
 def answer_from_outside(store: Store, run: str, row: QuestionRow, raw: str, comment: str, by: str) -> Answer:
     """What `windlass answer` does: validate, store, tell the loser who won."""
     checked = validate(question_of(row.data), raw, comment)
     if isinstance(checked, str):
         raise UserError(f"'{raw}' is not an answer to '{row.id}': {checked}", hint="the question stays open")
     with store.tx():
+        refuse_final(store, run)
         if store.answer(run, row.key, checked.value, checked.comment, by):
             store.add_event(run, QuestionAnswered(row.key, row.id, checked.value, by, checked.comment))
             return Answer(checked.value, checked.comment, by)

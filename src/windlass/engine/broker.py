@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from windlass.engine.journal import Journal
-from windlass.errors import Exit, UserError, WindlassError
+from windlass.errors import Exit, StoppedError, UserError, WindlassError
 from windlass.events import QuestionAnswered, QuestionAsked
 from windlass.model import Answer, Json, Key, Question, question_json, question_of
 from windlass.questions import validate
@@ -129,8 +129,15 @@ class Broker:
             if id in given and not self._used(id):
                 return given[id], "--answer"
         may = not question.mandatory or question.id in self._policy.yes_to
-        if question.yes and (self._policy.yes or question.id in self._policy.yes_to) and may:
+        if not (question.yes and (self._policy.yes or question.id in self._policy.yes_to) and may):
+            return None
+        if not question.objection:
             return question.yes, "--yes"
+        if self._asker is None and not self._policy.wait:
+            raise StoppedError(
+                f"--yes does not answer '{question.id}' while a review's finding is open: {question.objection}",
+                hint=f"answer it yourself: windlass answer {self._run} {question.id} {'|'.join(_keys(question))}",
+            )
         return None
 
     def _used(self, id: str) -> bool:
@@ -200,6 +207,10 @@ def _asked(name: str, question: Question) -> QuestionAsked:
     return QuestionAsked(
         name, question.id, question.text, options, question.default, question.detail, question.task, question.title
     )
+
+
+def _keys(question: Question) -> list[str]:
+    return [option.key for option in question.options]
 
 
 def _done(task: asyncio.Task[Answer] | None) -> Answer:

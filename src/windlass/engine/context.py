@@ -20,7 +20,7 @@ from windlass.engine.lander import Landable
 from windlass.engine.publishing import Wish
 from windlass.engine.shared import FIRST, Again, Shared
 from windlass.errors import StoppedError
-from windlass.events import Event, LandingRefused, TaskChanged
+from windlass.events import HANDED_OVER, Event, LandingRefused, RunEnded, RunResumed, TaskChanged
 from windlass.model import Answer, Finding, Json, Key, Question, Task, content_id
 from windlass.phases import review
 from windlass.phases.base import Call, Outcome, PhaseSpec, Published, Ran, Reply
@@ -290,7 +290,7 @@ class PhaseHere(Here):
 
     async def mark_halt(self, id: str, reason: str) -> None:
         async def reached(previous: Json) -> Json:
-            self.shared.dispatcher.note_lived(self.key.child(id))
+            self.shared.dispatcher.lived.add(self.key.child(id).text)
             return reason
 
         await self._journal.step(self.key.child(id), None, reached)
@@ -314,8 +314,29 @@ class PhaseHere(Here):
     def halted(self, id: str) -> bool:
         return self._journal.find(self.key.child(id), None) is not None
 
-    def lived(self, id: str) -> bool:
-        return self.shared.dispatcher.has_lived_below(self.key.child(id))
+    def rested_after(self) -> set[tuple[str, int]]:
+        """A landing's attempt says under which driver it was made; a driver's last event is that the run rests.
+
+        A driver that was killed, or that handed the run over to one in the background, has recorded no rest.
+        """
+        epoch, rested = 1, 0
+        for event in self.parts.store.events_of(self._journal.run, RunResumed, RunEnded):
+            if isinstance(event, RunResumed):
+                epoch = event.epoch
+            elif isinstance(event, RunEnded) and event.reason != HANDED_OVER:
+                rested = epoch
+        since = {row.intent.key for row in self.parts.store.attempts_since(self._journal.run, rested + 1)}
+        depth = len(self.key.parts)
+        landings, paused = [], 0
+        for row in self._journal.recorded_keys():
+            key = Key.parse(row.key)
+            if key.parts[:depth] != self.key.parts or len(key.parts) == depth:
+                continue
+            if key.parts[depth].id.startswith("pause."):
+                paused = max(paused, row.seq)
+            elif is_landed(row.result):
+                landings.append((row, key.parts[depth]))
+        return {(task.id, task.visit) for row, task in landings if row.key not in since or row.seq < paused}
 
 
 class TaskHere(Here):

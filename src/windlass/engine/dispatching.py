@@ -27,15 +27,13 @@ class Dispatcher:
         self._versions = Versions(parts)
         self.lived: set[str] = set()
         """Keys that ran under this driver."""
-        self._lived_below: set[str] = set()
-        """Whatever stands above one of them, with and without the number of its visit."""
 
     async def run(self, place: Place, call: Call) -> Reply:
         inputs = inputs_of(call)
         row = self._journal.find(place.key, inputs)
         if row is not None:
             return self._recall(place, call, reply_of(row.result))
-        self.note_lived(place.key)
+        self.lived.add(place.key.text)
         with place.desk.seat() as desk:
             try:
                 judged = await self._tries(replace(place, desk=desk), call, inputs)
@@ -43,19 +41,6 @@ class Dispatcher:
                 if desk is not place.desk:
                     await desk.leave(place.key.text)
         return self._take(place, call, judged)
-
-    def note_lived(self, key: Key) -> None:
-        self.lived.add(key.text)
-        parts = key.text.split("/")
-        for end in range(1, len(parts) + 1):
-            above = "/".join(parts[:end])
-            self._lived_below.update([above] if end < len(parts) else [])
-            if "+" in parts[end - 1]:
-                self._lived_below.add(above.rpartition("+")[0])
-
-    def has_lived_below(self, key: Key) -> bool:
-        """Something below this key, or below another visit to it, ran under this driver."""
-        return key.text in self._lived_below
 
     def recall(self, place: Place, call: Call) -> Reply | None:
         """What a finished step with these inputs replied; None when there is none."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from windlass.engine.parts import Parts
 from windlass.flow.schema import QuestionSpec
 from windlass.flow.ways import back_options
-from windlass.model import Choice, Finding, Json, Key, Question, RunFacts, Task
+from windlass.model import Choice, Finding, Json, Key, Question, RunFacts, Severity, Task
 from windlass.phases import review
 from windlass.phases.base import Outcome, PhaseSpec, PlanView
 from windlass.phases.routes import Target, To
@@ -119,9 +119,18 @@ class Knowledge:
             mandatory=spec.mandatory,
             back=back_options(self._world.flow, id),
             task=self.task.id if self.task else "",
+            objection=self._objection(spec),
         )
 
     # -- inside
+
+    def _objection(self, spec: QuestionSpec) -> str:
+        """What is open in the reviews that the question shows, where its `yes` would pass over it."""
+        if not spec.yes or spec.options[spec.yes].to not in (To.NEXT, To.WAIVE):
+            return ""
+        shown = (item.partition(".") for item in spec.show)
+        outcomes = [self._outcomes.get(name) for name, _, what in shown if what == "findings"]
+        return "; ".join(filter(None, (_open_words(outcome) for outcome in outcomes if outcome)))
 
     def _text(self, template: str, reason: str) -> str:
         known = {
@@ -167,6 +176,14 @@ class Knowledge:
         said = words.get(outcome.name, "The reviews did not pass:")
         body = _list(outcome.findings) or outcome.detail
         return f"{said}\n{body}" if body and outcome.name != "pass" else said
+
+
+def _open_words(outcome: Outcome) -> str:
+    """'' when nothing in it holds an approval back. A single pass blocks nothing, but a grave finding still counts."""
+    grave = [finding.message for finding in outcome.findings if finding.severity >= Severity.HIGH]
+    if outcome.name in ("pass", "noted"):
+        return "; ".join(grave)
+    return "; ".join(finding.message for finding in outcome.findings) or outcome.detail
 
 
 def _titled(task: Task) -> str:

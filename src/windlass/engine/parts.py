@@ -35,7 +35,8 @@ class Wanted:
 
     pause: str = ""
     abort: bool = False
-    interrupt: bool = False
+    interrupt: str = ""
+    """Why: a signal, or a person who left the run to the background."""
     winding_down: bool = False
     """One task cannot go on: nothing new starts, what runs is recorded."""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
@@ -60,7 +61,7 @@ class Wanted:
         if self.abort:
             raise AbortedError("aborted by the user")
         if self.interrupt:
-            raise InterruptedDriverError("interrupted", hint="windlass resume goes on")
+            raise InterruptedDriverError(self.interrupt, hint="windlass resume goes on")
         if self.pause or self.winding_down:
             raise PausedError(self.pause or "another task cannot go on", hint="windlass resume goes on")
 

@@ -60,6 +60,10 @@ class RunSaid:
     text: str
 
 
+#: the reason of a driver that leaves the run to one in the background: the run does not rest
+HANDED_OVER = "goes on in the background"
+
+
 @dataclass(frozen=True)
 class RunEnded:
     """A driver let go of the run: finished, aborted, or resumable with the reason."""

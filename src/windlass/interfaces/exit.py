@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import os
@@ -12,14 +13,20 @@ from pathlib import Path
 import click
 
 from windlass.app import environment
-from windlass.errors import Exit, WindlassError, exhausted
+from windlass.errors import Exit, WindlassError, exhausted, require_text
 from windlass.place import state_dir
 
 
 def run(argv: Sequence[str]) -> int:
     from windlass.interfaces.cli import cli
 
+    for stream in (sys.stdin, sys.stdout):
+        # What a person typed, or a file's name, need not be UTF-8: it is refused or escaped, never a traceback.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="surrogateescape" if stream is sys.stdin else "backslashreplace")
     try:
+        for word in argv:
+            require_text(word, "an argument")
         code = cli.main(args=list(argv), prog_name="windlass", standalone_mode=False)
         return int(code) if isinstance(code, int) else Exit.OK
     except click.UsageError as error:
@@ -31,7 +38,7 @@ def run(argv: Sequence[str]) -> int:
     except WindlassError as error:
         return _say(error.message, error.hint, error.exit, argv)
     except KeyboardInterrupt:
-        return _say("interrupted", "windlass resume goes on", Exit.INTERRUPTED, argv)
+        return _say("interrupted", "windlass status shows whether a run has begun", Exit.INTERRUPTED, argv)
     except BrokenPipeError:
         # The reader went away; Python would complain once more when it flushes at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

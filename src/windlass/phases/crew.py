@@ -58,8 +58,9 @@ class Crew:
         self._parking: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._closed = False
         """Nothing new starts."""
+        self._rested = ctx.rested_after() if self._pause != "auto" else set()
         self._fresh: list[str] = []
-        """Completed under this driver since it last rested."""
+        """Landed since the run last rested, whoever drove it: what the next pause counts."""
 
     async def work(self) -> Outcome:
         try:
@@ -250,7 +251,8 @@ class Crew:
             self._closed = True
         elif ending.state == FAILED:
             ctx.emit(Warned("task", f"{task.title}: {ending.reason}; the run goes on without it", task=id), at=id)
-        if ending.state in LANDED and not ctx.halted(_pause_id(id, ending.visit)) and ctx.lived(id):
+        paused = ctx.halted(_pause_id(id, ending.visit))
+        if ending.state in LANDED and not paused and (id, ending.visit) not in self._rested:
             self._fresh.append(id)
             self._closed = self._closed or self._is_rest_due()
 

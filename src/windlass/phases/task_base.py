@@ -95,8 +95,8 @@ class TasksContext(Context, Protocol):
         """Take `wind_down` back."""
         ...
 
-    def lived(self, id: str) -> bool:
-        """True: it happened under this driver, not in a replay."""
+    def rested_after(self) -> set[tuple[str, int]]:
+        """Tasks by id and visit: after they landed the run has rested, so they count towards no pause any more."""
         ...
 
     @property

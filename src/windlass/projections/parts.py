@@ -5,6 +5,7 @@ The pieces are named tuples: a frozen dataclass takes eight times as long to def
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -13,7 +14,8 @@ from windlass.events import DispatchFinished, PublishFinished, QuestionAsked, Ru
 from windlass.model import Finding, Json, RunState, Verdict
 
 COMPLETE, SKIPPED, ESCALATED, PENDING = "complete", "skipped", "escalated", "pending"
-ENDED = frozenset({COMPLETE, SKIPPED, ESCALATED, "failed", "implemented"})
+IMPLEMENTED = "implemented"
+ENDED = frozenset({COMPLETE, SKIPPED, ESCALATED, "failed", IMPLEMENTED})
 UNCHANGED = "Nothing was changed: there is no code to take."
 WORKING = frozenset({"implementing", "reviewing", "fixing"})
 PASSED = frozenset({Verdict.PASS.value, Verdict.PASS_WITH_NOTES.value})
@@ -308,6 +310,17 @@ class View:
     def has_code(self) -> bool:
         """Something landed that is not what there was before: a branch to look at, and to take."""
         return bool(self.tip) and self.tip != self.base
+
+    @property
+    def shortfall(self) -> str:
+        """What a finished run did not do, in words; '' when every task was carried out."""
+        undone = Counter(task.state for task in self.tasks if task.state not in (COMPLETE, IMPLEMENTED))
+        if not self.tasks:
+            return "no task was carried out" if self.executing else ""
+        if not undone:
+            return ""
+        states = ", ".join(f"{count} {state}" for state, count in undone.items())
+        return f"{len(self.tasks) - undone.total()} of {len(self.tasks)} tasks completed ({states})"
 
     @property
     def is_landed(self) -> bool:

@@ -40,6 +40,8 @@ def _summary(view: View) -> str:
 
 
 def status_words(view: View) -> str:
+    if view.state is RunState.FINISHED and view.shortfall:
+        return f"Finished in part, {view.shortfall}"
     if view.state in FINAL:
         return FINAL[view.state]
     doing = _doing(view)

@@ -142,10 +142,14 @@ def title(view: View) -> str:
         case RunState.STOPPED | RunState.BLOCKED:
             return "Workflow Stopped"
         case RunState.FINISHED:
-            return "Workflow Complete"
+            return _finished(view)
         case _:
             reporting = view.phase is not None and view.phase.kind == "report"
-            return "Workflow Complete" if reporting or _all_ended(view) else "Workflow In Progress"
+            return _finished(view) if reporting or _all_ended(view) else "Workflow In Progress"
+
+
+def _finished(view: View) -> str:
+    return f"Workflow Finished in Part: {view.shortfall}" if view.shortfall else "Workflow Complete"
 
 
 def _all_ended(view: View) -> bool:

@@ -79,6 +79,8 @@ def state_line(view: View, now: float, driver_alive: bool | None) -> str:
     lost = view.state is RunState.RUNNING and driver_alive is False
     word = "running, but no driver is alive" if lost else view.state.value
     reason = f": {view.state_reason}" if view.state_reason else ""
+    if view.state is RunState.FINISHED and view.shortfall:
+        word, reason = "finished in part", f": {view.shortfall}"
     at = view.updated_at if lost else view.state_since
     return f"{word}{reason}, since {utc(at)} ({elapsed(now - at)})"
 
@@ -153,6 +155,8 @@ def status_json(view: View, now: float | None = None, *, driver_alive: bool | No
         "tip": view.tip,
         "landed": dict(vars(view.landed)) if view.landed else None,
         "state": view.state.value,
+        "active": not view.state.final,
+        "in_part": view.state is RunState.FINISHED and bool(view.shortfall),
         "since": stamp(view.state_since),
         "reason": view.state_reason,
         "hint": addressed(view.hint, view.place),

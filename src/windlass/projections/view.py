@@ -163,6 +163,9 @@ def _run(view: View, at: float, event: RunEvent) -> None:
             view.running.clear()
             _enter(view, at, _state(event.state), event.reason, event.hint)
             view.ended_at = at if view.state.final else None
+            if view.state.final:
+                # Nobody can answer them any more.
+                view.questions.clear()
             _note(view, at, f"Workflow {event.state}" + (f": {event.reason}" if event.reason else ""))
         case _:
             assert_never(event)

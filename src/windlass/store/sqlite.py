@@ -237,6 +237,11 @@ class Store:
         rows = self._all("SELECT * FROM attempt WHERE run = ? AND state = 'running' ORDER BY started_at", (run,))
         return [attempt_row(row) for row in rows]
 
+    def attempts_since(self, run: str, epoch: int) -> list[AttemptRow]:
+        """Those that ended with a result under this driver or a later one."""
+        sql = "SELECT * FROM attempt WHERE run = ? AND epoch >= ? AND state = 'done'"
+        return [attempt_row(row) for row in self._all(sql, (run, epoch))]
+
     def spend(self, run: str) -> Spend:
         rows = self._all(
             "SELECT role, sum(cost_usd) AS known, max(cost_usd) AS top,"
@@ -280,6 +285,11 @@ class Store:
         )
         event = decode(row["type"], row["data"]) if row else None
         return event if isinstance(event, kind) else None
+
+    def events_of(self, run: str, *kinds: type[Event]) -> list[Event]:
+        """Those of some kinds, oldest first, without reading the others."""
+        sql = f"SELECT type, data FROM event WHERE run = ? AND type IN ({','.join('?' * len(kinds))}) ORDER BY seq"
+        return [decode(row["type"], row["data"]) for row in self._all(sql, (run, *(kind.type for kind in kinds)))]
 
     def last_event(self, run: str) -> int:
         row = self._one("SELECT max(seq) AS seq FROM event WHERE run = ?", (run,))

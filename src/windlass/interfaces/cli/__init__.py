@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from windlass import __version__
+from windlass.interfaces.interrupts import raise_on_interrupt
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -42,6 +43,14 @@ COMMANDS = {
 }
 HIDDEN = {"drive"}
 """`drive` is what a detached run starts."""
+NO_JSON = {
+    "demo": "a show for people; its sample repository is like any other, and the commands there have it",
+    "mcp": "speaks the protocol of AI hosts",
+    "completions": "prints a shell's own code",
+    "flow show": "prints the flow's YAML as it is",
+    "flow graph": "prints a drawing, with --mermaid in Mermaid's own language",
+}
+"""Commands without --json, and why."""
 
 
 class Lazy(click.Group):
@@ -53,6 +62,7 @@ class Lazy(click.Group):
             return None
         module = importlib.import_module(f"windlass.interfaces.cli.{COMMANDS[name]}")
         command: click.Command = module.COMMANDS[name]
+        raise_on_interrupt()
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -91,4 +101,5 @@ def cli(ctx: click.Context, repo: str) -> int | None:
         return None
     from windlass.interfaces.cli.drive import resume_active
 
+    raise_on_interrupt()
     return resume_active()

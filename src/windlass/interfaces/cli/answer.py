@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
+from windlass.app import App
 from windlass.errors import UserError
 from windlass.interfaces.cli import completing
 from windlass.interfaces.cli.common import app, echo_json, json_option
@@ -28,15 +31,23 @@ def answer(words: tuple[str, ...], comment: str, no_resume: bool, as_json: bool)
     here = app()
     run, key, value = _meant(here.service, words)
     row, given = here.service.answer(run, key, value, comment, "windlass answer")
+    rests = no_resume or here.service.driven(run)
     if as_json:
-        echo_json({"run": run, "question": row.key, "answer": given.value, "comment": given.comment})
-    else:
-        click.echo(f"{row.id}: {given.value}")
-    if no_resume or here.service.driven(run):
+        code, result = (0, None) if rests else _went_on(here, run)
+        echo_json({"run": run, "question": row.key, "answer": given.value, "comment": given.comment, "went_on": result})
+        return code
+    click.echo(f"{row.id}: {given.value}")
+    if rests:
         return None
     from windlass.interfaces.cli.drive import go_on
 
-    return go_on(here, run, as_json=as_json)
+    return go_on(here, run)
+
+
+def _went_on(here: App, run: str) -> tuple[int, dict[str, Any]]:
+    from windlass.interfaces.cli.drive import go_on_silently
+
+    return go_on_silently(here, run)
 
 
 def _meant(service: Service, words: tuple[str, ...]) -> tuple[str, str, str]:
@@ -49,7 +60,7 @@ def _meant(service: Service, words: tuple[str, ...]) -> tuple[str, str, str]:
         )
     *names, value = words
     runs = [row.id for row in service.runs()]
-    run = service.run(names.pop(0)).id if names and any(id.startswith(names[0]) for id in runs) else service.run().id
+    run = service.run(names.pop(0)).id if names and any(id.startswith(names[0]) for id in runs) else service.asking().id
     if len(names) > 1:
         raise UserError(f"there is no run '{names[0]}'", hint="windlass runs lists them")
     return run, names[0] if names else "", value

@@ -12,7 +12,7 @@ import click
 
 from windlass.app import App, build, environment
 from windlass.driving import Ended, Policy
-from windlass.errors import UserError
+from windlass.errors import Exit, UserError, require_text
 from windlass.interfaces.cli import completing
 from windlass.interfaces.cli.common import (
     app,
@@ -27,7 +27,7 @@ from windlass.interfaces.cli.watching import watching
 from windlass.model import RunState, question_of
 from windlass.projections.outlook import addressed, called
 from windlass.projections.text import clean
-from windlass.starting import Start
+from windlass.starting import Start, task_of_plan
 
 CASTING = "NAME=AGENT"
 
@@ -108,15 +108,25 @@ def run(request: tuple[str, ...], flow: str, **options: Any) -> int:
 def task(request: tuple[str, ...], plan: str | None, **options: Any) -> int:
     """Implement, review and land one task: no plan, no configuration, no final review.
 
+    With --plan, REQUEST names one task of that plan by its title, id or number. Without REQUEST all of them are
+    carried out.
+
     \b
       windlass task "Rename Config.load to Config.read"
+      windlass task --plan docs/plans/mine.md "Rate limit middleware"
+      windlass task --plan docs/plans/mine.md 2
       windlass task --plan docs/plans/mine.md
     """
-    text = Path(plan).read_text(encoding="utf-8", errors="replace") if plan else ""
-    words = " ".join(request) or (Path(plan).stem if plan else "")
-    if not words:
+    words = " ".join(request)
+    if not words and not plan:
         raise UserError("a request or --plan is needed", hint='windlass task "Rename Config.load"')
-    return _begin(_start(words, "task", text, options), options)
+    if plan is None:
+        return _begin(_start(words, "task", "", options), options)
+    text = Path(plan).read_text(encoding="utf-8", errors="replace")
+    if not words:
+        return _begin(_start(Path(plan).stem, "task", text, options), options)
+    title, text = task_of_plan(text, words)
+    return _begin(_start(title, "task", text, options), options)
 
 
 @click.command(cls=RequestCommand, short_help="Start, answer or go on, whichever fits.")
@@ -176,7 +186,7 @@ def resume(run: str, budget: float | None, agent: str, script: str, detach: bool
     here = app()
     more = {"budget": budget, "agent": agent, "script": _path(script), "roles": _roles(said.pop("roles"))}
     policy = _policy(said) if any(said.values()) else None
-    return go_on(here, here.service.run(run).id, as_json, policy, detach=detach, **more)
+    return go_on(here, here.service.meant(run).id, as_json, policy, detach=detach, **more)
 
 
 @click.command(short_help="Try again what a run stopped at.")
@@ -189,7 +199,7 @@ def retry(run: str, as_json: bool) -> int:
       windlass retry
     """
     here = app()
-    row = here.service.run(run)
+    row = here.service.meant(run)
     if row.state not in (RunState.STOPPED, RunState.BLOCKED):
         raise UserError(f"run {row.id} is {row.state}, not stopped", hint="windlass resume goes on with it")
     return go_on(here, row.id, as_json)
@@ -205,10 +215,9 @@ def drive(run: str) -> int:
 def resume_active() -> int:
     """A bare `windlass`."""
     here = app()
-    row = here.service.active()
-    if row is not None:
-        return go_on(here, row.id)
-    request = _wished() if is_interactive() else ""
+    if here.service.active() is not None:
+        return go_on(here, here.service.meant().id)
+    request = require_text(_wished(), "the request") if is_interactive() else ""
     if not request:
         click.echo('No run is active here. Start one: windlass run "what to build"')
         return 0
@@ -239,7 +248,7 @@ def go_on(
 
 def _start(request: str, flow: str, plan: str, options: dict[str, Any]) -> Start:
     return Start(
-        request=request.encode("utf-8", "replace").decode(),
+        request=request,
         flow=flow,
         settings=pairs(options["settings"], "--set"),
         agent=options["agent"] or ("scripted" if options["script"] else ""),
@@ -305,6 +314,14 @@ def _detached(here: App, run: str, as_json: bool) -> int:
     return 0
 
 
+def go_on_silently(here: App, run: str) -> tuple[int, dict[str, Any]]:
+    """As `go_on`, for who wants to know only what it came to: the exit code, and that as data."""
+    if here.service.run(run).options.get("detached"):
+        return 0, {"pid": here.detach(run)}
+    ended = here.drive(run, on_event=lambda recorded: None)
+    return int(ended.exit), _in_short(replace(ended, hint=addressed(ended.hint, here.world.named)))
+
+
 def _drive(here: App, run: str, *, as_json: bool, alone: bool = False, **more: Any) -> int:
     face = watching(here, run, as_json=as_json, alone=alone)
     try:
@@ -324,7 +341,7 @@ def _drive(here: App, run: str, *, as_json: bool, alone: bool = False, **more: A
 
 
 def _in_short(ended: Ended) -> dict[str, Any]:
-    told = {"run": ended.run, "state": ended.state, "exit": int(ended.exit)}
+    told = {"run": ended.run, "state": ended.state, "in_part": ended.exit is Exit.IN_PART, "exit": int(ended.exit)}
     kept = [str(path) for path in ended.kept]
     return {**told, "reason": ended.reason, "hint": ended.hint, "kept": kept}
 
@@ -344,7 +361,8 @@ def _tell_kept(ended: Ended, place: str) -> None:
 def _last_words(ended: Ended) -> None:
     """What stopped it was said by the event; on stderr it also reaches those who log only errors."""
     if ended.exit not in (0, 10, 11) and ended.reason:
-        click.echo(f"{ended.state}: {ended.reason}", err=True)
+        state = "finished in part" if ended.exit is Exit.IN_PART else ended.state
+        click.echo(f"{state}: {ended.reason}", err=True)
         if ended.hint:
             click.echo(f"hint: {ended.hint}", err=True)
 

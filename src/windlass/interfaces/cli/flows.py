@@ -133,7 +133,8 @@ def simulate(name: str, tasks: int, given: tuple[str, ...], as_json: bool) -> No
 
 @flow.command(short_help="Begin a flow of your own.")
 @click.argument("name")
-def new(name: str) -> None:
+@json_option
+def new(name: str, as_json: bool) -> None:
     """Write .windlass/flows/NAME.yaml, a small flow that passes the check. Nothing is overwritten.
 
     \b
@@ -144,10 +145,12 @@ def new(name: str) -> None:
     path = _folders(kit)[0] / f"{name}.yaml"
     hides = [source for source in list_flows(_folders(kit)) if source.name == name]
     _write_new(path, template(name))
+    if as_json:
+        return echo_json({"written": str(path), "instead_of": [source.origin for source in hides]})
     click.echo(f"written: {path}")
     for source in hides:
         click.echo(f"it is used instead of '{name}' ({source.origin}) in this repository", err=True)
-    click.echo(f"check it: windlass flow check {name}; use it: windlass run --flow {name} REQUEST", err=True)
+    return click.echo(f"check it: windlass flow check {name}; use it: windlass run --flow {name} REQUEST", err=True)
 
 
 # -- inside

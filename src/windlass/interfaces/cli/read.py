@@ -25,7 +25,7 @@ DIFF_BYTES = 2_000_000
 def status(run: str, brief: bool, as_json: bool) -> None:
     """Where a run stands, since when, what it waits for, and the next command.
 
-    Without RUN: the active run, else the newest one.
+    Without RUN: the active run, else the newest one; it says so when none is active, or more than one.
 
     \b
       windlass status
@@ -48,7 +48,12 @@ def status(run: str, brief: bool, as_json: bool) -> None:
     if as_json:
         return echo_json(status_json(view, service.world.clock(), driver_alive=driven))
     text = render_status(view, service.world.clock(), width=width(), driver_alive=driven, unicode=unicode_fits())
+    if not run and view.state.final:
+        click.echo("No run is active here. The newest run:\n")
     click.echo(text, nl=False)
+    others = [other for other in service.runs() if not other.state.final and other.id != row.id]
+    if not run and others:
+        click.echo("\nAlso active: " + ", ".join(f"{other.id} ({other.state})" for other in others))
     return None
 
 

@@ -56,7 +56,7 @@ def land(
         raise click.UsageError("--squash makes one plain commit and --no-ff a merge commit: choose one of them")
     style = LandStyle.SQUASH if squash else LandStyle.NO_FF if no_ff else LandStyle.AUTO
     here = app()
-    row = here.service.run(run)
+    row = here.service.meant(run)
     options = LandOptions(unfinished, style, message, signoff, force_red)
     done = take(here.kit, here.service, row, options, lambda text: click.echo(text, err=True))
     result = done.result
@@ -121,7 +121,7 @@ def take(words: tuple[str, ...], branch: str, as_json: bool) -> None:
     if len(words) > 2:
         raise click.UsageError("one RUN and one TASK")
     service = app().service
-    row = service.run(words[0] if len(words) == 2 else "")
+    row = service.meant(words[0] if len(words) == 2 else "")
     work, name, made = take_work(service, service.view(row.id), words[-1], branch)
     if as_json:
         return echo_json({"run": row.id, **asdict(work), "branch": name, "made": made})

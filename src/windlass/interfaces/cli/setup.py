@@ -11,7 +11,7 @@ from windlass.acquainting import NOT_FOUND, AgentFacts
 from windlass.acquainting import agents as list_agents
 from windlass.agents.installed import ORDER
 from windlass.config import parse_command
-from windlass.errors import Exit, UserError, WindlassError
+from windlass.errors import Exit, UserError, WindlassError, require_text
 from windlass.examining import Finding, Level, blind, examine, on_machine
 from windlass.interfaces.cli.common import app, echo_json, is_interactive, json_option, page
 from windlass.kit import Kit
@@ -48,7 +48,8 @@ def doctor(trying: bool, repairing: bool, as_json: bool) -> int:
 @click.command(short_help="Write a first .windlass/config.toml.")
 @click.option("--yes", is_flag=True, help="Take what is proposed, ask nothing.")
 @click.option("--force", is_flag=True, help="Replace the file that is there.")
-def init(yes: bool, force: bool) -> None:
+@json_option
+def init(yes: bool, force: bool, as_json: bool) -> None:
     """Write a commented .windlass/config.toml, with checks proposed from what is in the repository.
 
     \b
@@ -60,13 +61,16 @@ def init(yes: bool, force: bool) -> None:
     if path.exists() and not force:
         raise UserError(f"'{path}' exists already", hint="edit it, or replace it: windlass init --force")
     proposal = propose(kit.world.place.root, _candidates(kit))
-    if is_interactive() and not yes:
+    if is_interactive() and not yes and not as_json:
         proposal = _asked(proposal)
     _write(path, render(proposal))
+    if as_json:
+        facts = {"checks": list(proposal.checks), "agent": proposal.agent, "agents": list(proposal.agents)}
+        return echo_json({"written": str(path), **facts})
     click.echo(f"written: {path}")
     click.echo(f"checks: {'; '.join(proposal.checks) or 'none found; add some'}", err=True)
     click.echo(f"agent: {proposal.agent or 'none found; see windlass agents'}{_others(proposal)}", err=True)
-    click.echo("next: windlass check, windlass doctor, then commit the file", err=True)
+    return click.echo("next: windlass check, windlass doctor, then commit the file", err=True)
 
 
 @click.command(short_help="Which agents there are, and who uses them.")
@@ -144,7 +148,7 @@ def _asked(proposal: Proposal) -> Proposal:
     if len(proposal.agents) > 1:
         choice = click.Choice(proposal.agents)
         proposal = replace(proposal, agent=click.prompt("Who does the work", type=choice, default=proposal.agent))
-    said = click.prompt("Checks before anything lands ('none' for none)", default="; ".join(proposal.checks) or "none")
+    said = _prompted("Checks before anything lands ('none' for none)", default="; ".join(proposal.checks) or "none")
     checks = tuple(part.strip() for part in said.split(";") if part.strip() not in ("", "none"))
     for check in checks:
         try:
@@ -152,6 +156,10 @@ def _asked(proposal: Proposal) -> Proposal:
         except ValueError as error:
             raise UserError(str(error), hint="like: pytest -q; ruff check") from None
     return replace(proposal, checks=checks)
+
+
+def _prompted(text: str, default: str) -> str:
+    return require_text(str(click.prompt(text, default=default)), "what you typed")
 
 
 def _write(path: Path, text: str) -> None:

@@ -14,7 +14,7 @@ import click
 from windlass.app import App, environment
 from windlass.driving import Asker, Beside, Ended
 from windlass.errors import Exit
-from windlass.events import Recorded, RunStarted, StepEntered, encode
+from windlass.events import HANDED_OVER, Recorded, RunStarted, StepEntered, encode
 from windlass.interfaces.cli.common import colour_fits, is_interactive, unicode_fits, width
 
 if TYPE_CHECKING:
@@ -89,8 +89,6 @@ def _live(here: App, run: str) -> LiveFace:
 
 
 def _has_left(face: LiveFace, ended: Ended) -> bool:
-    from windlass.interfaces.terminal.live import HANDED_OVER
-
     return face.background and (ended.exit is Exit.INTERRUPTED or ended.reason == HANDED_OVER)
 
 

@@ -60,20 +60,25 @@ class Hands:
     # -- the one tool with one text
 
     def workflow(self, input: str) -> str:
-        """S0-05, S0-06, C-42: a word of control, else the open question's answer, else a request."""
+        """S0-05, S0-06, C-42: an option of the open question, a word of control, another answer, else a request."""
         text = bounded(input)
-        active = self.service.active()
         if text == "status":
             return self._standing_of_the_active()
-        if active is None:
+        if self.service.active() is None:
             return NOTHING if text in ("", "abort") else self.start(Start(text, detached=True))
-        if text == "abort":
+        active = self.service.meant()
+        if text == "abort" and not self._offers(active.id, text):
             return self.abort(active.id)
         if not text:
             return self.resume(active.id)
         if self.service.pending(active.id):
             return self.answer(active.id, "", text)
         raise _second(active.id, active.state, active.request)
+
+    def _offers(self, run: str, text: str) -> bool:
+        """An open question has such an option: the word is its answer, and what follows is the flow's to say."""
+        asked = (question_of(row.data) for row in self.service.pending(run))
+        return any(question.options and not isinstance(validate(question, text, "-"), str) for question in asked)
 
     def _standing_of_the_active(self) -> str:
         if self.service.active():
@@ -94,7 +99,7 @@ class Hands:
         return self._driven_on(run)
 
     def resume(self, run: str) -> str:
-        row = self.service.run(run)
+        row = self.service.meant(run)
         if row.state.final:
             raise UserError(f"run {row.id} is {row.state}", hint="the tool show tells what it did")
         if self.service.pending(row.id) or self.service.driven(row.id):
@@ -102,20 +107,20 @@ class Hands:
         return self._driven_on(row.id)
 
     def answer(self, run: str, question: str, value: str, comment: str = "") -> str:
-        row = self.service.run(run)
+        row = self.service.run(run) if run else self.service.asking()
         value, comment = self._with_comment(row.id, question, bounded(value), bounded(comment))
         asked, given = self.service.answer(row.id, question, value, comment, self.by)
         said = f"{asked.id}: {given.value}\n"
         return said + (self._followed(row.id) if self.service.driven(row.id) else self._driven_on(row.id))
 
     def pause(self, run: str) -> str:
-        row = self.service.run(run)
+        row = self.service.meant(run)
         self._wait(lambda: not self._starting(row.id))
         said = self.service.pause(row.id)
         return f"{said}\n\n{self._followed(row.id)}"
 
     def abort(self, run: str) -> str:
-        row = self.service.run(run)
+        row = self.service.meant(run)
         self._wait(lambda: not self._starting(row.id))
         said = self.service.abort(row.id)
         self._wait(lambda: not self.service.driven(row.id))

@@ -6,11 +6,12 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from types import new_class
 from typing import Annotated
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from windlass import __version__
 from windlass.app import App
@@ -48,7 +49,17 @@ def make_server(build: Callable[[], App]) -> MCPServer:
     _one_for_all(server, hands)
     _acting(server, hands)
     _reading(server, hands)
+    _refuse_unknown(server)
     return server
+
+
+def _refuse_unknown(server: MCPServer) -> None:
+    """An argument that no tool takes is refused by name: ignored, a misspelt limit would be none."""
+    strict = {"model_config": ConfigDict(extra="forbid"), "__module__": __name__}
+    for tool in server._tool_manager.list_tools():
+        known = tool.fn_metadata.arg_model
+        tool.fn_metadata.arg_model = new_class(known.__name__, (known,), exec_body=lambda body: body.update(strict))
+        tool.parameters["additionalProperties"] = False
 
 
 def _one_for_all(server: MCPServer, holding: Holding) -> None:
@@ -59,7 +70,8 @@ def _one_for_all(server: MCPServer, holding: Holding) -> None:
             str,
             Field(
                 description="What to build; or the answer to the open question (an option's key, number or label, or "
-                "text); or `status`, `abort`; empty: go on with the active run."
+                "text); or `status`; or `abort`, which answers a question that has such an option, else ends the run; "
+                "empty: go on with the active run."
             ),
         ] = "",
         wait_s: Wait = USUAL_WAIT_S,
@@ -81,7 +93,9 @@ def _acting(server: MCPServer, holding: Holding) -> None:
         flow: Annotated[str, Field(description="A flow's name; empty: the configured one.")] = "",
         settings: Annotated[dict[str, str] | None, Field(description="Settings of the flow; not asked then.")] = None,
         agent: Annotated[str, Field(description="This agent for every role.")] = "",
-        budget_usd: Annotated[float | None, Field(ge=0, description="Stop before spending more.")] = None,
+        budget_usd: Annotated[
+            float | None, Field(ge=0, allow_inf_nan=False, description="Stop before spending more.")
+        ] = None,
         beside: Annotated[bool, Field(description="Start although another run is active.")] = False,
         wait_s: Wait = USUAL_WAIT_S,
     ) -> str:

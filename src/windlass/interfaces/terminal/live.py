@@ -11,16 +11,15 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from windlass import events as e
-from windlass.driving import Reins
+from windlass.driving import INTERRUPTED, Reins
 from windlass.errors import WindlassError
-from windlass.events import Recorded
+from windlass.events import HANDED_OVER, Recorded
 from windlass.interfaces.terminal.history import History
 from windlass.interfaces.terminal.live_state import Live, Mood
 from windlass.interfaces.terminal.screen import Screen
 from windlass.model import Answer, Question
 
 PAUSED = "paused by the user"
-HANDED_OVER = "goes on in the background"
 TELL = Question("tell", "What shall the agents know? It goes with the next dispatch.", type="input")
 
 
@@ -147,7 +146,7 @@ class LiveFace:
 
     def _stop(self) -> None:
         self.live.mood = Mood.STOPPING
-        self._held.stop()
+        self._held.stop(HANDED_OVER if self.background else INTERRUPTED)
 
     @property
     def _held(self) -> Reins:

@@ -170,7 +170,10 @@ class PlainFace:
         reason = f": {event.reason}" if event.reason else ""
         match view.state:
             case RunState.FINISHED:
-                self._out.line(f"Complete. {self._sum()}", paint=Paint.GREEN)
+                if view.shortfall:
+                    self._out.line(f"Finished in part: {view.shortfall}. {self._sum()}", paint=Paint.YELLOW)
+                else:
+                    self._out.line(f"Complete. {self._sum()}", paint=Paint.GREEN)
                 self._where()
             case RunState.ABORTED:
                 self._out.line(f"Aborted{reason}. {self._sum()}", paint=Paint.RED)
