@@ -25,7 +25,10 @@ from front import (
 )
 from team import Team, asks, engineer, subtask
 from team import basics as team_basics
+from windlass.agents.assignment import assign
 from windlass.agents.base import ToolFinished, ToolStarted, ToolUpdated
+from windlass.agents.roles import BUILT_IN, load_roles
+from windlass.config import Config
 from windlass.events import (
     DispatchFinished,
     DispatchStarted,
@@ -307,6 +310,32 @@ def test_tool_starts_updates_and_ends_of_pi_are_passed_on_in_order() -> None:
     assert [type(event) for event in found] == [ToolStarted, ToolUpdated, ToolUpdated, ToolFinished]
     assert [event.text for event in found if isinstance(event, ToolUpdated)] == ["PASS 3/3", "PASS 4/4"]
     assert {event.id for event in found if isinstance(event, ToolStarted | ToolUpdated | ToolFinished)} == {"c1"}
+
+
+@pytest.mark.req("S1-93")
+def test_a_role_has_the_model_of_its_profile_on_a_cli_that_serves_it(tmp_path: Path) -> None:
+    roles, config = load_roles(BUILT_IN), Config()
+
+    def models(agent: str, config: Config = config) -> dict[str, str]:
+        found = {role: assign(config, roles, role, everyone=agent).model for role in roles}
+        return {role: model for role, model in found.items() if model}
+
+    assert models("claude") == {
+        "scout": "claude-sonnet-4-5",
+        "implementer": "claude-opus-4-6",
+        "spec-reviewer": "claude-opus-4-6",
+        "quality-reviewer": "claude-sonnet-4-5",
+    }
+    assert models("codex") == {"architect": "gpt-5.2", "security-reviewer": "gpt-5.3-codex"}
+    assert roles["performance-reviewer"].recommended == "gemini-3-pro-high"
+    assert models("gemini") == models("scripted") == {}
+    own = Config.model_validate({"agents": {"claude": {"model": "mine"}}, "roles": {"scout": {"model": "other"}}})
+    assert models("claude", own) == {"scout": "other"}
+    assert assign(config, roles, "planner", "implementer", everyone="claude").model == "claude-opus-4-6"
+    reading = ("read", "grep", "find", "ls")
+    assert roles["scout"].tools == (*reading, "bash")
+    for role in ("spec-reviewer", "quality-reviewer", "architect", "security-reviewer", "performance-reviewer"):
+        assert roles[role].tools == reading
 
 
 @pytest.mark.req("S1-98")

@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from windlass.agents import installed, registry
+from windlass.agents.assignment import assign
 from windlass.agents.base import Capabilities, Job, StartsAnother
+from windlass.agents.roles import Role
 from windlass.config import Config
 from windlass.errors import UserError
+from windlass.flow.load import list_flows
 from windlass.kit import Kit
 
 NOT_FOUND = "no login found"
@@ -43,12 +46,29 @@ class AgentFacts:
 def agents(kit: Kit) -> list[AgentFacts]:
     config, roles = kit.config(), kit.roles()
     users: dict[str, list[str]] = {}
-    for name, role in sorted(roles.items()):
-        users.setdefault(config.agent_of(name, role.agent), []).append(name)
+    for name in sorted(roles):
+        users.setdefault(assign(config, roles, name).agent, []).append(name)
+    for flow, role, profile in _lent(kit, roles):
+        agent = assign(config, roles, role, profile).agent
+        if agent != assign(config, roles, role).agent:
+            users.setdefault(agent, []).append(f"{role} (in flow '{flow}', as {profile})")
     # What a person configured comes before what only happens to be installed.
     names = dict.fromkeys([*config.agents.configured(), *installed.ORDER, *registry.ADAPTERS])
     with ThreadPoolExecutor() as pool:
         return list(pool.map(lambda name: look_at(kit, config, name, tuple(users.get(name, ()))), names))
+
+
+def _lent(kit: Kit, roles: Mapping[str, Role]) -> list[tuple[str, str, str]]:
+    """Calls with the settings of another role: flow, role, profile. `flow check` tells of a flow that is not valid."""
+    found: set[tuple[str, str, str]] = set()
+    for source in list_flows([folder / "flows" for folder in kit.folders()]):
+        try:
+            flow = kit.parse(source, roles)
+        except UserError:
+            continue
+        parts = {part for phase in flow.all_phases() for part in phase.parts()}
+        found |= {(flow.flow, role, profile) for role, profile in parts if profile}
+    return sorted(found)
 
 
 def look_at(kit: Kit, config: Config, name: str, roles: tuple[str, ...] = ()) -> AgentFacts:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from windlass.agents.assignment import assign
 from windlass.agents.base import Adapter
 from windlass.agents.roles import Role
 from windlass.config import Config
@@ -40,14 +41,14 @@ def parse_part(role: str, text: str) -> Part:
     return Part(agent, rest)
 
 
-def overrides(told: Mapping[str, str], config: Config, own: Mapping[str, str]) -> dict[str, Any]:
-    """In the shape of the config file. `own`: the agent that each role's file names."""
-    return {role: _override(role, parse_part(role, text), config, own) for role, text in told.items()}
+def overrides(told: Mapping[str, str], config: Config, roles: Mapping[str, Role]) -> dict[str, Any]:
+    """In the shape of the config file."""
+    return {role: _override(role, parse_part(role, text), config, roles) for role, text in told.items()}
 
 
-def _override(role: str, part: Part, config: Config, own: Mapping[str, str]) -> dict[str, str]:
+def _override(role: str, part: Part, config: Config, roles: Mapping[str, Role]) -> dict[str, str]:
     said = {"agent": part.agent, "model": part.model, "effort": part.effort}
-    if part.agent == config.agent_of(role, own.get(role, "")):
+    if part.agent == assign(config, roles, role).agent:
         return {name: value for name, value in said.items() if value}
     # a model is one agent's: what was chosen for another is not passed on
     return said

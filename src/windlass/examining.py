@@ -13,6 +13,7 @@ from pathlib import Path
 from windlass import git
 from windlass.acquainting import NOT_FOUND, AgentFacts, look_at
 from windlass.agents import contracts
+from windlass.agents.assignment import assign
 from windlass.agents.processes import marked
 from windlass.engine.journal import Journal
 from windlass.engine.recovery import record_of, repair_repositories
@@ -136,8 +137,10 @@ def _checks(kit: Kit) -> Iterator[Finding]:
 
 def _agents(kit: Kit) -> Iterator[Finding]:
     config, roles = kit.config(), kit.roles()
-    needed = sorted(needed_roles(kit.parse(kit.find_flow(config.flow), roles)))
-    players = {role: config.agent_of(role, roles[role].agent) for role in needed}
+    flow = kit.parse(kit.find_flow(config.flow), roles)
+    needed = needed_roles(flow)
+    parts = sorted({part for phase in flow.all_phases() for part in phase.parts()})
+    players = {role: assign(config, roles, role, profile).agent for role, profile in parts if role in needed}
     without = [role for role, player in players.items() if player in ("", "none")]
     if without:
         hint = 'windlass agents lists them; default = "NAME" under [agents] in .windlass/config.toml'

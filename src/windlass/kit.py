@@ -28,8 +28,7 @@ class Kit:
         config = self._with_default(self._load(said))
         if not told:
             return config
-        own = {name: role.agent for name, role in self.roles().items()}
-        return self._with_default(self._load({**said, "roles": casting.overrides(told, config, own)}))
+        return self._with_default(self._load({**said, "roles": casting.overrides(told, config, self.roles())}))
 
     def _load(self, said: dict[str, Any]) -> Config:
         return load_config(self.world.place.root, config_dir(self.world.environ), said)

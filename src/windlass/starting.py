@@ -14,6 +14,7 @@ from typing import Any
 
 from windlass import git
 from windlass.agents import contracts
+from windlass.agents.assignment import assign
 from windlass.agents.base import Adapter
 from windlass.agents.roles import Role
 from windlass.casting import Cast, check_capable, check_told
@@ -136,17 +137,16 @@ def check_agents(
     """S0-19: a role without an agent is named before anything is dispatched."""
     check_told(cast.roles, flow, roles)
     needed = needed_roles(flow)
-    for role in sorted({role for phase in flow.all_phases() for role in phase.roles()}):
-        name = config.agent_of(role, roles[role].agent, "" if role in cast.roles else cast.agent)
-        if name in ("", "none") and role not in needed:
+    for role, profile in sorted({part for phase in flow.all_phases() for part in phase.parts()}):
+        found = assign(config, roles, role, profile, everyone=cast.agent, named=cast.roles)
+        if not found.is_filled and role not in needed:
             continue
-        if name in ("", "none"):
+        if not found.is_filled:
             raise UserError(
                 f"no agent is available for role '{role}'",
                 hint=f"--agent NAME, or agent = … under [roles.{role}] in .windlass/config.toml; windlass agents",
             )
-        own = roles[role].effort if roles[role].agent in ("", name) else ""
-        check_capable(make(name), role, config.role(role).effort or own)
+        check_capable(make(found.agent), role, found.effort)
 
 
 def _free_slug(flow: Flow, repo: UserRepo, slug: str, date: str) -> str:

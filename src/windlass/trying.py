@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from windlass.agents.assignment import assign
 from windlass.agents.base import Adapter, AgentResult, Job, Limits
 from windlass.agents.dispatch import agent_env, run_agent
 from windlass.agents.redacting import redacted_result
@@ -27,8 +28,10 @@ PROMPT = "Answer with the one word: ready. Do not use any tool."
 
 def try_agents(kit: Kit) -> Iterator[Finding]:
     config, roles = kit.config(), kit.roles()
-    needed = needed_roles(kit.parse(kit.find_flow(config.flow), roles))
-    names = {config.agent_of(role, roles[role].agent) for role in needed}
+    flow = kit.parse(kit.find_flow(config.flow), roles)
+    needed = needed_roles(flow)
+    parts = {part for phase in flow.all_phases() for part in phase.parts()}
+    names = {assign(config, roles, role, profile).agent for role, profile in parts if role in needed}
     for name in sorted(names - {"", "none"}):
         try:
             adapter = kit.adapters(config, "")(name)

@@ -42,6 +42,8 @@ class Job:
     writes: str = "none"
     """none | outs | code"""
     contract: str = ""
+    tag: str = ""
+    """The tag of the block that counts, this dispatch's own; '' without a contract."""
     schema: Mapping[str, Json] | None = None
     outs: Mapping[str, str] = field(default_factory=dict)
     """Declared artifacts: name -> path below cwd."""
@@ -150,8 +152,6 @@ class Capabilities:
     """The CLI confines its commands; else only its tools are restricted."""
     best_effort: bool = False
     """Which agent it is, is not known: what it can do is what it was seen to do."""
-    models: tuple[str, ...] = ()
-    """How the names of the models begin that its own login serves."""
 
 
 class Reader(Protocol):

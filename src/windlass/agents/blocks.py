@@ -80,6 +80,13 @@ class Resolution(Block):
     summary: Text = Field("", description="how the conflicts were resolved")
 
 
+class Work(Block):
+    nothing_to_change: bool = Field(
+        False, description="true when all that the task asks for is there already, and you changed no file"
+    )
+    reason: Text = Field("", description="where it is, so that a reviewer can look; needed with nothing_to_change")
+
+
 class SubtaskReview(Block):
     approved: bool
     feedback: Text = Field("", description="what to change; must be there when not approved")

@@ -62,7 +62,7 @@ _ROOM = (
 
 class CodexAdapter(CliAdapter):
     name = "codex"
-    capabilities = Capabilities(resume=True, cost="tokens", read_only=True, effort=True, sandbox=True, models=("gpt-",))
+    capabilities = Capabilities(resume=True, cost="tokens", read_only=True, effort=True, sandbox=True)
     account = ACCOUNT
 
     def invocation(self, job: Job) -> Invocation:

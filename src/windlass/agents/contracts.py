@@ -1,12 +1,13 @@
 """What an agent's answer must look like, by name: fence tag, schema, and what the engine makes of it.
 
-Only what passes here can steer. The last closed block with the tag counts; everything else an agent says is text.
+Only what passes here can steer. Each dispatch names a tag of its own, which no file of the repository can hold: only
+blocks with that tag count, and they must agree. Everything else an agent says is text.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal
@@ -14,7 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, ValidationError
 
 from windlass.agents import blocks
-from windlass.agents.fences import last_block, plain
+from windlass.agents.fences import closed_blocks, last_block, plain
 from windlass.agents.plain_yaml import YamlError, read, values
 from windlass.agents.plans import MatchResult, PlanParse, PlanTask, match_tasks, parse_entries, parse_plan
 from windlass.errors import UserError, near
@@ -26,6 +27,7 @@ __all__ = [
 ]  # fmt: skip
 
 MAX_CHARS = 1_000_000
+_TAG_HERE = "\0tag\0"
 #: contracts whose data hold a task list, and under which name
 TASK_LISTS = {"subtasks": "subtasks", "contract-tasks": "tasks"}
 
@@ -89,22 +91,50 @@ class Contract:
         return bool(self.verdicts)
 
 
-def parse(name: str, text: str) -> Parsed:
+def parse(name: str, text: str, tag: str = "", *, untagged: bool = True) -> Parsed:
+    """`tag`: the one that the dispatch was given; '' for a file, where the contract's own tag counts.
+
+    `untagged`: an answer without the dispatch's tag may use the contract's own tag instead.
+    """
     contract = _contract(name)
-    block = last_block(text, contract.tags)
-    if block is None and contract.bare:
-        block = text
-    if block is None and contract.optional:
+    found = closed_blocks(text, (tag,) if tag else contract.tags)
+    if tag and not found and tag not in text and untagged:
+        found = closed_blocks(text, contract.tags)
+    if not found and contract.bare and not tag:
+        found = [text]
+    if not found and contract.optional and not (tag and tag in text):
         return check(name, {})
-    if block is None:
-        return _unusable(contract, f"there is no closed block tagged `{contract.tags[0]}`")
+    if not found:
+        return _unusable(contract, f"there is no closed block tagged `{tag or contract.tags[0]}`")
+    if not tag:
+        return _read(contract, found[-1])
+    parsed = [_read(contract, block) for block in found]
+    unread = next((one for one in parsed if one.problem), None)
+    return unread or _agreed(contract, parsed)
+
+
+def _read(contract: Contract, block: str) -> Parsed:
     if len(block) > MAX_CHARS:
         return _unusable(contract, f"the block has more than {MAX_CHARS:,} characters")
     try:
         data = values(read(block)) if contract.language == "yaml" else _json(block)
     except (YamlError, ValueError, RecursionError) as error:
         return _unusable(contract, f"the `{contract.tags[0]}` block is not valid {contract.language.upper()}: {error}")
-    return check(name, data)
+    return check(contract.name, data)
+
+
+def _agreed(contract: Contract, parsed: Sequence[Parsed]) -> Parsed:
+    """One answer: several blocks must say the same, or nobody knows which one the agent means."""
+    said = [_stance(contract, one.value) for one in parsed]
+    if all(one == said[0] for one in said):
+        return parsed[-1]
+    words = f": {', then '.join(str(one) for one in said)}" if contract.is_review else ""
+    return _unusable(contract, f"the answer holds {len(parsed)} blocks that contradict each other{words}")
+
+
+def _stance(contract: Contract, value: Json) -> Json:
+    """What two blocks must agree on: a review's verdict, of anything else all of it."""
+    return value.get("verdict") if contract.is_review and isinstance(value, dict) else value
 
 
 def check(name: str, data: object) -> Parsed:
@@ -134,20 +164,24 @@ def json_schema(name: str) -> dict[str, Json]:
     return {"type": "array", "items": schema} if contract.listed else schema
 
 
+def describe(name: str, tag: str = "") -> str:
+    """What a prompt says about the form of the answer. `tag`: the dispatch's own, else the contract's."""
+    return _description(name).replace(_TAG_HERE, tag or _contract(name).tags[0])
+
+
 @cache
-def describe(name: str) -> str:
-    """What a prompt says about the form of the answer."""
+def _description(name: str) -> str:
     contract = _contract(name)
     mark = "```"
     shape = f"a {contract.language.upper()} {'list; each item has' if contract.listed else 'object with'}"
-    opening = f"one fenced block tagged `{contract.tags[0]}`: {shape}\n{_fields(contract.schema)}"
-    return f"{opening}\n\nExample:\n\n{mark}{contract.tags[0]}\n{contract.example.strip()}\n{mark}"
+    opening = f"one fenced block tagged `{_TAG_HERE}`: {shape}\n{_fields(contract.schema)}"
+    return f"{opening}\n\nExample:\n\n{mark}{_TAG_HERE}\n{contract.example.strip()}\n{mark}"
 
 
-def reminder(name: str, problem: str) -> str:
-    """Added to the prompt of the next try."""
+def reminder(name: str, problem: str, tag: str = "") -> str:
+    """Added to the prompt of the next try, or all of it where the agent's session goes on."""
     said = " ".join(plain(problem).split())[:500]
-    return f"Your last answer could not be used: {said}.\nAnswer again. It must contain {describe(name)}"
+    return f"Your last answer could not be used: {said}.\nAnswer again. It must contain {describe(name, tag)}"
 
 
 def plan_of(name: str, content: str) -> PlanParse:
@@ -260,6 +294,12 @@ def _subtask_review(block: blocks.SubtaskReview) -> Parsed:
     judged = Verdict.PASS if block.approved else Verdict.FAIL if found else Verdict.INCONCLUSIVE
     problem = "" if judged is not Verdict.INCONCLUSIVE else "not approved, but feedback is empty"
     return Parsed(ReviewBlock(judged, found, block.feedback).to_json(), problem)
+
+
+def _work(block: blocks.Work) -> Parsed:
+    if block.nothing_to_change and not block.reason.strip():
+        return Parsed(None, "nothing_to_change needs a reason")
+    return Parsed(_as_json(block))
 
 
 def _tasks(data: object) -> Parsed:
@@ -393,6 +433,9 @@ def _table() -> dict[str, Contract]:
                  '{"status": "DONE", "reason": "", "summary": "Added the bucket with its tests."}', _coder_result),
         Contract("resolution", _JSON, blocks.Resolution,
                  '{"resolved": ["docs/logo.png"], "summary": "The new logo replaces both."}', _plain_value,
+                 optional=True),
+        Contract("work", _JSON, blocks.Work,
+                 '{"nothing_to_change": true, "reason": "src/limiter.py:12 refills by elapsed time already."}', _work,
                  optional=True),
     ]  # fmt: skip
     return {contract.name: contract for contract in all_of_them}

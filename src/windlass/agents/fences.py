@@ -18,18 +18,25 @@ def plain(text: str) -> str:
     return _HIDDEN.sub("", _ESCAPES.sub("", text))
 
 
-def last_block(text: str, tags: Collection[str]) -> str | None:
-    """The content of the last closed block with one of the tags; what stands inside another block is that one's."""
-    found: tuple[re.Match[str], int] | None = None
+def closed_blocks(text: str, tags: Collection[str]) -> list[str]:
+    """The content of every closed block with one of the tags, in order. A block inside another one is the outer one's
+    text, and so is what is quoted with `>`."""
+    found: list[str] = []
     opened: re.Match[str] | None = None
     for line in _FENCE.finditer(text):
         if opened is None:
             opened = line if _opens(line) else None
         elif _closes(line, opened):
             if _tag(opened) in tags:
-                found = (opened, line.start())
+                found.append(_content(text, opened, line.start()))
             opened = None
-    return _content(text, *found) if found else None
+    return found
+
+
+def last_block(text: str, tags: Collection[str]) -> str | None:
+    """Of a file, such as a plan: what stands last counts."""
+    found = closed_blocks(text, tags)
+    return found[-1] if found else None
 
 
 def _opens(line: re.Match[str]) -> bool:

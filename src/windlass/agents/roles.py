@@ -125,12 +125,13 @@ def render(role: Role, purpose: str, values: Mapping[str, str]) -> str:
     return f"{text}\n{late.strip()}\n" if late.strip() else text
 
 
-def going_on() -> str:
-    """To an agent whose own session is continued after an interruption."""
-    return (
+def going_on(tag: str = "") -> str:
+    """To an agent whose own session is continued after an interruption. `tag`: of the block that it owes."""
+    told = (
         "You were interrupted in the middle of this work: the machine or Windlass was stopped. The working directory is"
         " as you left it. See what is done, finish the rest, and answer as you were asked to at the beginning.\n"
     )
+    return f"{told}The tag of the answer's block is `{tag}`.\n" if tag else told
 
 
 def instructed(files: Mapping[str, str]) -> str:

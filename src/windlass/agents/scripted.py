@@ -42,7 +42,7 @@ class ScriptedAdapter:
     ) -> None:
         self.rules = rules
         self.tags = tags
-        """Contract -> the tag of its block."""
+        """Contract -> the tag of its block, where a dispatch has none of its own."""
         self.source = source
 
     def invocation(self, job: Job) -> Invocation:
@@ -53,7 +53,7 @@ class ScriptedAdapter:
             "key": job.key,
             "cwd": str(job.cwd),
             "state": job.options.get("state") or str(job.folder.parent),
-            "tag": self.tags.get(job.contract, "json"),
+            "tag": job.tag or self.tags.get(job.contract, "json"),
             "source": self.source,
             "rules": rules,
         }

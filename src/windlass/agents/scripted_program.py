@@ -158,7 +158,7 @@ def work(spec: dict[str, Any], rule: dict[str, Any]) -> bool:
 
 
 def finish(spec: dict[str, Any], rule: dict[str, Any]) -> int:
-    text = rule.get("say", "")
+    text = rule.get("say", "" if "json" in rule else "Done.")
     if "json" in rule:
         text = f"{text}\n\n```{spec['tag']}\n{to_json(rule['json'])}\n```".strip()
     if text:

@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 
 from windlass.agents.base import Job
 
-#: the last four are what a scripted model needs to fill its rules: paths to write to, the block to end with
+#: the last five are what a scripted model needs to fill its rules: paths to write to, the block to end with
 FACTS = (
     "run",
     "key",
@@ -21,6 +21,7 @@ FACTS = (
     "cycle",
     "task_title",
     "contract",
+    "tag",
     "cwd",
     "outs",
 )
@@ -49,7 +50,7 @@ def job_of(token: str) -> Job | None:
 
 
 def _job(facts: dict[str, str]) -> Job:
-    words: dict[str, Any] = {name: facts[name] for name in FACTS[:10]}
+    words: dict[str, Any] = {name: facts[name] for name in FACTS[:11]}
     words |= {"attempt": int(facts["attempt"]), "cycle": int(facts["cycle"])}
     words |= {"cwd": Path(facts["cwd"]), "outs": json.loads(facts["outs"])}
     return Job(**words, system="", prompt="", folder=Path(), agent="")

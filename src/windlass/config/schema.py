@@ -185,12 +185,6 @@ class Config(Table):
     def role(self, name: str) -> Role:
         return self.roles.get(name, Role())
 
-    def agent_of(self, role: str, own: str, everyone: str = "") -> str:
-        """`own`: as the role's file says. `everyone`: as the command line says of all roles that it does not name."""
-        chosen = self.role(role).agent or own
-        # A role that is switched off stays off, whatever agent the others get.
-        return chosen if chosen == "none" else everyone or chosen or self.agents.default
-
 
 class SuperteamCosts(Table):
     warnAtUsd: Money | None = None  # noqa: N815  the file's own spelling

@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from windlass import git
 from windlass.agents import contracts, pricing
 from windlass.agents.base import AgentResult, Job
-from windlass.agents.dispatch import agent_env, run_agent
+from windlass.agents.dispatch import EndsWithExit, agent_env, run_agent
 from windlass.agents.redacting import redact_transcript, redacted_result
 from windlass.engine.desk import Seen
 from windlass.engine.instructions import with_instructions
-from windlass.engine.jobs import Order, make_intent, make_job
+from windlass.engine.jobs import WORK, Order, make_intent, make_job
 from windlass.engine.journal import Failure
 from windlass.engine.watching import Watch
 from windlass.errors import UserError
@@ -42,11 +42,13 @@ class Judged:
     final: bool = True
     """False: another try is due and nothing was recorded as a result."""
     reminder: str = ""
+    session: str = ""
+    """The agent's own, in which it can be told what was wrong."""
 
 
 async def attempt(order: Order, is_final: Callable[[Failure], bool]) -> Judged:
     token = f"{order.key}@{order.n}"
-    reserved = await order.parts.budget.reserve(token, order.call.role, order.config.usd or order.role.usd)
+    reserved = await order.parts.budget.reserve(token, order.call.role, order.assignment.usd)
     try:
         # Reserving may have waited: what a person asked for meanwhile counts.
         order.parts.wanted.check()
@@ -124,6 +126,9 @@ async def _judge(order: Order, result: AgentResult, seen: Seen, is_final: Callab
     unfinished = result.error is not None and result.error is not ErrorClass.BAD_OUTPUT
     notes = _notes(seen) + (await _set_aside(order, seen) if unfinished else await _settle(order, seen))
     parsed = _parsed(order, result) if result.error is None else contracts.Parsed()
+    unchanged = result.error is None and order.must_change and order.place.desk.is_unchanged
+    reason = _no_change(parsed.value) if unchanged else ""
+    notes += [_remark(f"it changed nothing: {reason}")] if reason else []
     reply = await _reply(order, result, parsed, contents, notes)
     failure, reminder = _failure(order, result, parsed, reply, contents)
     await order.parts.journal.settle()
@@ -134,7 +139,7 @@ async def _judge(order: Order, result: AgentResult, seen: Seen, is_final: Callab
     told = _failed(order, reply, failure, final)
     # What was refused is never in force, neither now nor in a replay.
     _finish(order, result, told if final else None, {}, failure)
-    return Judged(told, {}, failure, final, reminder)
+    return Judged(told, {}, failure, final, reminder, result.session)
 
 
 async def _contents(order: Order, result: AgentResult) -> dict[str, str]:
@@ -166,7 +171,7 @@ def _parsed(order: Order, result: AgentResult) -> contracts.Parsed:
         return contracts.Parsed()
     if result.structured is not None:
         return contracts.check(order.contract, result.structured)
-    return contracts.parse(order.contract, result.text)
+    return contracts.parse(order.contract, result.text, order.tag, untagged=order.takes_untagged)
 
 
 async def _set_aside(order: Order, seen: Seen) -> list[Finding]:
@@ -182,8 +187,7 @@ async def _settle(order: Order, seen: Seen) -> list[Finding]:
     """A writer's work is committed and held; what others changed besides their outputs is undone."""
     if order.role.writes == "code":
         await _keep_work(order, seen)
-        idle = order.call.purpose == "implement" and order.place.desk.head == order.place.desk.base
-        return [_remark("it changed nothing")] if idle else [_remark(text) for text in await _nested(order)]
+        return [_remark(text) for text in await _nested(order)]
     world, desk = order.parts.world, order.place.desk
     ours = {world.path(name) for name in world.artifacts} | set(order.outs.values())
     moved = seen.status.head != desk.head
@@ -246,21 +250,61 @@ def _failure(
 ) -> tuple[Failure | None, str]:
     """Why there is no good result, and what the agent is told when it tries again."""
     if result.error is not None:
-        return Failure(result.error, result.reason, result.retry_at), ""
+        cut = result.error is ErrorClass.BAD_OUTPUT
+        return Failure(result.error, result.reason, result.retry_at), unusable(order, result.reason) if cut else ""
     if parsed.problem:
-        return Failure(ErrorClass.BAD_OUTPUT, parsed.problem), contracts.reminder(order.contract, parsed.problem)
+        return Failure(ErrorClass.BAD_OUTPUT, parsed.problem), contracts.reminder(
+            order.contract, parsed.problem, order.tag
+        )
+    silent = _silence(order, result)
+    if silent:
+        return Failure(ErrorClass.BAD_OUTPUT, silent), unusable(order, silent)
+    if order.must_change and order.place.desk.is_unchanged and not _no_change(parsed.value):
+        told = "You changed no file. Do what the task asks for, and commit it."
+        return Failure(ErrorClass.BAD_OUTPUT, "it changed no file"), told + _way_out(order)
     refused = order.call.accept(contents)
     if refused:
         return Failure(ErrorClass.BAD_OUTPUT, refused), f"Your last answer was refused: {refused}. Mend that."
     unfit = order.call.fits(parsed.value)
     if unfit:
-        return Failure(ErrorClass.BAD_OUTPUT, unfit), contracts.reminder(order.contract, unfit)
+        return Failure(ErrorClass.BAD_OUTPUT, unfit), contracts.reminder(order.contract, unfit, order.tag)
     if order.guarded and order.call.purpose == "implement" and not order.exempted:
         verdict = guard(reply.files, order.parts.config.tests.globs or TEST_GLOBS)
         if not verdict.ok:
             told = f"The TDD guard refused the change: {verdict.reason}. Add the tests that prove it, and commit them."
             return Failure(ErrorClass.BAD_OUTPUT, verdict.reason), told
     return None, ""
+
+
+def _silence(order: Order, result: AgentResult) -> str:
+    """An agent that came to its end and said nothing did not finish. A program that only has an exit code may be
+    silent, and so may one whose words are all that was asked for: what it leaves out is told."""
+    if result.text.strip() or result.structured is not None:
+        return ""
+    artifacts = order.parts.world.flow.artifacts
+    only_words = order.call.outs and all(artifacts[name].kind == "text" for name in order.call.outs)
+    by_exit = isinstance(order.adapter, EndsWithExit) and order.role.writes == "code"
+    return "" if only_words or by_exit else "it ended without a last message"
+
+
+def _no_change(value: Json) -> str:
+    """Why nothing has to change, as the block says; '' when it does not say so."""
+    if not isinstance(value, dict) or value.get("nothing_to_change") is not True:
+        return ""
+    return str(value.get("reason"))
+
+
+def _way_out(order: Order) -> str:
+    if order.contract != WORK:
+        return ""
+    return f" If all of it is there already, do not invent a change: answer with {contracts.describe(WORK, order.tag)}"
+
+
+def unusable(order: Order, problem: str) -> str:
+    """What an agent is told whose answer did not come to its end."""
+    if order.contract and not contracts.CONTRACTS[order.contract].optional:
+        return contracts.reminder(order.contract, problem, order.tag)
+    return f"Your last answer could not be used: {problem}. Finish what is left, then answer as you were asked to."
 
 
 def _failed(order: Order, reply: Reply, failure: Failure, final: bool) -> Reply:

@@ -22,10 +22,10 @@ from windlass.engine.shared import FIRST, Again, Shared
 from windlass.errors import StoppedError
 from windlass.events import HANDED_OVER, Event, LandingRefused, RunEnded, RunResumed, TaskChanged
 from windlass.model import Answer, Finding, Json, Key, Question, Task, content_id
-from windlass.phases import review
+from windlass.phases import review, tasks
 from windlass.phases.base import Call, Outcome, PhaseSpec, Published, Ran, Reply
 from windlass.phases.scheduling import with_groups
-from windlass.phases.task_base import Landed
+from windlass.phases.task_base import UNCHANGED, Landed
 from windlass.workspace import commit_artifacts
 
 
@@ -376,6 +376,9 @@ class TaskHere(Here):
 
     async def land(self, cycle: int, *, checked: bool, waived: bool = False) -> Landed:
         key = self.key.child("land", cycle=cycle)
+        if not waived and self._journal.recorded(key) is None and self.desk.is_unchanged and not self._is_confirmed:
+            await self.shared.lander.give_up_turn(self._own_task.id)
+            return Landed(UNCHANGED, "it changed no file, and no review confirmed that nothing has to change")
         # With an open conflict the lander refuses it anyway: that is what its fixer must be told.
         proves = not waived and not await self.has_open_conflicts()
         refused = await self._unproved(cycle, key) if proves else ""
@@ -389,6 +392,14 @@ class TaskHere(Here):
             self._owner.stand(tip, key)
             self.shared.completed.append(self._own_task)
         return landed
+
+    @property
+    def _is_confirmed(self) -> bool:
+        """A review of this visit passed the task as it is."""
+        assert isinstance(self.phase, tasks.Spec)
+        reviews = [step.id for step in self.phase.steps if isinstance(step, review.Spec) and step.of == "changes"]
+        ended = [self._outcomes[id] for id in reviews if id in self._outcomes]
+        return any(outcome.name == "pass" and outcome.detail != review.NOBODY for outcome in ended)
 
     async def _unproved(self, cycle: int, landing: Key) -> str:
         """'' when the task may land; else what the proof found, for whoever mends it."""

@@ -80,6 +80,11 @@ class Desk:
     def tree(self) -> str:
         return self.engine.tree_of(self.head)
 
+    @property
+    def is_unchanged(self) -> bool:
+        """The files are those that this scope began with."""
+        return self.head == self.base or self.tree == self.engine.tree_of(self.base)
+
     @contextmanager
     def seat(self) -> Iterator[Desk]:
         """This desk, or one of its own beside it while another dispatch of the scope is at work here."""
@@ -105,7 +110,7 @@ class Desk:
 
     def sit_at(self, slot: Slot) -> Slot:
         """An interrupted agent goes on here: the slot stays as it was left."""
-        if self.slot is not None and self._spare is not None:
+        if self.slot is not None and self.slot.n != slot.n and self._spare is not None:
             self._spare.append((self.slot, self.head))
         self.slot, self._moved, self._seen = slot, False, None
         return slot

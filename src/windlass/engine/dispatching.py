@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from windlass.agents.base import Adapter
-from windlass.agents.roles import Role
 from windlass.engine.attempt import Judged, attempt
 from windlass.engine.jobs import Order, Place
 from windlass.engine.journal import Failure
 from windlass.engine.parts import Parts
 from windlass.engine.policy import Again, Fail, Next, Retries, Stop, after
+from windlass.engine.recovery import Left
 from windlass.engine.versions import Versions
 from windlass.errors import StoppedError
 from windlass.model import Finding, Json, Key, digest
@@ -52,14 +52,15 @@ class Dispatcher:
     # -- tries
 
     async def _tries(self, place: Place, call: Call, inputs: dict[str, Json]) -> Judged:
-        role, reminder = self._role(call), ""
+        role, reminder = self._parts.roles[call.role], ""
+        same: Left | None = None
         while True:
             self._parts.wanted.check()
-            adapter = self._parts.adapters(self._parts.agent_of(call.role, call.profile))
+            adapter = self._parts.adapters(self._parts.assignment(call.role, call.profile).agent)
             await self._parts.governor.wait(adapter.credential)
             n = self._journal.next_attempt(place.key)
             told = tuple(self._parts.store.untold(self._journal.run))
-            left = self._parts.left.pop(place.key.text, None)
+            left = self._parts.left.pop(place.key.text, None) or same
             order = Order(self._parts, place, call, role, adapter, inputs, n, reminder, told, left)
             judged, _ = await asyncio.gather(
                 attempt(order, lambda failure: isinstance(self._next(place.key, failure, 0), Fail)),
@@ -69,14 +70,21 @@ class Dispatcher:
             self._parts.governor.passed(adapter.credential, judged.failure.error if judged.failure else None)
             if judged.failure is None or judged.final:
                 return judged
-            reminder = judged.reminder
+            reminder, same = judged.reminder, self._same_session(order, judged)
             await self._pause(place.key, adapter, judged.failure)
+
+    def _same_session(self, order: Order, judged: Judged) -> Left | None:
+        """An answer that could not be used is asked for again where it was given: the agent has read everything."""
+        slot = order.place.desk.slot
+        if not (judged.reminder and judged.session and slot and order.adapter.capabilities.resume):
+            return None
+        return Left(slot, judged.session, self._parts.folder / order.folder)
 
     def _next(self, key: Key, failure: Failure, recorded: int) -> Next:
         """Counted from the attempts on record, so that a restart gives no more tries."""
         errors = Counter(row.error for row in self._journal.attempts(key))
         settings = self._parts.config.retries
-        retries = Retries(settings.crashed, settings.timed_out)
+        retries = Retries(settings.crashed, settings.timed_out, settings.refused, settings.context_overflow)
         return after(failure.error, errors[failure.error] - recorded, retries, settings.pauses)
 
     async def _pause(self, key: Key, adapter: Adapter, failure: Failure) -> None:
@@ -97,15 +105,6 @@ class Dispatcher:
                 await self._parts.wanted.stop.wait()
         except TimeoutError:
             return
-
-    def _role(self, call: Call) -> Role:
-        role = self._parts.roles[call.role]
-        if not call.profile:
-            return role
-        other = self._parts.roles[call.profile]
-        return replace(
-            role, agent=other.agent, model=other.model, effort=other.effort, wall_s=other.wall_s, usd=other.usd
-        )
 
     # -- replies
 

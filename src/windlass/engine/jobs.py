@@ -8,17 +8,20 @@ from functools import cached_property
 from pathlib import Path
 
 from windlass.agents import contracts
-from windlass.agents.account import CliAdapter
+from windlass.agents.assignment import Assignment
 from windlass.agents.base import Adapter, Job, Limits
 from windlass.agents.roles import Role, contract_for, going_on, instructed, render, told, variables
-from windlass.config import Role as RoleConfig
 from windlass.engine.desk import Desk
 from windlass.engine.parts import Parts
 from windlass.engine.prompting import Extra, values
 from windlass.engine.recovery import Left
+from windlass.engine.tags import block_tag
 from windlass.model import ErrorClass, Json, Key, Task
 from windlass.phases.base import Call
 from windlass.store.rows import Intent
+
+WORK = "work"
+"""The contract of whoever builds a task and has no other."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +65,8 @@ class Order:
         return self.place.task.id if self.place.task else ""
 
     @cached_property
-    def config(self) -> RoleConfig:
-        return self.parts.config.role(self.call.profile or self.call.role)
+    def assignment(self) -> Assignment:
+        return self.parts.assignment(self.call.role, self.call.profile)
 
     @cached_property
     def outs(self) -> Mapping[str, str]:
@@ -83,17 +86,33 @@ class Order:
         artifacts = self.parts.world.flow.artifacts
         data = [artifacts[name].contract for name in self.call.outs if artifacts[name].kind == "json"]
         own = contract_for(self.role, self.call.purpose)
+        if not own and not self.call.outs and self.must_change:
+            return WORK
         return data[0] if data else "" if own and own == self.file_contract else own
+
+    @property
+    def must_change(self) -> bool:
+        """A task is built: whoever builds it changes files, or declares that there is nothing to change."""
+        return self.call.purpose == "implement" and self.role.writes == "code" and self.place.task is not None
+
+    @cached_property
+    def tag(self) -> str:
+        """Of the reply's block; '' without a contract."""
+        if not self.contract:
+            return ""
+        return block_tag(self.parts.tag_secret, self.key.text, contracts.CONTRACTS[self.contract].tags[0])
+
+    @property
+    def takes_untagged(self) -> bool:
+        """An agent that can be asked again in its session is asked for its tag once; another one cannot be."""
+        if self.contract == WORK:
+            return False  # who builds something may well quote a block
+        return not self.adapter.capabilities.resume or bool(self.reminder)
 
     @cached_property
     def file_contract(self) -> str:
         artifacts = self.parts.world.flow.artifacts
         return next((artifacts[n].contract for n in self.call.outs if artifacts[n].kind == "file"), "")
-
-    @property
-    def as_cast(self) -> bool:
-        """The agent is the one that the role's file names, if it names one: the file's model is that agent's."""
-        return self.role.agent in ("", self.adapter.name)
 
     @property
     def guarded(self) -> bool:
@@ -120,16 +139,17 @@ async def make_job(order: Order, cwd: Path, reserved: float) -> Job:
         cwd=cwd,
         folder=order.parts.folder / order.folder,
         agent=order.adapter.name,
-        model=order.config.model or (role.model if order.as_cast else "") or _recommended(order),
-        effort=order.config.effort or (role.effort if order.as_cast else ""),
+        model=order.assignment.model,
+        effort=order.assignment.effort,
         tools=role.tools,
         writes=role.writes,
         contract=order.contract,
-        schema=contracts.json_schema(order.contract) if order.contract else None,
+        tag=order.tag,
+        schema=_schema(order.contract),
         outs=order.outs,
         limits=Limits(
-            order.config.wall or role.wall_s or 1800.0,
-            order.config.turns or role.turns,
+            order.assignment.wall_s or 1800.0,
+            order.assignment.turns,
             reserved,
             order.parts.config.limits.output_mb << 20,
         ),
@@ -142,24 +162,21 @@ async def make_job(order: Order, cwd: Path, reserved: float) -> Job:
     )
 
 
+def _schema(contract: str) -> dict[str, Json] | None:
+    """None where the answer is free to leave the block out: a CLI that enforces a schema would demand it."""
+    return contracts.json_schema(contract) if contract and not contracts.CONTRACTS[contract].optional else None
+
+
 def _options(order: Order) -> dict[str, str]:
     """What an adapter may want to know besides: where the scripted agent counts, where an earlier session lies."""
     earlier = {"sessions": str(order.left.folder)} if order.left else {}
     return {"state": str(order.parts.folder / "scripted"), **earlier}
 
 
-def _recommended(order: Order) -> str:
-    """A CLI that the config gave a model or a server of its own keeps it."""
-    model, adapter = order.role.recommended, order.adapter
-    own = isinstance(adapter, CliAdapter) and (adapter.settings.model or adapter.settings.base_url)
-    serves = adapter.capabilities.models
-    return model if serves and model.startswith(serves) and not own else ""
-
-
 def _prompt(order: Order, known: Mapping[str, str]) -> str:
     """A session that goes on has the task already: it is told what happened, nothing again."""
     if order.left:
-        return going_on() + told(order.told)
+        return (f"{order.reminder}\n" if order.reminder else going_on(order.tag)) + told(order.told)
     return instructed(order.instructions) + render(order.role, order.call.purpose, known) + told(order.told)
 
 
@@ -169,6 +186,7 @@ async def _extra(order: Order, cwd: Path) -> Extra:
     return Extra(
         cwd=str(cwd),
         contract=order.contract or order.file_contract,
+        tag=order.tag,
         outs=order.outs,
         changed=desk.changed,
         fix_diff=await desk.diff(since) if since and "fix_diff" in shown else "",

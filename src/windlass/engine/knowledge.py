@@ -37,7 +37,7 @@ class Knowledge:
         self._world = parts.world
 
     def has_role(self, role: str) -> bool:
-        return role in self.parts.roles and bool(self.parts.agent_of(role)) and self.parts.agent_of(role) != "none"
+        return self.parts.assignment(role).is_filled
 
     def setting(self, value: int | str) -> str:
         return self._world.resolve(value)

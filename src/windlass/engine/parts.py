@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from windlass.agents.assignment import Assignment, assign
 from windlass.agents.base import Adapter
 from windlass.agents.roles import Role
 from windlass.config import Config
@@ -16,6 +17,7 @@ from windlass.engine.budget import Budget
 from windlass.engine.governor import Governor
 from windlass.engine.journal import Journal
 from windlass.engine.recovery import Left
+from windlass.engine.tags import run_secret
 from windlass.engine.tip import Tip
 from windlass.engine.world import World
 from windlass.errors import AbortedError, InterruptedDriverError
@@ -119,9 +121,12 @@ class Parts(Bench):
     """Slot -> the number of the agent that works in it, in the order they began."""
 
     @cached_property
+    def tag_secret(self) -> str:
+        return run_secret(self.folder)
+
+    @cached_property
     def tip(self) -> Tip:
         return Tip(self.journal, self.engine)
 
-    def agent_of(self, role: str, profile: str = "") -> str:
-        name = profile or role
-        return self.config.agent_of(name, self.roles[name].agent, "" if name in self.named else self.agent)
+    def assignment(self, role: str, profile: str = "") -> Assignment:
+        return assign(self.config, self.roles, role, profile, everyone=self.agent, named=self.named)

@@ -50,6 +50,8 @@ Next: TypeAlias = Again | Fail | Stop
 class Retries:
     crashed: int = 1
     timed_out: int = 1
+    refused: int = 0
+    context_overflow: int = 0
 
 
 def after(error: ErrorClass, failed_before: int, retries: Retries, pauses: tuple[float, ...] = PAUSES) -> Next:
@@ -67,6 +69,9 @@ def after(error: ErrorClass, failed_before: int, retries: Retries, pauses: tuple
             return Again(pauses[0]) if failed_before < retries.crashed else Fail()
         case ErrorClass.TIMED_OUT:
             return Again() if failed_before < retries.timed_out else Fail()
+        case ErrorClass.REFUSED:
+            return Again() if failed_before < retries.refused else Fail()
+        case ErrorClass.CONTEXT_OVERFLOW:
+            return Again() if failed_before < retries.context_overflow else Fail()
         case _:
-            # Refused, context overflow: the same again would end the same.
             return Fail()

@@ -22,6 +22,8 @@ class Extra:
     cwd: str
     contract: str
     outs: Mapping[str, str]
+    tag: str = ""
+    """Of the block that the contract asks for, where it stands in the reply."""
     changed: Sequence[str] = ()
     fix_diff: str = ""
     fix_places: str = ""
@@ -55,7 +57,7 @@ def values(world: World, call: Call, extra: Extra) -> dict[str, str]:
         "fix_places": extra.fix_places,
         "diff": extra.diff,
         "completed_tasks": _titles(extra.completed),
-        "contract": contracts.describe(extra.contract) if extra.contract else "",
+        "contract": contracts.describe(extra.contract, extra.tag) if extra.contract else "",
         "reminder": extra.reminder,
         "recovery": extra.recovery,
         "tdd": extra.tdd,

@@ -82,6 +82,10 @@ class PhaseSpec(Strict):
     def roles(self) -> set[str]:
         return set()
 
+    def parts(self) -> set[tuple[str, str]]:
+        """Who is called: each role with the profile that it is called with, '' for its own settings."""
+        return {(role, "") for role in self.roles()}
+
 
 class CallSpec(Strict):
     """One agent call: who, with what, for what."""

@@ -53,6 +53,10 @@ class Spec(PhaseSpec):
         merge = {self.merge.role} if isinstance(self.merge, Merge) else set()
         return {call.role for call in self.calls} | {call.profile for call in self.calls if call.profile} | merge
 
+    def parts(self) -> set[tuple[str, str]]:
+        merge = {(self.merge.role, "")} if isinstance(self.merge, Merge) else set()
+        return {(call.role, call.profile) for call in self.calls} | merge
+
 
 async def run(spec: Spec, ctx: Context) -> Outcome:
     for index, call in enumerate(spec.calls):

@@ -61,6 +61,10 @@ class Spec(PhaseSpec):
         calls = [*self.reviewers, *([self.fixer] if self.fixer else [])]
         return {name for call in calls for name in (call.role, call.profile, call.otherwise) if name}
 
+    def parts(self) -> set[tuple[str, str]]:
+        calls = [*self.reviewers, *([self.fixer] if self.fixer else [])]
+        return {(call.role, call.profile) for call in calls} | {(c.otherwise, "") for c in calls if c.otherwise}
+
 
 @dataclass(frozen=True)
 class Round:
@@ -158,7 +162,28 @@ def _call(
     call = make_call(ctx, reviewer, f"{again}review{kind}", inputs=_subject(spec, ctx), findings=open_findings)
     content = ctx.artifact(spec.of)
     context = {**call.context, "criteria": reviewer.criteria, **({spec.of: content} if content else {})}
-    return replace(call, cycles=cap, since=since if spec.of == "changes" else "", context=context)
+    fits = _consistent(_passable(spec, ctx))
+    return replace(call, cycles=cap, since=since if spec.of == "changes" else "", context=context, fits=fits)
+
+
+def _passable(spec: Spec, ctx: Context) -> Severity:
+    """The least severity that a passing review cannot hold: the flow's threshold, else what the roles are told."""
+    return Severity.of(ctx.setting(spec.threshold)) if spec.threshold else Severity.MEDIUM
+
+
+def _consistent(least: Severity) -> Callable[[Json], str]:
+    """For `Call.fits`: a pass over a finding that fails it says two things, and nobody knows which one is meant."""
+
+    def fits(data: Json) -> str:
+        if not isinstance(data, dict) or data.get("verdict") not in [verdict.value for verdict in PASSES]:
+            return ""
+        worst = [f for f in _findings(data.get("findings"), "") if f.severity >= least]
+        if not worst:
+            return ""
+        named = f"[{worst[0].severity.word}] {worst[0].message[:200]}"
+        return f"the status passes it, but a finding is {least.word} or worse: {named}; a finding like that fails it"
+
+    return fits
 
 
 def _subject(spec: Spec, ctx: Context) -> dict[str, Json]:
@@ -173,14 +198,12 @@ def _judge(spec: Spec, ctx: Context, role: str, reply: Reply) -> Round:
         return Round(Verdict.INCONCLUSIVE, summary=f"{role}: {reply.reason or 'gave no verdict'}")
     verdict = Verdict(str(reply.data["verdict"]))
     listed = reply.data.get("findings")
-    findings = (
-        [Finding.from_json(f).by(role) for f in listed if isinstance(f, dict)] if isinstance(listed, list) else []
-    )
+    findings = _findings(listed, role)
     summary = str(reply.data.get("summary") or "")
     if verdict is not Verdict.PASS and not findings and verdict is not Verdict.INCONCLUSIVE:
         findings = [Finding(summary or f"{role} did not pass it and did not say why", Severity.MEDIUM, role=role)]
     if verdict in PASSES and spec.threshold and any(f.severity is Severity.CRITICAL for f in findings):
-        # Where severities decide, a critical finding counts whatever the reviewer calls the whole.
+        # On record from a version that took such an answer; by now it is asked again, and is no reply.
         verdict = Verdict.FAIL
     if verdict not in (Verdict.FAIL, Verdict.HARD_STOP):
         return Round(verdict, noted=tuple(findings), summary=summary)

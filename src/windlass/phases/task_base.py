@@ -12,6 +12,7 @@ from windlass.phases.routes import Target
 
 COMPLETE, SKIPPED, FAILED, ESCAPED = "complete", "skipped", "failed", "escaped"
 IMPLEMENTED = "implemented"
+UNCHANGED = "unchanged"
 LANDED = frozenset({COMPLETE, IMPLEMENTED})
 
 
@@ -26,7 +27,8 @@ class Ending:
 
 @dataclass(frozen=True)
 class Landed:
-    """What became of a landing: landed | conflict | red | unproved, with the facts for whoever mends it."""
+    """What became of a landing: landed | conflict | red | unproved | unchanged, with the facts for whoever
+    mends it."""
 
     kind: str
     detail: str = ""

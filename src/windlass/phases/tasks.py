@@ -65,6 +65,10 @@ class Spec(PhaseSpec):
         fixer = {self.land.fixer.role} if self.land.fixer else set()
         return fixer | {name for step in self.steps for name in step.roles()}
 
+    def parts(self) -> set[tuple[str, str]]:
+        fixer = {(self.land.fixer.role, self.land.fixer.profile)} if self.land.fixer else set()
+        return fixer | {part for step in self.steps for part in step.parts()}
+
 
 async def run(spec: Spec, ctx: TasksContext) -> Outcome:
     tasks = await ctx.task_list(spec.source)

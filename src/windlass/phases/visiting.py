@@ -13,7 +13,7 @@ from windlass.phases import command, produce, review
 from windlass.phases.base import CallSpec, Context, Outcome, Reply, holds
 from windlass.phases.calls import make_call, reached
 from windlass.phases.routes import Route, Target, To
-from windlass.phases.task_base import Landed, TaskContext
+from windlass.phases.task_base import UNCHANGED, Landed, TaskContext
 
 if TYPE_CHECKING:
     from windlass.phases.tasks import Spec, Step
@@ -171,7 +171,9 @@ async def _try(spec: Spec, ctx: TaskContext, course: Course) -> Landed:
 
 async def _refused(spec: Spec, ctx: TaskContext, course: Course, landed: Landed) -> tuple[Target, str]:
     outcome = Outcome(landed.kind, f"landing refused ({landed.kind}): {landed.detail}")
-    route = spec.land.on.get(landed.kind, Route(Target(To.FAIL)))
+    # A task that changed nothing and that nobody confirmed is as little shown to be done as one without a proof.
+    kinds = (landed.kind, "unproved") if landed.kind == UNCHANGED else (landed.kind,)
+    route = next((spec.land.on[kind] for kind in kinds if kind in spec.land.on), Route(Target(To.FAIL)))
     # The last landing is part of the place: the same refusal may be asked about again.
     here = ctx.step_scope("land", visit=course.taken["land?"] + 1)
     course.taken["land?"] += 1
@@ -196,7 +198,7 @@ async def _mended(
     spec: Spec, ctx: TaskContext, course: Course, landed: Landed, turns: Turns
 ) -> tuple[Target, str] | None:
     """`next`: try to land again. None: nobody could mend it."""
-    if spec.land.fixer is None:
+    if spec.land.fixer is None or landed.kind == UNCHANGED:
         return None
     await turns.to_work()
     before = await ctx.patch()

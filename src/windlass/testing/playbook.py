@@ -114,7 +114,7 @@ class Playbook:
             with self._lock:
                 self._claims.setdefault(number, {})[_marker(job)] = True
         first = float(rule.get("sleep", 0)) if talk.first else 0.0
-        answer = talk.answer(self._tags.get(job.contract, "json"))
+        answer = talk.answer(job.tag or self._tags.get(job.contract, "json"))
         return Reply(answer, first + float(rule.get("delay", 0)), cut, hang)
 
 

@@ -1,0 +1,91 @@
+"""Which agent plays a role in a call, with which model and limits.
+
+`windlass agents`, the checks before a run and the run itself ask here, so that what is shown is what runs.
+
+From the strongest: the role's table in the config (the command line writes there), the role's file, and where the call
+names a profile that role's table and file; then the model that the role's file recommends, on a CLI that serves it. `--agent` replaces the agent of every role that the command line does not
+name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from windlass.agents.roles import Role
+from windlass.config import Config
+
+NONE = "none"
+"""The agent of a role that is switched off."""
+
+
+SERVES = {"claude": "claude-", "codex": "gpt-"}
+"""How the names of the models begin that a CLI serves with its own login. A role's file recommends by such names."""
+
+
+@dataclass(frozen=True)
+class Assignment:
+    agent: str
+    """'' when nobody plays the role, `none` when it is switched off."""
+    model: str = ""
+    effort: str = ""
+    wall_s: float | None = None
+    turns: int | None = None
+    usd: float | None = None
+
+    @property
+    def is_filled(self) -> bool:
+        return self.agent not in ("", NONE)
+
+
+def assign(
+    config: Config,
+    roles: Mapping[str, Role],
+    role: str,
+    profile: str = "",
+    *,
+    everyone: str = "",
+    named: Collection[str] = (),
+) -> Assignment:
+    """`everyone`: --agent. `named`: the roles that the command line gave an agent of their own."""
+    lenders = [name for name in (role, profile) if name in roles]
+    if not lenders:
+        return Assignment("")
+    agent = _agent(config, roles, lenders, everyone, named)
+    # A model's name means something to one agent only: a profile that another one plays does not lend its own.
+    lending = [name for name in lenders if name == role or _agent(config, roles, [name], everyone, named) == agent]
+    # Wall time and money belong to the kind of work that the profile is made for.
+    last = roles[lenders[-1]]
+    return Assignment(
+        agent,
+        _first(config, roles, lending, agent, "model") or _recommended(config, roles, lending, agent),
+        _first(config, roles, lending, agent, "effort"),
+        next((own for name in lenders if (own := config.role(name).wall)), last.wall_s),
+        next((own for name in lenders if (own := config.role(name).turns)), roles[lenders[0]].turns),
+        next((own for name in lenders if (own := config.role(name).usd)), last.usd),
+    )
+
+
+def _agent(config: Config, roles: Mapping[str, Role], lenders: list[str], everyone: str, named: Collection[str]) -> str:
+    chosen = next((own for name in lenders if (own := config.role(name).agent or roles[name].agent)), "")
+    # A role that is switched off stays off, whatever agent the others get.
+    if chosen == NONE or any(name in named for name in lenders):
+        return chosen
+    return everyone or chosen or config.agents.default
+
+
+def _first(config: Config, roles: Mapping[str, Role], lending: list[str], agent: str, field: str) -> str:
+    for name in lending:
+        told = getattr(config.role(name), field)
+        in_file = getattr(roles[name], field) if roles[name].agent in ("", agent) else ""
+        if told or in_file:
+            return str(told or in_file)
+    return ""
+
+
+def _recommended(config: Config, roles: Mapping[str, Role], lending: list[str], agent: str) -> str:
+    """The model of the role's own profile, unless the config gave this CLI a model or a server of its own."""
+    options = config.agents.options(agent)
+    if agent not in SERVES or options.get("model") or options.get("base_url"):
+        return ""
+    return next((roles[name].recommended for name in lending if roles[name].recommended.startswith(SERVES[agent])), "")
