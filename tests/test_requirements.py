@@ -27,7 +27,7 @@ from team import Team, asks, engineer, subtask
 from team import basics as team_basics
 from windlass.agents.assignment import assign
 from windlass.agents.base import ToolFinished, ToolStarted, ToolUpdated
-from windlass.agents.roles import BUILT_IN, load_roles
+from windlass.agents.roles import load_roles
 from windlass.config import Config
 from windlass.events import (
     DispatchFinished,
@@ -262,7 +262,8 @@ def test_revise_hands_the_words_to_the_planner_and_reviews_and_asks_again(tmp_pa
     front = Brainstorm(tmp_path, QUICK + NO_EXTRAS)
     front.begin()
     front.say_yes("1", "fast", "1", "1", "yes", "yes", "yes")
-    assert front.view.questions["plan-approval!approve"].comment == "editor"
+    [waiting] = front.service.pending(front.run)
+    assert waiting.data["comment"] == "editor"
     before = len(front.keys)
     assert front.say_yes("revise | Split the login").code == 10
     assert [key.split("/")[1] for key in front.keys[before:]] == ["wish", "architect#1", "spec-reviewer#1"]
@@ -313,8 +314,8 @@ def test_tool_starts_updates_and_ends_of_pi_are_passed_on_in_order() -> None:
 
 
 @pytest.mark.req("S1-93")
-def test_a_role_has_the_model_of_its_profile_on_a_cli_that_serves_it(tmp_path: Path) -> None:
-    roles, config = load_roles(BUILT_IN), Config()
+def test_a_role_has_the_model_of_its_profile_on_a_cli_that_serves_it() -> None:
+    roles, config = load_roles([]), Config()
 
     def models(agent: str, config: Config = config) -> dict[str, str]:
         found = {role: assign(config, roles, role, everyone=agent).model for role in roles}

@@ -3,8 +3,8 @@
 `windlass agents`, the checks before a run and the run itself ask here, so that what is shown is what runs.
 
 From the strongest: the role's table in the config (the command line writes there), the role's file, and where the call
-names a profile that role's table and file; then the model that the role's file recommends, on a CLI that serves it. `--agent` replaces the agent of every role that the command line does not
-name.
+names a profile that role's table and file; then the model that the role's file recommends, on a CLI that serves it.
+`--agent` replaces the agent of every role that the command line does not name.
 """
 
 from __future__ import annotations

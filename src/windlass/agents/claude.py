@@ -77,9 +77,7 @@ _ROOM = {
 
 class ClaudeAdapter(CliAdapter):
     name = "claude"
-    capabilities = Capabilities(
-        resume=True, cost="end", structured=True, read_only=True, effort=True, models=("claude-",)
-    )
+    capabilities = Capabilities(resume=True, cost="end", structured=True, read_only=True, effort=True)
     account = ACCOUNT
 
     def invocation(self, job: Job) -> Invocation:

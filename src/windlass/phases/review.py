@@ -212,6 +212,12 @@ def _judge(spec: Spec, ctx: Context, role: str, reply: Reply) -> Round:
     return Round(verdict, blocking, tuple(f for f in findings if f.severity < least), summary)
 
 
+def _findings(listed: Json, role: str) -> list[Finding]:
+    if not isinstance(listed, list):
+        return []
+    return [Finding.from_json(item).by(role) for item in listed if isinstance(item, dict)]
+
+
 def _threshold(spec: Spec, ctx: Context) -> int:
     if spec.threshold:
         return Severity.of(ctx.setting(spec.threshold))
