@@ -63,7 +63,7 @@ def test_a_mutation_that_a_test_notices_is_killed_and_the_tree_stays_as_it_was(
     tree: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(tree, listed()) == 0
-    assert "1 mutations: 1 killed, 0 survived, 0 invalid" in capsys.readouterr().out
+    assert "1 mutations: 1 killed, 0 survived, 0 hung, 0 invalid" in capsys.readouterr().out
     assert (tree / "src/half.py").read_text() == HALF
 
 
@@ -99,7 +99,7 @@ def test_tests_that_fail_anyway_notice_nothing(tree: Path, capsys: pytest.Captur
 
 def test_a_mutation_that_no_longer_imports_proves_nothing(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tree, listed(new="n /")) == 1
-    assert "0 killed, 0 survived, 1 invalid" in capsys.readouterr().out
+    assert "0 killed, 0 survived, 0 hung, 1 invalid" in capsys.readouterr().out
 
 
 def test_only_a_test_that_carries_the_number_and_failed_is_written_down(tmp_path: Path) -> None:
