@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.stamp
 INPUTS := requirements-uv.lock pyproject.toml tools/setup.py
 
-.PHONY: demo test noloss stopped powercut agents lint format spec bench setup lock clean
+.PHONY: demo test noloss stopped powercut agents lint format spec mutants bench setup lock clean
 
 demo: $(READY)  ## a run on a sample repository; only the model's words are not real
 	@$(BIN)/python -m compileall -q src
@@ -42,6 +42,9 @@ format: $(READY)
 
 spec: $(READY)  ## which test proves which requirement
 	@$(BIN)/python tools/spec.py $(ARGS)
+
+mutants: $(READY)  ## breaks the code on purpose and runs the tests that must notice; ARGS="--record ID..." for some
+	@$(BIN)/python tools/mutate.py $(ARGS)
 
 bench: $(BENCH)/.stamp
 	@$(BENCH)/bin/python -m benchmarks $(ARGS)

@@ -32,7 +32,8 @@ def test_the_agent_asks_until_it_is_ready_and_each_round_is_stored_before_the_ne
     assert [event.text for event in team.events(RunSaid)] == [
         "Clarifying what is wanted for 'repo': the architect may ask you back."
     ]
-    assert team.view.questions["clarify/round#1!clarify"].text == "Per user,\n  or per address?"
+    assert team.view.questions["clarify/round#1!clarify"].detail == "Per user,\n  or per address?"
+    assert "  Per user,\n    or per address?\n? The architect asks. What do you answer?\n" in first.out
     assert _answer(team, "per user") == 10
     told = [{"role": "assistant", "text": "Per user,\n  or per address?"}, {"role": "user", "text": "per user"}]
     assert _log(team) == {"confirmed": False, "history": told}

@@ -74,7 +74,7 @@ def test_a_requirement_without_test_or_reason_fails_the_listing(project: Path) -
     done = run(project, "--json")
     states = {row["number"]: (row["state"], row["tests"]) for row in json.loads(done.stdout)}
     assert states == {
-        "S0-01": ("proved", ["tests/test_it.py::test_a"]),
+        "S0-01": ("claimed", ["tests/test_it.py::test_a"]),
         "S0-02": ("open", []),
         "S1-01": ("later", []),
     }
@@ -83,7 +83,7 @@ def test_a_requirement_without_test_or_reason_fails_the_listing(project: Path) -
 
 def test_a_group_is_judged_alone(project: Path) -> None:
     done = run(project, "--group", "S1")
-    assert "S1-01   later  not yet" in done.stdout
+    assert "S1-01   later   not yet" in done.stdout
     assert "S0-01" not in done.stdout
     assert done.returncode == 0
 
@@ -100,3 +100,34 @@ def test_tests_that_cannot_be_collected_are_said(project: Path) -> None:
     done = run(project)
     assert "cannot be collected" in done.stderr
     assert done.returncode == 1
+
+
+MUTATION = """[[mutation]]
+id = "one"
+file = "src/one.py"
+old = "1"
+new = "2"
+tests = ["tests/test_it.py::test_a"]
+breaks = ["S0-01"]
+"""
+
+
+def test_a_requirement_is_proved_only_when_its_test_was_seen_failing(project: Path) -> None:
+    (project / "tests/mutations.toml").write_text(MUTATION)
+    (project / "tests/checked_by_breaking.toml").write_text('[S0-01]\n"tests/test_it.py::test_a" = ["one"]\n')
+    done = run(project, "--json")
+    assert {row["number"]: row["state"] for row in json.loads(done.stdout)}["S0-01"] == "proved"
+    counted = run(project).stdout
+    assert "(seen failing: one)" in counted
+    assert "all         1        0      1     1    3" in counted
+
+
+@pytest.mark.parametrize(
+    ("test", "mutation"), [("tests/test_it.py::test_gone", "one"), ("tests/test_it.py::test_a", "gone")]
+)
+def test_a_check_whose_test_or_mutation_is_gone_fails_the_listing(project: Path, test: str, mutation: str) -> None:
+    (project / "tests/mutations.toml").write_text(MUTATION)
+    (project / "tests/checked_by_breaking.toml").write_text(f'[S0-01]\n"{test}" = ["{mutation}"]\n')
+    done = run(project)
+    assert done.returncode == 1
+    assert f"S0-01: {test} by {mutation}" in done.stderr

@@ -44,8 +44,8 @@ def test_the_run_passes_the_checkpoints_of_the_document_in_their_order(team: Tea
     assert team.status["step"] == "COMPLETED"
 
 
-@pytest.mark.req("S2-21", "S2-27", "S2-41", "S2-42", "S2-43", "S2-50")
-def test_the_run_has_a_working_folder_and_a_branch_of_the_documents_name(team: Team) -> None:
+@pytest.mark.req("S2-27", "S2-41", "S2-42", "S2-43", "S2-50")
+def test_the_run_has_agents_and_a_branch_of_the_documents_name(team: Team) -> None:
     run = team.service.run()
     assert run.branch == f"swe-team/{run.slug}-{run.id[:8]}"
     assert team.branch == run.branch
@@ -53,7 +53,6 @@ def test_the_run_has_a_working_folder_and_a_branch_of_the_documents_name(team: T
     agents = sh(engine, "for-each-ref", "--format=%(refname:short)", "refs/heads").splitlines()
     # Three were allowed; no wave is wider than two.
     assert agents == [f"{run.branch}-agent-1", f"{run.branch}-agent-2"]
-    assert all((engine.parent / "slots" / str(n)).is_dir() for n in (1, 2))
 
 
 @pytest.mark.req("S2-09", "S2-25", "S2-26")

@@ -340,6 +340,7 @@ def test_a_bare_windlass_asks_what_to_build_and_starts_it(person: Person) -> Non
     person.front.configure(scripted(person.front))
     with person() as tty:
         tty.wait("What is to be built?")
+        assert "─── Start Workflow ───" in tty.lines
         tty.send("Add sub", ENTER)
         tty.wait(ASKED)
         tty.send(ESCAPE)

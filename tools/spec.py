@@ -1,4 +1,8 @@
-"""Which test proves which requirement, which requirements wait and why, and which have neither."""
+"""Which test proves which requirement, which requirements wait and why, and which have neither.
+
+A requirement is proved when a test that carries its number was seen failing while the code was broken on purpose
+(tests/checked_by_breaking.toml). One whose tests were never seen failing is only claimed.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +15,13 @@ import sys
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
 import pytest
+
+import mutate
 
 ROOT = Path(__file__).resolve().parent.parent
 NUMBER = re.compile(r"S[0-4]-[0-9]{2,3}")
@@ -29,10 +35,14 @@ class Row:
     text: str
     tests: tuple[str, ...]
     reason: str
+    checked: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Its tests that were seen failing, each with the mutations that made them fail."""
 
     @property
     def state(self) -> str:
-        return "proved" if self.tests else "later" if self.reason else "open"
+        if self.tests:
+            return "proved" if self.checked else "claimed"
+        return "later" if self.reason else "open"
 
 
 class Collector:
@@ -82,9 +92,36 @@ def _covers(span: Span, number: str) -> bool:
     return number[:2] == group and first <= int(number[3:]) <= last
 
 
-def rows(texts: Mapping[str, str], tests: Mapping[str, Sequence[str]], later: Mapping[str, str]) -> list[Row]:
+def checked(tests: Path, marks: Mapping[str, Sequence[str]]) -> dict[str, dict[str, list[str]]]:
+    """requirement -> test -> mutations. Each line names a test that carries the number, and a mutation of the list."""
+    listed, mutations = tests / "checked_by_breaking.toml", tests / "mutations.toml"
+    if not listed.exists():
+        return {}
+    known = {one.id for one in mutate.load(mutations)} if mutations.exists() else set()
+    found: dict[str, dict[str, list[str]]] = tomllib.loads(listed.read_text(encoding="utf-8"))
+    faults = [
+        f"{number}: {test} by {id}"
+        for number, lines in found.items()
+        for test, ids in lines.items()
+        for id in ids
+        if test not in marks.get(number, ()) or id not in known
+    ]
+    if faults:
+        sys.exit("spec: checked_by_breaking.toml names tests or mutations that are gone\n" + "\n".join(faults))
+    return found
+
+
+def rows(
+    texts: Mapping[str, str],
+    tests: Mapping[str, Sequence[str]],
+    later: Mapping[str, str],
+    broken: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
+) -> list[Row]:
     why = reasons(later, texts)
-    return [Row(number, text, tuple(tests.get(number, ())), why[number]) for number, text in texts.items()]
+    return [
+        Row(number, text, tuple(tests.get(number, ())), why[number], (broken or {}).get(number, {}))
+        for number, text in texts.items()
+    ]
 
 
 def table(found: Sequence[Row]) -> str:
@@ -92,25 +129,40 @@ def table(found: Sequence[Row]) -> str:
 
 
 def _lines(row: Row) -> list[str]:
-    head = f"{row.number:<7} {row.state:<6}"
+    head = f"{row.number:<7} {row.state:<7}"
     if row.tests:
-        return [f"{head} {row.tests[0]}", *(f"{'':<14} {name}" for name in row.tests[1:])]
+        seen = [f"{name} (seen failing: {', '.join(row.checked[name])})" for name in row.tests if name in row.checked]
+        names = seen + [name for name in row.tests if name not in row.checked]
+        return [f"{head} {names[0]}", *(f"{'':<15} {name}" for name in names[1:])]
     return [f"{head} {row.reason or row.text[:100]}"]
 
 
 def counts(found: Sequence[Row]) -> str:
-    lines = ["group  proved  later  open  all"]
-    for group in sorted({row.number[:2] for row in found}):
-        states = [row.state for row in found if row.number[:2] == group]
-        proved, later, left = (states.count(state) for state in ("proved", "later", "open"))
-        lines.append(f"{group:<5} {proved:>7} {later:>6} {left:>5} {len(states):>4}")
+    lines = ["group  proved  claimed  later  open  all"]
+    lines += [
+        _count(group, [row.state for row in found if row.number[:2] == group])
+        for group in sorted({row.number[:2] for row in found})
+    ]
+    lines.append(_count("all", [row.state for row in found]))
     return "\n".join(lines)
+
+
+def _count(name: str, states: Sequence[str]) -> str:
+    proved, claimed, later, left = (states.count(state) for state in ("proved", "claimed", "later", "open"))
+    return f"{name:<5} {proved:>7} {claimed:>8} {later:>6} {left:>5} {len(states):>4}"
 
 
 def as_json(found: Sequence[Row]) -> str:
     return json.dumps(
         [
-            {"number": row.number, "state": row.state, "tests": row.tests, "reason": row.reason, "text": row.text}
+            {
+                "number": row.number,
+                "state": row.state,
+                "tests": row.tests,
+                "checked": dict(row.checked),
+                "reason": row.reason,
+                "text": row.text,
+            }
             for row in found
         ],
         indent=2,
@@ -131,7 +183,8 @@ def main(arguments: Sequence[str]) -> int:
     unknown = sorted(set(tests) - set(texts))
     if unknown:
         print(f"spec: marks without a requirement: {', '.join(unknown)}", file=sys.stderr)
-    every = [row for row in rows(texts, tests, later) if row.number.startswith(given.group or "S")]
+    broken = checked(given.tests, tests)
+    every = [row for row in rows(texts, tests, later, broken) if row.number.startswith(given.group or "S")]
     shown = [row for row in every if row.state == "open"] if given.open else every
     print(as_json(shown) if given.json else f"{table(shown)}\n\n{counts(every)}")
     return 1 if unknown or any(row.state == "open" and row.number.startswith("S0") for row in every) else 0

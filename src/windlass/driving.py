@@ -6,7 +6,7 @@ import asyncio
 import signal
 import socket
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -221,6 +221,8 @@ class _Drive:
             watcher.cancel()
             ended = self._end(parts, projecting, ended)
             ended = replace(ended, kept=_kept(parts.slots, row.id))
+            if ended.state is RunState.FINISHED and parts.world.flow.agent_branch:
+                await asyncio.to_thread(_clean_pool, parts.slots, self._kit.world.clock())
         finally:
             watcher.cancel()
             projecting.close()
@@ -394,6 +396,15 @@ def _two_drivers(before: DriverId) -> str:
     where = "" if before.here else f" on '{before.host}'"
     what = "it can write nothing more, and its slots are not used again"
     return f"an earlier driver (process {before.pid}{where}) may still be alive; {what}"
+
+
+def _clean_pool(slots: Slots, now: float) -> None:
+    """A flow whose agents have branches of their own ends with its pool: the worktrees go, what `--keep` kept stays.
+    What cannot be removed now is left to `windlass gc`."""
+    for lease in slots.leases():
+        if lease.use is Use.FREE:
+            with suppress(OSError, WindlassError):
+                slots.remove(lease, now)
 
 
 def _kept(slots: Slots, run: str) -> tuple[Path, ...]:

@@ -3,8 +3,8 @@
 `windlass agents`, the checks before a run and the run itself ask here, so that what is shown is what runs.
 
 From the strongest: the role's table in the config (the command line writes there), the role's file, and where the call
-names a profile that role's table and file. `--agent` replaces the agent of every role that the command line does not
-name.
+names a profile that role's table and file; then the model that the role's file recommends, on a CLI that serves it.
+`--agent` replaces the agent of every role that the command line does not name.
 """
 
 from __future__ import annotations
@@ -17,6 +17,10 @@ from windlass.config import Config
 
 NONE = "none"
 """The agent of a role that is switched off."""
+
+
+SERVES = {"claude": "claude-", "codex": "gpt-"}
+"""How the names of the models begin that a CLI serves with its own login. A role's file recommends by such names."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ def assign(
     last = roles[lenders[-1]]
     return Assignment(
         agent,
-        _first(config, roles, lending, agent, "model"),
+        _first(config, roles, lending, agent, "model") or _recommended(config, roles, lending, agent),
         _first(config, roles, lending, agent, "effort"),
         next((own for name in lenders if (own := config.role(name).wall)), last.wall_s),
         next((own for name in lenders if (own := config.role(name).turns)), roles[lenders[0]].turns),
@@ -77,3 +81,11 @@ def _first(config: Config, roles: Mapping[str, Role], lending: list[str], agent:
         if told or in_file:
             return str(told or in_file)
     return ""
+
+
+def _recommended(config: Config, roles: Mapping[str, Role], lending: list[str], agent: str) -> str:
+    """The model of the role's own profile, unless the config gave this CLI a model or a server of its own."""
+    options = config.agents.options(agent)
+    if agent not in SERVES or options.get("model") or options.get("base_url"):
+        return ""
+    return next((roles[name].recommended for name in lending if roles[name].recommended.startswith(SERVES[agent])), "")

@@ -76,6 +76,15 @@ class ToolFinished:
 
 
 @dataclass(frozen=True)
+class ToolUpdated:
+    """What a tool has given so far."""
+
+    tool: str
+    text: str
+    id: str = ""
+
+
+@dataclass(frozen=True)
 class Said:
     text: str
 
@@ -113,7 +122,7 @@ class Retrying:
     reason: str
 
 
-AgentEvent: TypeAlias = ToolStarted | ToolFinished | Said | Spent | SessionSeen | Retrying | Done
+AgentEvent: TypeAlias = ToolStarted | ToolUpdated | ToolFinished | Said | Spent | SessionSeen | Retrying | Done
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from windlass.agents.base import (
     Spent,
     ToolFinished,
     ToolStarted,
+    ToolUpdated,
     WritesDown,
 )
 from windlass.agents.carrying import bring, take_away
@@ -202,7 +203,7 @@ class Stream:
             case Said():
                 self._remember(event.text)
                 self._moved(event)
-            case ToolFinished():
+            case ToolFinished() | ToolUpdated():
                 self.relieved()
             case _:
                 assert_never(event)

@@ -18,6 +18,7 @@ from windlass.agents.base import (
     Spent,
     ToolFinished,
     ToolStarted,
+    ToolUpdated,
 )
 from windlass.agents.cli import (
     KEY_VARIABLE,
@@ -126,6 +127,8 @@ class PiReader:
                 return [SessionSeen(text(data, "id"))]
             case "tool_execution_start":
                 return [self._started(data)]
+            case "tool_execution_update":
+                return [_updated(data)]
             case "tool_execution_end":
                 return [_finished(data)]
             case "message_end":
@@ -175,6 +178,18 @@ class PiReader:
 
 def _said(message: dict[str, Any]) -> str:
     return "\n".join(text(part, "text") for part in rows(message, "content") if part.get("type") == "text")
+
+
+def _updated(data: dict[str, Any]) -> ToolUpdated:
+    """Its last line: an update holds everything that the tool has given so far."""
+    told = data.get("partialResult")
+    so_far = (
+        told
+        if isinstance(told, str)
+        else " ".join(text(part, "text") for part in rows(table(data, "partialResult"), "content"))
+    )
+    lines = so_far.rstrip().splitlines()
+    return ToolUpdated(text(data, "toolName").lower(), lines[-1][:REASON] if lines else "", text(data, "toolCallId"))
 
 
 def _finished(data: dict[str, Any]) -> ToolFinished:

@@ -15,7 +15,8 @@ from windlass.agents.fences import fence, plain
 #: written by people, agents or programs: fenced where they stand
 DATA = frozenset({
     "request", "scout", "plan", "plan_context", "design", "task", "changed_files", "findings", "open_findings",
-    "fix_diff", "diff", "completed_tasks", "feedback", "criteria", "checks_output", "conflict", "proof", "recovery",
+    "fix_diff", "fix_places", "diff", "completed_tasks", "feedback", "criteria", "checks_output", "conflict", "proof",
+    "recovery",
     "inputs",
     "history",
 })  # fmt: skip

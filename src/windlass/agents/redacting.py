@@ -19,6 +19,7 @@ from windlass.agents.base import (
     Spent,
     ToolFinished,
     ToolStarted,
+    ToolUpdated,
 )
 from windlass.private import open_private
 from windlass.redact import Redactor
@@ -30,7 +31,7 @@ BLOCK = 4 << 20
 
 def redacted_event(event: AgentEvent, redactor: Redactor) -> AgentEvent:
     match event:
-        case ToolStarted() | ToolFinished() | Said():
+        case ToolStarted() | ToolUpdated() | ToolFinished() | Said():
             return replace(event, text=redactor.text(event.text))
         case Done():
             text, reason = redactor.text(event.text), redactor.text(event.reason)

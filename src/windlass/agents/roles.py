@@ -57,7 +57,7 @@ class Role:
     guard: str = ""
     """'tdd': code without a test in the same change is a finding."""
     recommended: str = ""
-    """A model that suits; never used by itself."""
+    """The model of this role on a CLI that serves it, where neither the config nor the file names another."""
     wall_s: float | None = None
     turns: int | None = None
     usd: float | None = None

@@ -20,9 +20,10 @@ from windlass.engine.jobs import WORK, Order, make_intent, make_job
 from windlass.engine.journal import Failure
 from windlass.engine.watching import Watch
 from windlass.errors import UserError
-from windlass.events import ArtifactStored, DispatchFinished, DispatchStarted, Event, TasksListed, Warned
+from windlass.events import ArtifactStored, DispatchFinished, DispatchStarted, Event, Warned
 from windlass.model import ErrorClass, Finding, Json, Severity, content_id
 from windlass.phases.base import Reply
+from windlass.phases.scheduling import with_groups
 from windlass.private import make_private
 from windlass.tdd import TEST_GLOBS, guard
 
@@ -366,7 +367,7 @@ def _listed(order: Order, contents: Mapping[str, str]) -> list[Event]:
     artifacts = order.parts.world.flow.artifacts
     plans = [(artifacts[name].contract, text) for name, text in contents.items() if artifacts[name].contract in PLANS]
     found = [contracts.match_tasks((), contracts.plan_of(*plan).tasks).tasks for plan in plans]
-    return [TasksListed(order.key.text, [task.to_json() for task in tasks]) for tasks in found if tasks]
+    return [with_groups(order.key.text, tasks) for tasks in found if tasks]
 
 
 def _ended(order: Order, result: AgentResult, failure: Failure | None) -> Event:

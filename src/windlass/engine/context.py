@@ -20,10 +20,11 @@ from windlass.engine.lander import Landable
 from windlass.engine.publishing import Wish
 from windlass.engine.shared import FIRST, Again, Shared
 from windlass.errors import StoppedError
-from windlass.events import HANDED_OVER, Event, LandingRefused, RunEnded, RunResumed, TaskChanged, TasksListed
+from windlass.events import HANDED_OVER, Event, LandingRefused, RunEnded, RunResumed, TaskChanged
 from windlass.model import Answer, Finding, Json, Key, Question, Task, content_id
 from windlass.phases import review, tasks
 from windlass.phases.base import Call, Outcome, PhaseSpec, Published, Ran, Reply
+from windlass.phases.scheduling import with_groups
 from windlass.phases.task_base import UNCHANGED, Landed
 from windlass.workspace import commit_artifacts
 
@@ -194,7 +195,10 @@ class PhaseHere(Here):
             return [task.to_json() for task in self._matched(source, content, previous)]
 
         def listed(tasks: Json) -> list[Event]:
-            return [TasksListed(self.key.text, tasks if isinstance(tasks, list) else [])]
+            known = (
+                [Task.from_json(task) for task in tasks if isinstance(task, dict)] if isinstance(tasks, list) else []
+            )
+            return [with_groups(self.key.text, known)]
 
         key = self.key.child("tasks")
         found = await self._journal.step(key, {source: content_id(content)}, parse, events=listed)

@@ -217,6 +217,9 @@ class Desk:
     async def diff(self, since: str, limit: int = 60_000) -> str:
         return await asyncio.to_thread(trees.diff, self.engine, since, self.head, limit)
 
+    async def places(self, since: str) -> str:
+        return await asyncio.to_thread(trees.places, self.engine, since, self.head)
+
     async def patch(self) -> str:
         return await asyncio.to_thread(trees.patch_id, self.engine, self.base, self.head)
 

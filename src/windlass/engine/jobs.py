@@ -192,14 +192,16 @@ def _prompt(order: Order, known: Mapping[str, str]) -> str:
 
 async def _extra(order: Order, cwd: Path) -> Extra:
     desk, since = order.place.desk, order.call.since
+    shown = variables(order.role, order.call.purpose)
     return Extra(
         cwd=str(cwd),
         contract=order.contract or order.file_contract,
         tag=order.tag,
         outs=order.outs,
         changed=desk.changed,
-        fix_diff=await desk.diff(since) if since else "",
-        diff=await desk.diff(desk.base) if "diff" in variables(order.role, order.call.purpose) else "",
+        fix_diff=await desk.diff(since) if since and "fix_diff" in shown else "",
+        fix_places=await desk.places(since) if since and "fix_places" in shown else "",
+        diff=await desk.diff(desk.base) if "diff" in shown else "",
         reminder=order.reminder,
         recovery=_recovery(order),
         tdd="required" if order.guarded else "",

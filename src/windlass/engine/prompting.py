@@ -28,6 +28,8 @@ class Extra:
     """Of the block that the contract asks for, where it stands in the reply."""
     changed: Sequence[str] = ()
     fix_diff: str = ""
+    fix_places: str = ""
+    """Where the fix changed the code, by path and lines; made only for a prompt that shows it."""
     diff: str = ""
     """All that the scope changed; made only for a prompt that shows it."""
     reminder: str = ""
@@ -54,6 +56,7 @@ def values(world: World, call: Call, extra: Extra) -> dict[str, str]:
         "findings": found,
         "open_findings": found,
         "fix_diff": extra.fix_diff,
+        "fix_places": extra.fix_places,
         "diff": extra.diff,
         "completed_tasks": _titles(extra.completed),
         "contract": contracts.describe(extra.contract, extra.tag) if extra.contract else "",

@@ -29,10 +29,10 @@ async def establish(shared: Shared, desk: Desk) -> None:
     behind = str(await here.observe("sync", lambda: _sync(shared)))
     if behind:
         here.emit(Warned("source", behind))
-    _label(here, spec.labels, WORKSPACE)
     await here.observe("workspace", lambda: _workspace(desk))
-    _label(here, spec.labels, BRANCH)
+    _label(here, spec.labels, WORKSPACE)
     await here.observe("branch", lambda: _branch(shared))
+    _label(here, spec.labels, BRANCH)
 
 
 def _label(here: Here, labels: tuple[str, ...], place: int) -> None:

@@ -5,7 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import assert_never
 
-from windlass.agents.base import AgentEvent, Done, Retrying, Said, SessionSeen, Spent, ToolFinished, ToolStarted
+from windlass.agents.base import (
+    AgentEvent,
+    Done,
+    Retrying,
+    Said,
+    SessionSeen,
+    Spent,
+    ToolFinished,
+    ToolStarted,
+    ToolUpdated,
+)
 from windlass.agents.dispatch import Proc
 from windlass.agents.liveness import Liveness, sample
 from windlass.agents.redacting import redacted_event
@@ -51,7 +61,7 @@ def _show(order: Order, event: AgentEvent) -> None:
     shown = _activity(event)
     if shown:
         kind, text, ok, cost = shown
-        call = event.id if isinstance(event, ToolStarted | ToolFinished) else ""
+        call = event.id if isinstance(event, ToolStarted | ToolUpdated | ToolFinished) else ""
         order.parts.journal.show(Activity(order.key.text, order.call.role, kind, text, ok, order.task_id, cost, call))
 
 
@@ -59,6 +69,8 @@ def _activity(event: AgentEvent) -> tuple[str, str, bool, float | None] | None:
     match event:
         case ToolStarted(text=text):
             return "tool.started", text, True, None
+        case ToolUpdated(text=text):
+            return "tool.updated", text, True, None
         case ToolFinished(text=text, ok=ok, tool=tool):
             return "tool.finished", text or tool, ok, None
         case Said(text=text):

@@ -303,7 +303,7 @@ class Activity:
     key: str
     role: str
     kind: str
-    """tool.started | tool.finished | text | usage | retry"""
+    """tool.started | tool.updated | tool.finished | text | usage | retry"""
     text: str
     ok: bool = True
     task: str = ""

@@ -89,7 +89,8 @@ def _question(spec: Spec, ready: bool, message: str) -> Question:
     asked, confirm = question_ids(spec.id)
     if ready:
         return Question(confirm, SATISFIED, type="input", detail=message, yes="yes")
-    return Question(asked, message, type="input")
+    # As the detail it keeps its lines and its length; a question's own text is one line.
+    return Question(asked, f"The {spec.role} asks. What do you answer?", type="input", detail=message)
 
 
 def _exchange(message: str, answer: Answer) -> list[Json]:

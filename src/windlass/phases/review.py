@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from windlass.events import ReviewFinished
+from windlass.events import ReviewFinished, Warned
 from windlass.model import Choice, Finding, Json, Question, Severity, Task, Verdict, content_id
 from windlass.phases.base import Call, CallSpec, Context, Count, Outcome, PhaseSpec, Reply, holds
 from windlass.phases.calls import format_finding, keeps_form, make_call, reached
@@ -99,6 +99,7 @@ async def _run(spec: Spec, ctx: Context) -> Outcome:
         if failed:
             return failed
     if not reviewers:
+        _warn_unreviewed(spec, ctx)
         return Outcome("pass", NOBODY)
     return await _cycles(spec, ctx, reviewers)
 
@@ -113,7 +114,10 @@ async def _cycles(spec: Spec, ctx: Context, reviewers: Sequence[CallSpec]) -> Ou
             return _outcome(round, iterative)
         stuck = cycle > 1 and _closed_nothing(open_findings, round.blocking)
         if cycle > cap or stuck:
-            why = "the last fix closed no finding" if stuck else f"still failing after {cap} fix attempts"
+            tried = f"{cycle} attempts" if cycle > 1 else "1 attempt"
+            why = f"failed after {tried}: " + (
+                "the last fix closed no finding" if stuck else f"no more than {cap} fixes"
+            )
             return Outcome("exhausted", f"{_words(round.blocking)} ({why})", round.blocking)
         open_findings, since = round.blocking, ctx.head
         failed = await _fix(spec, ctx, open_findings, cycle, cap)
@@ -406,6 +410,14 @@ def _rejoined(ctx: Context) -> tuple[Finding, ...]:
     """What was reviewed before is judged again for one reason only."""
     text = f"It was changed after your review ({ctx.why}): does it still meet the requirements?"
     return (Finding(text, Severity.MEDIUM, role="windlass"),) if ctx.since else ()
+
+
+def _warn_unreviewed(spec: Spec, ctx: Context) -> None:
+    """Where only critical findings count, the reviewers are an extra; elsewhere their absence is said."""
+    if ctx.task and not spec.threshold:
+        roles = ", ".join(reviewer.role for reviewer in spec.reviewers)
+        text = f"'{ctx.task.title}' goes on without its {spec.id} review: no agent plays {roles}"
+        ctx.emit(Warned("unreviewed", text, ctx.key.text, ctx.task.id), at=f"{ctx.id()}.nobody")
 
 
 def _there(reviewer: CallSpec, ctx: Context) -> bool:

@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Literal, TypeAlias
 
+from windlass.events import TasksListed
 from windlass.model import Task
 
 Order: TypeAlias = Literal["list", "deps", "waves"]
@@ -144,6 +145,12 @@ class Claims:
 def layers(tasks: Sequence[Task]) -> dict[str, int]:
     """A wave's number by task: one more than the highest of what it depends on."""
     return _longest({task.id: task.depends_on for task in tasks})
+
+
+def with_groups(key: str, tasks: Sequence[Task]) -> TasksListed:
+    """The list as it is recorded: each task with the wave it can run in."""
+    group = layers(tasks)
+    return TasksListed(key, [{**task.to_json(), "group": group[task.id]} for task in tasks])
 
 
 def chains(tasks: Sequence[Task]) -> dict[str, int]:

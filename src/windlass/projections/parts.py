@@ -87,6 +87,8 @@ class TaskView:
     description: str = ""
     files: tuple[str, ...] = ()
     """As the plan declares them."""
+    group: int = 0
+    """The wave it can run in, from 1: one more than the highest of what it depends on. 0: not recorded."""
     state: str = PENDING
     step: str = ""
     visit: int = 1

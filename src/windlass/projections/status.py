@@ -209,6 +209,7 @@ def task_json(task: TaskView) -> dict[str, Json]:
         "title": task.title,
         "state": task.state,
         "step": task.step,
+        "group": task.group,
         "visit": task.visit,
         "reason": task.reason,
         "base": task.base,

@@ -283,6 +283,7 @@ def _add_listed(view: View, raw: dict[str, Json], known: dict[str, p.TaskView]) 
             title=str(raw.get("title") or id),
             description=str(raw.get("description") or ""),
             files=tuple(str(name) for name in files) if isinstance(files, list) else (),
+            group=int(str(raw.get("group") or 0)),
         )
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -20,6 +21,8 @@ from windlass.workspace.index import unhide
 from windlass.workspace.intake import RefusedObjectsError, take_in
 from windlass.workspace.repo import EngineRepo
 from windlass.workspace.slot import Slot
+
+HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 GITLINK = "160000"
 
@@ -213,6 +216,39 @@ def diff(engine: EngineRepo, base: str, head: str, max_bytes: int) -> str:
     options = ["--no-color", "--no-ext-diff", "--no-textconv", "--no-renames"]
     text, more = git.capped([f"--git-dir={engine.path}", "diff", *options, base, head], engine.home, max_bytes)
     return f"{text}\n[diff cut after {max_bytes} bytes]\n" if more else text
+
+
+def places(engine: EngineRepo, base: str, head: str, most: int = 200) -> str:
+    """Where two commits differ: a file a line, with line numbers of `head`. No line of any file is in it."""
+    options = ["--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", "--no-prefix", "--unified=0"]
+    found: dict[str, list[str]] = {}
+    path, kind, skip = "", "", 0
+    for line in engine.git("-c", "core.quotePath=false", "diff", *options, base, head).out.splitlines():
+        if skip:
+            # a line of the file, whatever it looks like
+            skip -= not line.startswith("\\")
+        elif line.startswith("diff --git "):
+            path, kind = line.removeprefix("diff --git "), ""
+        elif line.startswith(("new file", "deleted file")):
+            kind = "new" if line.startswith("new") else "deleted"
+        elif line.startswith(("--- ", "+++ ")) and line[4:] != "/dev/null":
+            path = line[4:].rstrip("\t")
+            found[path] = [kind] if kind else []
+        elif hunk := HUNK.match(line):
+            old, start, new = int(hunk[1] or 1), int(hunk[2]), int(hunk[3] or 1)
+            skip = old + new
+            found[path] += [] if kind else [_range(start, new, old)]
+        elif line.startswith("Binary files "):
+            found[path] = [kind or "changed, not text"]
+    lines = [f"- {name}: {', '.join(ranges) or 'changed'}" for name, ranges in found.items()]
+    more = len(lines) - most
+    return "\n".join([*lines[:most], f"- and {more} more files"] if more > 0 else lines)
+
+
+def _range(start: int, new: int, old: int) -> str:
+    if not new:
+        return f"{old} line{'s' if old > 1 else ''} removed after line {start}"
+    return f"line {start}" if new == 1 else f"lines {start}-{start + new - 1}"
 
 
 def read_at(engine: EngineRepo, commit: str, path: str, max_bytes: int) -> tuple[str, bool] | None:

@@ -18,6 +18,7 @@ COMMANDS = {
     "resume": "drive",
     "retry": "drive",
     "task": "drive",
+    "workflow": "drive",
     "drive": "drive",
     "demo": "demo",
     "status": "read",

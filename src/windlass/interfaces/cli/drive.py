@@ -24,7 +24,7 @@ from windlass.interfaces.cli.common import (
     run_argument,
 )
 from windlass.interfaces.cli.watching import watching
-from windlass.model import RunState
+from windlass.model import RunState, question_of
 from windlass.projections.outlook import addressed, called
 from windlass.projections.text import clean
 from windlass.starting import Start, task_of_plan
@@ -129,6 +129,41 @@ def task(request: tuple[str, ...], plan: str | None, **options: Any) -> int:
     return _begin(_start(title, "task", text, options), options)
 
 
+@click.command(cls=RequestCommand, short_help="Start, answer or go on, whichever fits.")
+@click.argument("text", nargs=-1)
+@click.pass_context
+def workflow(ctx: click.Context, text: tuple[str, ...]) -> int:
+    """One command for everything: TEXT answers the open question, else it is what to build. Without TEXT the active
+    run goes on. `status` and `abort` are commands here too.
+
+    \b
+      windlass workflow "Add rate limiting"
+      windlass workflow approve
+      windlass workflow
+    """
+    words = " ".join(text).strip()
+    if not words:
+        return resume_active()
+    here = app()
+    active = here.service.active()
+    asked = here.service.pending(active.id) if active else []
+    offered = any(words in (option.key for option in question_of(row.data).options) for row in asked)
+    if words in ("status", "abort") and not offered:
+        from windlass.interfaces.cli.control import COMMANDS as CONTROL
+        from windlass.interfaces.cli.read import COMMANDS as READ
+
+        if not active:
+            click.echo("No run is active here.")
+        if active or (words == "status" and here.service.has_runs):
+            ctx.invoke({**CONTROL, **READ}[words])
+        return 0
+    if active and asked:
+        row, given = here.service.answer(active.id, "", words, "", "windlass workflow")
+        click.echo(f"{row.id}: {given.value}")
+        return 0 if here.service.driven(active.id) else go_on(here, active.id)
+    return int(ctx.invoke(run, request=(words,)))
+
+
 @click.command(short_help="Go on with a run.")
 @run_argument
 @click.option("--budget", type=click.FloatRange(min=0), metavar="USD", help="A new limit.")
@@ -191,7 +226,8 @@ def resume_active() -> int:
 
 def _wished() -> str:
     try:
-        return str(click.prompt("Start a run. What is to be built?", default="", show_default=False)).strip()
+        click.echo("─── Start Workflow ───")
+        return str(click.prompt("What is to be built?", default="", show_default=False)).strip()
     except click.Abort:
         click.echo()
         return ""
@@ -344,4 +380,4 @@ def _path(script: str) -> str:
     return str(Path(script).resolve()) if script else ""
 
 
-COMMANDS = {"run": run, "task": task, "resume": resume, "retry": retry, "drive": drive}
+COMMANDS = {"run": run, "task": task, "resume": resume, "retry": retry, "workflow": workflow, "drive": drive}

@@ -65,11 +65,11 @@ class Hands:
         if text == "status":
             return self._standing_of_the_active()
         if self.service.active() is None:
-            return NOTHING if text in ("", "resume", "abort") else self.start(Start(text, detached=True))
+            return NOTHING if text in ("", "abort") else self.start(Start(text, detached=True))
         active = self.service.meant()
         if text == "abort" and not self._offers(active.id, text):
             return self.abort(active.id)
-        if text in ("", "resume"):
+        if not text:
             return self.resume(active.id)
         if self.service.pending(active.id):
             return self.answer(active.id, "", text)

@@ -59,6 +59,8 @@ class Live:
             ring = self.actions[event.key] = deque(maxlen=LAST)
         if event.kind == "tool.started":
             ring.append(Action(event.text[:MAX_TEXT], Done.RUNNING, event.call))
+        elif event.kind == "tool.updated":
+            _update(ring, event)
         elif event.kind == "tool.finished":
             _finish(ring, event)
         elif event.kind == "text" and event.text:
@@ -79,6 +81,13 @@ class Live:
         if not ring:
             return None
         return next((action for action in reversed(ring) if action.done is Done.RUNNING), ring[-1])
+
+
+def _update(ring: deque[Action], event: e.Activity) -> None:
+    for n, action in enumerate(ring):
+        if action.done is Done.RUNNING and action.call == event.call:
+            ring[n] = action._replace(why=event.text[:MAX_TEXT])
+            return
 
 
 def _finish(ring: deque[Action], event: e.Activity) -> None:

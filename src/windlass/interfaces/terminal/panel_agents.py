@@ -64,7 +64,11 @@ def _with(running: Running, look: Look) -> str:
 def _action(action: Action, look: Look) -> Line:
     sign, tone = SIGNS[action.done]
     text = Tone.DIM if action.done in (Done.SAID, Done.OK) else Tone.PLAIN
-    why = (look.span(f": {action.why}", Tone.BAD, 200),) if action.why and action.why not in action.text else ()
+    why = (
+        (look.span(f": {action.why}", Tone.DIM if action.done is Done.RUNNING else Tone.BAD, 200),)
+        if action.why and action.why not in action.text
+        else ()
+    )
     line = (Span("  "), look.span(sign, tone), Span(" "), look.span(action.text, text), *why)
     return cut(line, look.width, look.ellipsis)
 

@@ -119,6 +119,9 @@ def verdicts(by_role: Mapping[str, ReviewView]) -> str:
 
 def activity(event: e.Activity) -> str:
     text = clean(event.text, 300)
+    if event.kind == "tool.updated":
+        # The line that a tool wrote last: a terminal that cannot take it back is not filled with it.
+        return ""
     if event.kind == "tool.finished":
         return f"{'✓' if event.ok else '✗'} {text}" if text else ""
     if event.kind == "usage" and not text and event.cost_usd is not None:
