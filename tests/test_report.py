@@ -133,8 +133,9 @@ def test_waivers_and_warnings_are_said() -> None:
     assert "## Warnings\n- 80 % spent\n" in text
 
 
-def test_an_unknown_cost_is_said_as_unknown() -> None:
-    assert "- Total cost: unknown\n  - scout: unknown\n" in report(e.DispatchFinished("a", 1, "scout", "acp"))
+def test_an_unknown_cost_is_said_with_what_is_assumed_for_it() -> None:
+    line = "- Total cost: $0.50 ($0.50 of it assumed for 1 dispatch of unknown cost)\n  - scout: $0.50 assumed\n"
+    assert line in report(e.DispatchFinished("a", 1, "scout", "acp"))
 
 
 def test_money_that_was_reckoned_from_tokens_says_by_whose_prices() -> None:

@@ -8,10 +8,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import assert_never
 
 from windlass import git
 from windlass.agents import contracts, pricing
-from windlass.agents.base import AgentResult, Job
+from windlass.agents.base import AgentResult, Job, Unsure
 from windlass.agents.dispatch import agent_env, run_agent
 from windlass.agents.redacting import redact_transcript, redacted_result
 from windlass.engine.desk import Seen
@@ -21,11 +22,13 @@ from windlass.engine.journal import Failure
 from windlass.engine.watching import Watch
 from windlass.errors import UserError
 from windlass.events import ArtifactStored, DispatchFinished, DispatchStarted, Event, TasksListed, Warned
-from windlass.model import ErrorClass, Finding, Json, Severity, content_id
+from windlass.model import ErrorClass, Finding, Json, Severity, Usage, content_id
 from windlass.phases.base import Reply
 from windlass.private import make_private
 from windlass.tdd import TEST_GLOBS, guard
 
+NOTE_S = 1.0
+"""Between two notes of what a dispatch at work has used."""
 MAX_TEXT = 200_000
 MAX_REASON = 2_000
 PLANS = ("tasks", *contracts.TASK_LISTS)
@@ -44,8 +47,8 @@ class Judged:
 
 
 async def attempt(order: Order, is_final: Callable[[Failure], bool]) -> Judged:
-    token = f"{order.key}@{order.n}"
-    reserved = await order.parts.budget.reserve(token, order.call.role, order.config.usd or order.role.usd)
+    token = order.token
+    reserved = await order.parts.budget.reserve(token, order.call.role, order.cap, reports=order.reports)
     try:
         # Reserving may have waited: what a person asked for meanwhile counts.
         order.parts.wanted.check()
@@ -64,14 +67,14 @@ async def _run(order: Order, reserved: float) -> tuple[AgentResult, Seen]:
     slot = desk.sit_at(order.left.slot) if order.left else await desk.ready(order.key.text, order.n)
     await _lay_out(order)
     before = await desk.before(ours)
-    job = await make_job(order, slot.path, reserved)
+    job = await make_job(order, slot.path)
     _begin(order, job, slot.n, reserved)
     result = await _watched(order, job)
     return result, await desk.after(before, ours, order.key.text, order.n)
 
 
 async def _watched(order: Order, job: Job) -> AgentResult:
-    watch = Watch(order)
+    watch, meter = Watch(order), Meter(order)
     ticking = asyncio.create_task(watch.tick())
     try:
         result = await run_agent(
@@ -82,11 +85,28 @@ async def _watched(order: Order, job: Job) -> AgentResult:
             on_event=watch.event,
             on_started=watch.started,
             clock=order.parts.machine.clock,
+            afford=meter.read,
         )
     finally:
         ticking.cancel()
     await asyncio.to_thread(redact_transcript, job.folder, order.parts.redactor)
     return redacted_result(result, order.parts.redactor)
+
+
+class Meter:
+    """What a dispatch at work has used: asked for by the budget, and noted for who looks on."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._noted_at = order.parts.machine.clock()
+
+    def read(self, usage: Usage) -> str:
+        order, now = self._order, self._order.parts.machine.clock()
+        # A clock that was set back counts as one that went on.
+        if not 0 <= now - self._noted_at < NOTE_S:
+            self._noted_at = now
+            order.parts.journal.note_usage(order.key, order.n, usage)
+        return order.parts.budget.spend(order.token, usage)
 
 
 async def _lay_out(order: Order) -> None:
@@ -245,7 +265,7 @@ def _failure(
 ) -> tuple[Failure | None, str]:
     """Why there is no good result, and what the agent is told when it tries again."""
     if result.error is not None:
-        return Failure(result.error, result.reason, result.retry_at), ""
+        return Failure(result.error, result.reason, result.retry_at, _way_out(order, result)), ""
     if parsed.problem:
         return Failure(ErrorClass.BAD_OUTPUT, parsed.problem), contracts.reminder(order.contract, parsed.problem)
     refused = order.call.accept(contents)
@@ -260,6 +280,18 @@ def _failure(
             told = f"The TDD guard refused the change: {verdict.reason}. Add the tests that prove it, and commit them."
             return Failure(ErrorClass.BAD_OUTPUT, verdict.reason), told
     return None, ""
+
+
+def _way_out(order: Order, result: AgentResult) -> str:
+    """Of what reached its role's own limit, or that of its tokens: a higher limit of the run would not help."""
+    if result.error is not ErrorClass.OVER_BUDGET:
+        return ""
+    if order.cap is not None and (result.usage.cost_usd or 0.0) >= order.cap:
+        table = f"[roles.{order.call.profile or order.call.role}]"
+        return f"raise usd under {table} in .windlass/config.toml, then: windlass resume"
+    if result.usage.cost_usd is None:
+        return "raise it under [budget] in .windlass/config.toml, then: windlass resume"
+    return ""
 
 
 def _failed(order: Order, reply: Reply, failure: Failure, final: bool) -> Reply:
@@ -300,6 +332,7 @@ def _finish(
         result=_json(reply) if reply else None,
         failure=failure,
         usage=result.usage,
+        assumed_usd=assumed_usd(result, order.parts.config.budget.unknown_usd),
         events=[_ended(order, result, failure), *stored, *_listed(order, contents), *warned],
         blobs=[(content_id(text), text) for text in contents.values()],
     )
@@ -337,12 +370,27 @@ def _ended(order: Order, result: AgentResult, failure: Failure | None) -> Event:
         seconds=round(result.seconds, 3),
         tools=result.tools,
         task=order.task_id,
-        prices=_prices(order) if result.usage.priced else "",
+        prices=prices(order.parts.machine.clock()) if result.usage.priced else "",
+        assumed_usd=assumed_usd(result, order.parts.config.budget.unknown_usd),
     )
 
 
-def _prices(order: Order) -> str:
-    return pricing.price_date(datetime.fromtimestamp(order.parts.machine.clock(), UTC).date().isoformat())
+def assumed_usd(result: AgentResult, unknown_usd: float) -> float:
+    """Counted for what nobody told: all of it, or the response that was on its way when the dispatch ended."""
+    match result.unsure:
+        case Unsure.NOTHING:
+            return 0.0
+        case Unsure.RESPONSE:
+            return result.dearest_usd or unknown_usd
+        case Unsure.ALL:
+            return unknown_usd
+        case _:
+            assert_never(result.unsure)
+
+
+def prices(now: float) -> str:
+    """The date of the price list in force."""
+    return pricing.price_date(datetime.fromtimestamp(now, UTC).date().isoformat())
 
 
 def _json(reply: Reply) -> dict[str, Json]:
