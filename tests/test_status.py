@@ -11,8 +11,8 @@ from hypothesis import given
 
 import session_events as s
 from windlass import events as e
-from windlass.events import Event, Recorded
 from windlass.cost import Cost
+from windlass.events import Event, Recorded
 from windlass.model import RunState
 from windlass.projections.parts import View
 from windlass.projections.status import RunRow, log_line, render_runs, render_show, render_status, status_json
