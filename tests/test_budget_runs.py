@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from processes_for_tests import until
 from runs import CONFIG, Bench, default_script, make_bench, rule
 
 SMALL = CONFIG + '[roles.security-reviewer]\nagent = "none"\n[roles.performance-reviewer]\nagent = "none"\n'
@@ -147,3 +150,115 @@ def test_silent_dispatches_count_against_the_limit(tmp_path: Path) -> None:
     said = bench.run("--yes", "--budget", "1")
     assert said.code == 12, str(said)
     assert len(bench.dispatches()) <= 3
+
+
+# -- what is known, what is assumed, and what is given back
+
+
+def _figure(bench: Bench) -> tuple[float, float, int]:
+    told = bench.windlass("status", "--json").json
+    return round(told["known_usd"], 6), round(told["assumed_usd"], 6), told["assumed_dispatches"]
+
+
+@pytest.mark.parametrize("stderr", ["429 Too Many Requests", "503 Service Unavailable", "connect ECONNREFUSED"])
+def test_an_outage_that_gave_no_token_costs_nothing(tmp_path: Path, stderr: str) -> None:
+    bench = Bench(tmp_path)
+    out = {"when": {"role": "scout"}, "times": 4, "stderr": stderr, "exit": 1}
+    make_bench(tmp_path, script=[out, *default_script(bench)], config=SMALL + '[retries]\npauses = ["1ms"]\n')
+    assert bench.run("--budget", "1").code == 10
+    rows = bench.rows("SELECT cost_usd FROM attempt WHERE role = 'scout' ORDER BY n")
+    assert [row["cost_usd"] for row in rows[:4]] == [0.0] * 4
+    assert _figure(bench)[1:] == (0.0, 0)
+
+
+def test_an_answer_that_broke_off_is_assumed_to_have_cost_something(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    cut = {"when": {"role": "scout"}, "times": 1, "stderr": "stream disconnected before completion", "exit": 1}
+    make_bench(tmp_path, script=[cut, *default_script(bench)], config=SMALL + '[retries]\npauses = ["1ms"]\n')
+    assert bench.run().code == 10
+    assert _figure(bench)[1:] == (0.5, 1)
+
+
+def test_what_interrupted_dispatches_spent_is_counted_and_every_interface_says_the_same(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    stuck = [
+        {"when": {"role": "scout", "attempt": n}, "usage_steps": [0.04, 0.08], "run": ["sleep 300"]} for n in (1, 2)
+    ]
+    rest = [{**one, "usage": {"input": 9, "output": 9, "cost_usd": 0.01}} for one in default_script(bench)]
+    make_bench(tmp_path, script=[*stuck, *rest], config=SMALL)
+    _kill_in_tool(bench, 1, "run", "Add sub and mul", "--script", str(bench.script))
+    _kill_in_tool(bench, 2, "resume")
+    assert bench.windlass("resume").code == 10
+    interrupted = bench.rows("SELECT cost_usd FROM attempt WHERE state = 'interrupted'")
+    assert [row["cost_usd"] for row in interrupted] == [0.08, 0.08]
+    known = _spent(bench)
+    assert _figure(bench) == (round(known, 6), 0.0, 0)
+    line = f"${known:.2f} of $20.00, ${20 - known:.2f} left"
+    assert line in bench.windlass("status").out
+    assert line in bench.windlass("show").out
+
+
+def test_an_abort_without_a_driver_counts_what_its_agents_spent(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    make_bench(tmp_path, script=[{"when": {}, "usage_steps": [0.08], "run": ["sleep 300"]}], config=SMALL)
+    _kill_in_tool(bench, 1, "run", "Add sub and mul", "--script", str(bench.script))
+    assert bench.windlass("abort").code == 0
+    assert _figure(bench) == (0.08, 0.0, 0)
+
+
+def _kill_in_tool(bench: Bench, nth: int, *args: str) -> None:
+    """Its tool is at work: all that the dispatch spent is in its stream."""
+    with bench.driver(*args) as driver:
+        until(lambda: _at_tools(bench) >= nth or driver.poll() is not None, 60.0)
+        driver.kill()
+        driver.wait()
+
+
+def _at_tools(bench: Bench) -> int:
+    streams = bench.home.glob("runs/*/attempts/**/stdout")
+    return sum("sleep 300" in path.read_text() for path in streams)
+
+
+def test_what_a_dispatch_at_work_has_spent_is_seen_from_outside(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    busy = {"when": {"role": "scout"}, "usage_steps": [0.1] * 8 + [0.7], "hang": True}
+    make_bench(tmp_path, script=[busy], config=SMALL)
+    with bench.first_driver() as driver:
+        until(lambda: _known(bench) > 0 or driver.poll() is not None, 60.0)
+        assert driver.poll() is None
+
+
+def _known(bench: Bench) -> float:
+    told = bench.windlass("status", "--json")
+    return float(told.json["known_usd"]) if told.code == 0 and told.out else 0.0
+
+
+def test_what_was_assumed_is_given_back_when_the_files_of_an_older_version_tell_the_cost(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    stuck = {"when": {"role": "scout", "attempt": 1}, "usage_steps": [0.08], "run": ["sleep 300"]}
+    make_bench(tmp_path, script=[stuck, *default_script(bench)], config=SMALL)
+    _kill_in_tool(bench, 1, "run", "Add sub and mul", "--script", str(bench.script))
+    with closing(sqlite3.connect(bench.home / "windlass.db")) as database, database:
+        # as it was recorded before: interrupted, without a cost and without an event of its end
+        database.execute("UPDATE attempt SET state = 'interrupted', error = 'driver_lost', ended_at = started_at")
+        database.execute("UPDATE attempt SET usage = 'null'")
+    assert bench.windlass("resume").code == 10
+    known, assumed, unknown = _figure(bench)
+    assert (assumed, unknown) == (0.0, 0)
+    assert bench.rows("SELECT cost_usd FROM attempt WHERE state = 'interrupted'") == [{"cost_usd": 0.08}]
+    assert known == pytest.approx(_spent(bench))
+
+
+def test_an_agent_with_a_price_of_its_own_costs_that_whatever_it_uses(tmp_path: Path) -> None:
+    bench = make_bench(tmp_path, config=SMALL + "[agents.scripted]\ncost_usd = 0\n", usage=DEAR)
+    said = bench.run("--yes", "--budget", "0.1")
+    assert said.code == 0, str(said)
+    assert _figure(bench) == (0.0, 0.0, 0)
+
+
+def test_a_price_that_is_none_is_refused_by_name(tmp_path: Path) -> None:
+    bench = make_bench(tmp_path, config=SMALL + '[agents.scripted]\ncost_usd = "free"\n')
+    said = bench.run("--yes")
+    assert said.code == 1, str(said)
+    assert "cost_usd" in said.err
+    assert "[agents.scripted]" in said.err
