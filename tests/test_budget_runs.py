@@ -230,7 +230,7 @@ def test_what_a_dispatch_at_work_has_spent_is_seen_from_outside(tmp_path: Path) 
 
 def _known(bench: Bench) -> float:
     told = bench.windlass("status", "--json")
-    return float(told.json["known_usd"]) if told.code == 0 and told.out else 0.0
+    return float(told.json.get("known_usd", 0.0)) if told.code == 0 else 0.0
 
 
 def test_what_was_assumed_is_given_back_when_the_files_of_an_older_version_tell_the_cost(tmp_path: Path) -> None:
@@ -262,3 +262,30 @@ def test_a_price_that_is_none_is_refused_by_name(tmp_path: Path) -> None:
     assert said.code == 1, str(said)
     assert "cost_usd" in said.err
     assert "[agents.scripted]" in said.err
+
+
+def test_a_model_without_a_price_is_named_before_the_first_dispatch_and_by_doctor(tmp_path: Path) -> None:
+    model = '[agents]\ndefault = "codex"\n[agents.codex]\nbin = "/nowhere/codex"\nmodel = "own-model"\n'
+    bench = make_bench(tmp_path, config=SMALL + model)
+    said = bench.windlass("run", "Add sub", "--yes")
+    assert said.code == 12, str(said)
+    words = " ".join(said.out.split())
+    assert "codex: no price is known for model 'own-model'" in words
+    assert "5,000,000 tokens a dispatch and 20,000,000 tokens a run" in words
+    assert words.index("no price is known") < words.index("Scouting")
+    assert "no price is known for model 'own-model'" in " ".join(bench.windlass("doctor").out.split())
+
+
+def test_a_model_of_one_s_own_whose_cost_is_said_to_be_nothing_is_not_named(tmp_path: Path) -> None:
+    model = '[agents]\ndefault = "codex"\n[agents.codex]\nbin = "/nowhere/codex"\nmodel = "own-model"\ncost_usd = 0\n'
+    bench = make_bench(tmp_path, config=SMALL + model)
+    assert "no price" not in bench.windlass("run", "Add sub", "--yes").out
+
+
+def test_a_dispatch_whose_tokens_have_no_price_is_stopped_at_its_ceiling(tmp_path: Path) -> None:
+    silent = {"when": {"role": "scout"}, "usage": {"input": 900, "output": 200}, "hang": True, "say": "…"}
+    bench = make_bench(tmp_path, script=[silent], config=SMALL + "[budget]\ndispatch_tokens = 1000\n")
+    said = bench.run("--yes")
+    assert said.code == 12, str(said)
+    assert "1100 tokens of a model without a price" in said.err
+    assert "[budget]" in said.err

@@ -50,7 +50,7 @@ from windlass.private import make_private
 from windlass.projecting import Projecting, edits, restore, set_aside
 from windlass.service import Service
 from windlass.settling import settle_checkout
-from windlass.starting import check_agents
+from windlass.starting import check_agents, unpriced_models
 from windlass.store.fence import Claim, Fence
 from windlass.store.rows import RunRow
 from windlass.store.sqlite import Store
@@ -241,6 +241,7 @@ class _Drive:
             await self._recover(row, parts)
             parts.wanted.check()
             parts.tip.restore()
+            await _warn_unpriced(parts, Cast.remembered(row.options))
             await _settle_edits(parts, parts.folder)
             end = await Driver(parts, retry=retry).run()
             return _ended(row.id, end)
@@ -386,6 +387,14 @@ def _budget(journal: Journal, broker: Broker, flow: Flow, config: Config) -> Bud
     return Budget(
         journal, Prices(money.dispatch_usd, money.unknown_usd, money.dispatch_tokens, money.run_tokens), beyond
     )
+
+
+async def _warn_unpriced(parts: Parts, cast: Cast) -> None:
+    """Said before the first dispatch, once: a model whose price nobody knows is bounded by its tokens alone."""
+    found = await asyncio.to_thread(unpriced_models, parts.world.flow, parts.roles, parts.config, cast)
+    for text in found:
+        parts.journal.emit("prices", Warned("budget", text))
+    parts.journal.flush()
 
 
 def _two_drivers(before: DriverId) -> str:

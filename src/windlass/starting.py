@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from windlass import git
-from windlass.agents import contracts
+from windlass.agents import contracts, installed, pricing, registry
 from windlass.agents.base import Adapter
 from windlass.agents.roles import Role
-from windlass.casting import Cast, check_capable, check_told
+from windlass.casting import AS_CONFIGURED, Cast, check_capable, check_told
 from windlass.config import Config
+from windlass.config.schema import Budget as BudgetConfig
+from windlass.cost import dollars
 from windlass.engine.broker import Policy
 from windlass.errors import UserError, near
 from windlass.events import RunStarted, StepEntered
@@ -26,7 +28,7 @@ from windlass.flow.schema import Flow
 from windlass.flow.ways import back_options
 from windlass.git import UserRepo
 from windlass.kit import Kit
-from windlass.model import Json, RunState, content_id, slugify
+from windlass.model import Json, RunState, Usage, content_id, slugify
 from windlass.phases import KINDS, elicit, items
 from windlass.phases.dialogue import question_ids
 from windlass.place import state_dir
@@ -147,6 +149,31 @@ def check_agents(
             )
         own = roles[role].effort if roles[role].agent in ("", name) else ""
         check_capable(make(name), role, config.role(role).effort or own)
+
+
+def unpriced_models(flow: Flow, roles: Mapping[str, Role], config: Config, cast: Cast = AS_CONFIGURED) -> list[str]:
+    """Of the models that this flow would use, those whose price nobody knows here; each with what follows from it."""
+    asked: dict[tuple[str, str], None] = {}
+    for role in sorted({role for phase in flow.all_phases() for role in phase.roles()}):
+        name = config.agent_of(role, roles[role].agent, "" if role in cast.roles else cast.agent)
+        own = roles[role].model if roles[role].agent in ("", name) else ""
+        options = config.agents.options(name)
+        model = config.role(role).model or own or str(options.get("model", ""))
+        if model and name in installed.TESTED and registry.FLAT not in options:
+            asked[name, model] = None
+    # the price list takes half a second to load
+    found = [(name, model) for name, model in asked if pricing.cost(model, Usage(1, 1)) is None] if asked else []
+    return [f"{name}: no price is known for model '{model}'; {_consequence(config.budget)}" for name, model in found]
+
+
+def _consequence(budget: BudgetConfig) -> str:
+    most = [
+        f"{count:,} tokens {of}"
+        for count, of in ((budget.dispatch_tokens, "a dispatch"), (budget.run_tokens, "a run"))
+        if count
+    ]
+    bound = f"it may use {' and '.join(most)}" if most else "its tokens have no limit"
+    return f"unless the agent tells its cost, {dollars(budget.unknown_usd)} are assumed for each dispatch, and {bound}"
 
 
 def _free_slug(flow: Flow, repo: UserRepo, slug: str, date: str) -> str:

@@ -28,7 +28,7 @@ from windlass.private import make_private
 from windlass.tdd import TEST_GLOBS, guard
 
 NOTE_S = 1.0
-"""Between two notes of what a dispatch at work has used."""
+"""So long after a report what a dispatch at work has used is noted, with all that was reported meanwhile."""
 MAX_TEXT = 200_000
 MAX_REASON = 2_000
 PLANS = ("tasks", *contracts.TASK_LISTS)
@@ -89,6 +89,7 @@ async def _watched(order: Order, job: Job) -> AgentResult:
         )
     finally:
         ticking.cancel()
+        meter.end()
     await asyncio.to_thread(redact_transcript, job.folder, order.parts.redactor)
     return redacted_result(result, order.parts.redactor)
 
@@ -98,15 +99,22 @@ class Meter:
 
     def __init__(self, order: Order) -> None:
         self._order = order
-        self._noted_at = order.parts.machine.clock()
+        self._last = Usage()
+        self._due: asyncio.TimerHandle | None = None
 
     def read(self, usage: Usage) -> str:
-        order, now = self._order, self._order.parts.machine.clock()
-        # A clock that was set back counts as one that went on.
-        if not 0 <= now - self._noted_at < NOTE_S:
-            self._noted_at = now
-            order.parts.journal.note_usage(order.key, order.n, usage)
-        return order.parts.budget.spend(order.token, usage)
+        self._last = usage
+        if self._due is None:
+            self._due = asyncio.get_running_loop().call_later(NOTE_S, self._note)
+        return self._order.parts.budget.spend(self._order.token, usage)
+
+    def _note(self) -> None:
+        self._due = None
+        self._order.parts.journal.note_usage(self._order.key, self._order.n, self._last)
+
+    def end(self) -> None:
+        if self._due:
+            self._due.cancel()
 
 
 async def _lay_out(order: Order) -> None:
