@@ -140,6 +140,8 @@ class ClaudeReader:
     unpriced: set[str] = field(default_factory=set)
     """Those whose model has no price."""
     usage: Usage = Usage()
+    asking: bool | None = None
+    """A request to the model is on its way, as the transcript says; None: it says nothing of requests."""
     session: str = ""
     reset_at: float | None = None
     pause_s: float = 0.0
@@ -150,9 +152,15 @@ class ClaudeReader:
 
     def parse_ledger(self, line: str) -> list[AgentEvent]:
         data = load(line)
-        if data.get("type") != "assistant" or data.get("isApiErrorMessage") is True:
-            return []
-        return self._spent(table(data, "message"))
+        match data.get("type"):
+            case "api-request":
+                self.asking = True
+                return []
+            case "assistant":
+                self.asking = None if self.asking is None else False
+                return [] if data.get("isApiErrorMessage") is True else self._spent(table(data, "message"))
+            case _:
+                return []
 
     def parse(self, line: str) -> list[AgentEvent]:
         data = load(line)
