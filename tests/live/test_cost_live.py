@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clis import PATIENT, left_behind
+from clis import PATIENT, left_behind, pace
 from runs_live import FIRST, MODELS, Tiny, build
 
 from processes_for_tests import until
@@ -79,10 +79,11 @@ def test_what_a_dispatch_spent_before_its_driver_was_ended_is_counted(
 
 
 def test_what_a_dispatch_spent_before_its_time_was_over_is_counted(name: str, tmp_path: Path, model: Model) -> None:
-    # long enough for a busy machine to come as far as the tool, which never ends
     # codex leaves a tool alone after ten seconds, and asks on
     stuck = {**STUCK, "run": ["true", *["sleep 300"] * 9]}
-    run = Tiny(tmp_path, name, model(stuck, REST), config='[roles.implementer]\nwall = "25s"\n')
+    # long enough for the second attempt to come to its end, however busy the machine is
+    wall = max(25.0, 20 * pace(name))
+    run = Tiny(tmp_path, name, model(stuck, REST), config=f'[roles.implementer]\nwall = "{wall:.0f}s"\n')
     run.ended_right(run.start())
     assert run.errors[0] == "timed_out"
     assert_told(run, unknown=1 if name in LATE else 0)

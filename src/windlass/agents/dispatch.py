@@ -362,6 +362,7 @@ class Stream:
         if self.usage.cost_usd is None or (not heard and not self.usage.cost_usd):
             return replace(self.usage, cost_usd=None), Unsure.ALL
         # Whoever came to its own end has told it all; whoever was ended while no tool was at work may have been asking.
+        # what a reader knows of it: that a request was sent, or that a response is not told yet
         knows = getattr(self.reader, "asking", None)
         asking = self.done is None and error is not None and (not self.open_tools if knows is None else knows)
         return self.usage, Unsure.RESPONSE if cut or asking else Unsure.NOTHING
