@@ -8,7 +8,7 @@ import pytest
 from captured import a_job, done, events, only, told
 from windlass.agents import registry
 from windlass.agents.base import Done, Limits, Spent, ToolFinished, ToolStarted
-from windlass.agents.claude import ClaudeAdapter
+from windlass.agents.claude import ClaudeAdapter, ClaudeReader
 from windlass.agents.contracts import json_schema
 from windlass.model import ErrorClass, Usage
 
@@ -51,7 +51,29 @@ def test_the_schemas_of_our_contracts_fit_on_a_command_line() -> None:
 
 def test_several_events_of_one_message_are_counted_once() -> None:
     totals = [spent.usage for spent in only(Spent, events("claude", "happy"))]
-    assert [usage.input for usage in totals] == [1300, 1300, 1300, 2600, 2600, 4200, 4200]
+    assert [usage.input for usage in totals] == [1300, 2600, 4200, 4200]
+
+
+def test_what_it_used_is_money_before_it_has_told_its_cost() -> None:
+    """Its stream tells of a response before it is spoken, its transcript after: the most that was told counts, once."""
+    reader = ClaudeReader()
+    usage = {"input_tokens": 1000, "cache_creation_input_tokens": 300, "output_tokens": 1}
+    message = {"id": "m1", "model": "claude-sonnet-4-5", "content": [], "usage": usage}
+    lines = [
+        (reader.parse, {"type": "assistant", "message": message}),
+        (reader.parse_ledger, {"type": "assistant", "message": {**message, "usage": {**usage, "output_tokens": 50}}}),
+        (reader.parse, {"type": "assistant", "message": message}),
+    ]
+    told = [event.usage for read, line in lines for event in only(Spent, read(json.dumps(line)))]
+    assert [(one.input, one.output) for one in told] == [(1300, 1), (1300, 50)]
+    # as the CLI itself reckons it when it comes to its end
+    assert told[-1].cost_usd == pytest.approx(0.004875)
+
+
+def test_a_model_without_a_price_leaves_its_cost_unknown_and_its_tokens_known() -> None:
+    message = {"id": "m1", "model": "own-model", "content": [], "usage": {"input_tokens": 10, "output_tokens": 5}}
+    [spent] = only(Spent, ClaudeReader().parse(json.dumps({"type": "assistant", "message": message})))
+    assert spent.usage == Usage(10, 5, 0, None)
 
 
 def test_a_continued_session_is_not_paid_again() -> None:

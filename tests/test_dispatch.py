@@ -170,7 +170,7 @@ def test_the_environment_is_an_allow_list() -> None:
 # Limits
 
 
-def test_the_first_usage_report_beyond_the_reservation_stops_the_dispatch(tmp_path: Path) -> None:
+def test_the_first_usage_report_beyond_the_role_s_limit_stops_the_dispatch(tmp_path: Path) -> None:
     agent = PythonAgent(
         SAY + "import time\nfor cost in (0.5, 0.9, 1.2, 9.0):\n    say(type='usage', cost_usd=cost); time.sleep(0.2)\n"
         "open('late', 'w').close(); time.sleep(60); say(type='done', text='x')"
@@ -178,7 +178,7 @@ def test_the_first_usage_report_beyond_the_reservation_stops_the_dispatch(tmp_pa
     job = make_job(tmp_path, limits=Limits(60.0, usd=1.0))
     result = run(agent, job)
     assert (result.error, result.usage.cost_usd) == (ErrorClass.OVER_BUDGET, 1.2)
-    assert result.reason == "spent $1.20 of $1.00 reserved for this dispatch"
+    assert result.reason == "it spent $1.20, more than the $1.00 that one dispatch of its role may"
     assert not (job.cwd / "late").exists()
     assert no_one_left(tmp_path)
 

@@ -8,7 +8,7 @@ import pytest
 from captured import URL, a_job, done, events, only, told
 from windlass.agents import registry
 from windlass.agents.base import Done, Spent, ToolFinished, ToolStarted
-from windlass.agents.opencode import OpencodeAdapter
+from windlass.agents.opencode import OpencodeAdapter, OpencodeReader
 from windlass.model import ErrorClass
 
 
@@ -136,3 +136,10 @@ def test_its_plug_in_folder_counts_as_installed_so_that_nothing_is_fetched() -> 
     assert "home/config/opencode/node_modules/.keep" in files
     lock = json.loads(files["home/config/opencode/package-lock.json"])
     assert list(lock["packages"][""]["dependencies"]) == ["@opencode-ai/plugin"]
+
+
+def test_a_step_whose_tools_have_not_ended_has_not_told_its_cost() -> None:
+    reader = OpencodeReader()
+    for kind, asking in (("step_start", True), ("step_finish", False), ("step_start", True)):
+        reader.parse(json.dumps({"type": kind, "part": {"reason": "tool-calls"}}))
+        assert reader.asking is asking

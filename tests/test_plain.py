@@ -53,7 +53,7 @@ SECOND_TASK = """\
       - high: src/limit.py:12 missing IP extraction
   ↻ Fix attempt 1/3... (implementer on claude sonnet)
     · reading src/app.py
-  ✓ Fixed (30s, cost unknown)
+  ✓ Fixed (30s, $0.50 assumed)
   Reviewing... (spec-reviewer on claude sonnet)
     · reading src/app.py
   ✓ Spec review passed
@@ -62,7 +62,8 @@ SECOND_TASK = """\
   ✓ Quality review passed
   ✓ pytest -q (12s)
   ✓ Landed as 333333333333, checks: passed
-  ✓ Task 2 complete ($0.80 + 1 unknown, 4m 00s; run so far $0.80 + 1 unknown)
+  ✓ Task 2 complete ($0.80 + $0.50 assumed, 4m 00s; run so far $0.80 + $0.50
+    assumed)
 """
 
 FINAL = """\
@@ -77,7 +78,8 @@ FINAL = """\
 # Workflow Complete
   branch windlass/rate-limiting-r7f3a2c is at 444444444444
 
-Complete. 3/3 tasks, $2.75 + 1 unknown in 17m 40s.
+Complete. 3/3 tasks, $3.25 of $20.00 ($0.50 of it assumed for 1 dispatch of
+  unknown cost), $16.75 left, in 17m 40s.
   The code is on branch windlass/rate-limiting-r7f3a2c at 444444444444.
     git diff 111111111111..windlass/rate-limiting-r7f3a2c
     windlass land r7f3a2c
@@ -120,7 +122,7 @@ def test_a_task_shows_each_step_the_reason_of_a_failure_and_the_fix_as_attempt_k
 @pytest.mark.req("S0-101")
 def test_a_checkpoint_says_how_to_go_on() -> None:
     text = shown([e.RunStarted("x", "plan", s.BASE, "b", None, None), e.RunEnded("paused", "checkpoint")])
-    assert text.endswith("‖ Paused: checkpoint. $0.00 in 10s.\n  Continue with:\n    windlass resume r7f3a2c\n")
+    assert text.endswith("‖ Paused: checkpoint. $0.00, in 10s.\n  Continue with:\n    windlass resume r7f3a2c\n")
 
 
 @pytest.mark.req("S0-101")

@@ -25,19 +25,19 @@ def front(tmp_path: Path) -> Front:
 
 
 @pytest.mark.req("S0-42", "S0-88", "S0-91")
-def test_a_dispatch_that_does_not_fit_the_limit_does_not_start(front: Front) -> None:
-    limits(front, 0.65)
+def test_with_nothing_left_of_the_limit_no_dispatch_starts(front: Front) -> None:
+    limits(front, 0.6)
     done = front.start(RULES, "--yes")
     assert done.code == 12
     assert front.keys == ["plan-draft/scout", "plan-draft/planner#1"]
-    assert "$0.60 of $0.65 are spent" in done.err
+    assert "$0.60 of $0.60 are spent" in done.err
     assert "--budget" in done.err
-    assert "$0.65" in front.state["error"]
+    assert "$0.60" in front.state["error"]
 
 
 @pytest.mark.req("S0-87")
 def test_a_limit_raised_in_the_file_lets_the_run_go_on_where_it_stopped(front: Front) -> None:
-    limits(front, 0.65)
+    limits(front, 0.6)
     front.start(RULES, "--yes")
     limits(front, 20.0)
     assert front().code == 0

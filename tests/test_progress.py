@@ -14,7 +14,7 @@ from windlass.projections.view import fold
 PAGE = """\
 # Workflow: Add rate limiting with token bucket algorithm
 
-**Status:** Executing (task 2/3) | **Cost:** $1.65 | **Started:** 2026-02-07 13:52 UTC
+**Status:** Executing (task 2/3) | **Cost:** $1.65 of $20.00, $18.35 left | **Started:** 2026-02-07 13:52 UTC
 
 ## Plan
 - [x] Plan: docs/plans/2026-02-07-rate-limiting.md

@@ -10,6 +10,7 @@ import pytest
 
 from gitrepo import make_engine, reachable, sh, write
 from stores import intent, stored
+from windlass.engine.accounts import Accounts
 from windlass.engine.recovery import Recovered, recover
 from windlass.errors import GitUnansweredError, StoppedError
 from windlass.store.sqlite import Store
@@ -32,7 +33,14 @@ def _left(tmp_path: Path) -> tuple[EngineRepo, Slots, str]:
 
 
 def _recover(store: Store, slots: Slots, folder: Path, *, resumes: bool = False) -> Recovered:
-    return recover(store, "r1", slots, folder / "run", host="here", boot="boot", resumes=lambda agent: resumes)
+    accounts = Accounts(store, "r1", folder / "run", None)
+    return recover(
+        *(store, "r1", slots, folder / "run"),
+        host="here",
+        boot="boot",
+        resumes=lambda agent: resumes,
+        close=accounts.interrupt,
+    )
 
 
 def test_an_attempt_without_an_end_is_closed_its_work_kept_and_its_slot_retired(tmp_path: Path) -> None:

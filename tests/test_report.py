@@ -26,21 +26,21 @@ Add rate limiting with token bucket algorithm
 - 3 completed
 - 0 skipped
 - 0 escalated
-- Total cost: $2.75 + 1 unknown
+- Total cost: $3.25 of $20.00 ($0.50 of it assumed for 1 dispatch of unknown cost), $16.75 left
   - scout: $0.05
   - planner: $0.20
   - architect: $0.10
   - spec-reviewer: $0.50
-  - implementer: $1.50 + 1 unknown
+  - implementer: $1.50 + $0.50 assumed
   - quality-reviewer: $0.40
 - Cost by phase:
   - plan-draft: $0.25
   - plan-review: $0.20
-  - execute: $2.20 + 1 unknown
+  - execute: $2.20 + $0.50 assumed
   - finalize: $0.10
 - Cost by task:
   - 1. Token bucket implementation: $0.70
-  - 2. Rate limit middleware: $0.80 + 1 unknown
+  - 2. Rate limit middleware: $0.80 + $0.50 assumed
   - 3. Configuration and tests: $0.70
 - Elapsed: 17m 30s
 - Checks: 1 task of 3 unchecked
@@ -138,8 +138,9 @@ def test_waivers_and_warnings_are_said() -> None:
     assert "## Warnings\n- 80 % spent\n" in text
 
 
-def test_an_unknown_cost_is_said_as_unknown() -> None:
-    assert "- Total cost: unknown\n  - scout: unknown\n" in report(e.DispatchFinished("a", 1, "scout", "acp"))
+def test_an_unknown_cost_is_said_with_what_is_assumed_for_it() -> None:
+    line = "- Total cost: $0.50 ($0.50 of it assumed for 1 dispatch of unknown cost)\n  - scout: $0.50 assumed\n"
+    assert line in report(e.DispatchFinished("a", 1, "scout", "acp"))
 
 
 def test_money_that_was_reckoned_from_tokens_says_by_whose_prices() -> None:

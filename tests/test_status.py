@@ -11,11 +11,12 @@ from hypothesis import given
 
 import session_events as s
 from windlass import events as e
+from windlass.cost import Cost
 from windlass.events import Event, Recorded
 from windlass.model import RunState
 from windlass.projections.parts import View
 from windlass.projections.status import RunRow, log_line, render_runs, render_show, render_status, status_json
-from windlass.projections.text import HIDDEN, clean, clean_block, elapsed, money, to_ascii
+from windlass.projections.text import HIDDEN, clean, clean_block, elapsed, to_ascii
 from windlass.projections.view import fold
 
 NOW = s.START + 3600
@@ -40,7 +41,7 @@ def test_status_tells_phase_task_progress_and_cost() -> None:
         "Phase:     Execute: task 2/3 Rate limit middleware (reviewing), since 13:57 UTC\n"
         "           (4m 35s)\n"
         "Tasks:     1/3 done (1 complete, 1 reviewing, 1 pending)\n"
-        "Cost:      $1.65 of $20.00, 9600 tokens, 8 dispatches\n"
+        "Cost:      $1.65 of $20.00, $18.35 left, 9600 tokens, 8 dispatches\n"
         "By phase:  plan-draft $0.25, plan-review $0.20, execute $1.20\n"
         "By role:   scout $0.05, planner $0.20, architect $0.10, spec-reviewer $0.20,\n"
         "           implementer $1.00, quality-reviewer $0.10\n"
@@ -127,11 +128,11 @@ def test_ascii_status_has_no_other_character() -> None:
 def test_show_lists_tasks_reviews_findings_costs_and_where_the_code_is() -> None:
     text = render_show(fold(s.recorded(s.session())), NOW)
     for part in (
-        "  ✓ 2. Rate limit middleware (complete, $0.80 + 1 unknown)\n       spec-reviewer ✓ quality-reviewer ✓\n",
+        "  ✓ 2. Rate limit middleware (complete, $0.80 + $0.50 assumed)\n       spec-reviewer ✓ quality-reviewer ✓\n",
         "landed as 444444444444, checks: unchecked",
         "Plan review: architect ✓, spec-reviewer ✓",
         "Noted, not fixed\n  - low: src/bucket.py a name could be clearer\n",
-        "  implementer: $1.50 + 1 unknown in 4\n",
+        "  implementer: $1.50 + $0.50 assumed in 4\n",
         "  phase plan-draft: $0.25 in 2\n",
         "See the changes:\n  git diff 111111111111..windlass/rate-limiting-r7f3a2c\n",
         "Take them:\n  windlass land r7f3a2c\n",
@@ -142,8 +143,8 @@ def test_show_lists_tasks_reviews_findings_costs_and_where_the_code_is() -> None
 def test_runs_are_a_table_that_fits_the_width() -> None:
     view = fold(s.recorded(s.session()))
     assert render_runs([RunRow.of(view)], width=80) == (
-        "RUN      STATE     TASKS  COST               STARTED (UTC)     REQUEST\n"
-        "r7f3a2c  finished  3/3    $2.75 + 1 unknown  2026-02-07 13:52  Add rate limit…\n"
+        "RUN      STATE     TASKS  COST                   STARTED (UTC)     REQUEST\n"
+        "r7f3a2c  finished  3/3    $2.75 + $0.50 assumed  2026-02-07 13:52  Add rate l…\n"
     )
     assert render_runs([]) == "There are no runs here.\n"
 
@@ -195,11 +196,34 @@ def test_status_starts_without_heavy_packages() -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "unknown", "text"),
-    [(0, 0, "$0.00"), (1.234, 0, "$1.23"), (0, 2, "unknown"), (1.2, 2, "$1.20 + 2 unknown"), (0.0042, 0, "$0.0042")],
+    ("cost", "text"),
+    [
+        (Cost(), "$0.00"),
+        (Cost(1.234), "$1.23"),
+        (Cost(0, 1.0, 2), "$1.00 assumed"),
+        (Cost(1.2, 1.0, 2), "$1.20 + $1.00 assumed"),
+        (Cost(0.0042), "$0.0042"),
+    ],
 )
-def test_money_never_hides_what_is_unknown(known: float, unknown: int, text: str) -> None:
-    assert money(known, unknown) == text
+def test_money_never_hides_what_is_assumed(cost: Cost, text: str) -> None:
+    assert cost.text == text
+
+
+@pytest.mark.parametrize(
+    ("cost", "line"),
+    [
+        (Cost(0.16), "$0.16"),
+        (Cost(0.16, limit=20.0), "$0.16 of $20.00, $19.84 left"),
+        (
+            Cost(0.16, 0.5, 1, 20.0),
+            "$0.66 of $20.00 ($0.50 of it assumed for 1 dispatch of unknown cost), $19.34 left",
+        ),
+        (Cost(0, 2.0, 4, 2.0), "$2.00 of $2.00 ($2.00 of it assumed for 4 dispatches of unknown cost), $0.00 left"),
+        (Cost(1.3, 0.0, 0, 1.0), "$1.30 of $1.00, $0.00 left"),
+    ],
+)
+def test_one_figure_says_what_is_known_assumed_and_left(cost: Cost, line: str) -> None:
+    assert cost.line == line
 
 
 @pytest.mark.parametrize(
@@ -263,4 +287,4 @@ def test_programs_get_the_cost_of_the_run_of_each_phase_task_and_role_and_the_da
     assert told["cost_by_role"]["planner"]["usd"] == pytest.approx(0.7)
     assert told["tasks"][0]["cost"]["dispatches"] > 0
     assert "at list prices of 2026-02-01" in render_status(view, NOW, width=200)
-    assert "at list prices of 2026-02-01" in render_show(view, NOW)
+    assert "at list prices of 2026-02-01" in render_show(view, NOW, width=200)

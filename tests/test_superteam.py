@@ -39,6 +39,7 @@ def test_the_file_has_every_field_of_the_state() -> None:
         "currentTaskIndex": 1,
         "planReviewCycles": 0,
         "totalCostUsd": 1.15,
+        "assumedCostUsd": 0.0,
         "unknownCosts": 0,
         "startedAt": (int(s.START) + 10) * 1000,
         "pendingInteraction": None,

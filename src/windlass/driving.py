@@ -18,6 +18,7 @@ from windlass.agents.supervisors import FORKER
 from windlass.casting import AS_CONFIGURED, Cast
 from windlass.config import Config
 from windlass.engine import adopting
+from windlass.engine.accounts import Accounts
 from windlass.engine.beyond import BeyondTheLimit
 from windlass.engine.broker import Asker, Broker, PausedError, Policy, WaitingError
 from windlass.engine.budget import Budget, Prices
@@ -49,7 +50,7 @@ from windlass.private import make_private
 from windlass.projecting import Projecting, edits, restore, set_aside
 from windlass.service import Service
 from windlass.settling import settle_checkout
-from windlass.starting import check_agents
+from windlass.starting import check_agents, unpriced_models
 from windlass.store.fence import Claim, Fence
 from windlass.store.rows import RunRow
 from windlass.store.sqlite import Store
@@ -246,6 +247,7 @@ class _Drive:
             await self._recover(row, parts)
             parts.wanted.check()
             parts.tip.restore()
+            await _warn_unpriced(parts, Cast.remembered(row.options))
             await _settle_edits(parts, parts.folder)
             end = await Driver(parts, retry=retry).run()
             return _ended(row.id, end)
@@ -279,6 +281,8 @@ class _Drive:
             await self._repair(row, parts)
         open_before = parts.store.open_attempts(row.id)
         found = await asyncio.to_thread(self._recovered, row, parts)
+        # In their order: whoever looks on hears of an interrupted attempt before it hears of the resume.
+        parts.journal.catch_up()
         parts.left.update(found.left)
         for attempt in open_before:
             # Their processes have ended; the driver that began them had no time for it.
@@ -293,8 +297,9 @@ class _Drive:
     def _recovered(self, row: RunRow, parts: Parts) -> Recovered:
         store, machine = Store.open(self._world.place.database, self._world.clock), parts.machine
         store.claim = self._store.claim
+        accounts = Accounts(store, row.id, parts.folder, parts.adapters, parts.config.budget.unknown_usd)
         try:
-            return recover(
+            found = recover(
                 store,
                 row.id,
                 parts.slots,
@@ -302,8 +307,12 @@ class _Drive:
                 host=machine.host,
                 boot=machine.boot,
                 resumes=lambda agent: parts.adapters(agent).capabilities.resume,
+                close=accounts.interrupt,
                 before_may_live=self._before is not None,
             )
+            if row.epoch > 1:
+                accounts.settle()
+            return found
         finally:
             store.close()
 
@@ -382,7 +391,18 @@ class _Drive:
 
 def _budget(journal: Journal, broker: Broker, flow: Flow, config: Config) -> Budget:
     beyond = BeyondTheLimit(journal, broker) if flow.over_budget == "ask" else None
-    return Budget(journal, Prices(config.budget.dispatch_usd, config.budget.unknown_usd), beyond)
+    money = config.budget
+    return Budget(
+        journal, Prices(money.dispatch_usd, money.unknown_usd, money.dispatch_tokens, money.run_tokens), beyond
+    )
+
+
+async def _warn_unpriced(parts: Parts, cast: Cast) -> None:
+    """Said before the first dispatch, once: a model whose price nobody knows is bounded by its tokens alone."""
+    found = await asyncio.to_thread(unpriced_models, parts.world.flow, parts.roles, parts.config, cast)
+    for text in found:
+        parts.journal.emit("prices", Warned("budget", text))
+    parts.journal.flush()
 
 
 def _tdd_mode(flow: Flow, config: Config) -> str:

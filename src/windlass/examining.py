@@ -25,7 +25,7 @@ from windlass.place import state_dir
 from windlass.rehearsing import RUN as CHECK
 from windlass.service import Service
 from windlass.settling import settle_checkout
-from windlass.starting import needed_roles
+from windlass.starting import needed_roles, unpriced_models
 from windlass.store.opening import VERSION
 from windlass.store.rows import RunRow
 from windlass.store.sqlite import Store
@@ -38,7 +38,7 @@ UNSEEN = (
     "what an agent does over the network is not seen; it has the rights of your user",
     "a file that changes in your checkout while an agent works is reported, though it may be you who changed it",
     "files that git ignores are not looked at",
-    "an agent that reports no cost is counted with budget.unknown_usd, which is a guess",
+    "an agent that reports no cost is counted with budget.unknown_usd, which is assumed and shown as such",
 )
 UNSEEN_ELSEWHERE = "on this system a process that detaches itself is looked for, but may be missed"
 
@@ -147,6 +147,9 @@ def _agents(kit: Kit) -> Iterator[Finding]:
         yield Finding(Level.FIX, "agents", f"flow '{config.flow}' has no agent for {', '.join(without)}", hint)
     for name in sorted(set(players.values()) - {"", "none"}):
         yield from _agent_findings(look_at(kit, config, name))
+    for text in unpriced_models(kit.parse(kit.find_flow(config.flow), roles), roles, config):
+        hint = "cost_usd = 0 under its [agents] table, if it is a model of your own; docs/guides/agents.md"
+        yield Finding(Level.WARN, "agents", text, hint)
 
 
 def _agent_findings(one: AgentFacts) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from windlass.errors import UserError, near
 from windlass.events import (
     BranchPublished,
     BudgetChanged,
+    DispatchCosted,
     DispatchFinished,
     DispatchStarted,
     PhaseEntered,
@@ -35,6 +36,7 @@ from windlass.workspace import EngineRepo, name_held
 NOT_SHARED = (
     BranchPublished,
     BudgetChanged,
+    DispatchCosted,
     DispatchFinished,
     DispatchStarted,
     RunEnded,

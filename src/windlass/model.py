@@ -252,8 +252,10 @@ class Usage:
     priced: bool = field(default=False, compare=False)
     """It told tokens, and the money is ours: by a price list."""
 
-    def to_json(self) -> dict[str, Json]:
-        return {"input": self.input, "output": self.output, "cached": self.cached, "cost_usd": self.cost_usd}
+    def to_json(self, assumed_usd: float | None = None) -> dict[str, Json]:
+        """`assumed_usd`: what is counted besides, for what nobody told."""
+        told: dict[str, Json] = {"input": self.input, "output": self.output, "cached": self.cached}
+        return {**told, "cost_usd": self.cost_usd} | ({} if assumed_usd is None else {"assumed_usd": assumed_usd})
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from windlass.engine.answers import answer_from_outside, refuse_final
 from windlass.errors import LockHeldError, UserError, near
-from windlass.events import Recorded, RunEnded, RunTold
+from windlass.events import Activity, Recorded, RunEnded, RunTold
 from windlass.locks import boot_id, driver_lock, is_driven
 from windlass.model import Answer, RunState
 from windlass.place import Place
@@ -95,11 +95,23 @@ class Service:
             for recorded in page:
                 folder.feed(recorded)
         view = folder.live
+        self._feed_usage(folder, run)
         if view.published:
             # The user may have moved or deleted it since.
             now = self.world.place.branch_commit(view.published)
             view.shown_at = view.shown_at if now is None else now
         return view
+
+    def _feed_usage(self, folder: Folder, run: str) -> None:
+        """What dispatches at work have used so far is no event: their driver notes it down."""
+        if not folder.live.running:
+            return
+        for row in self.store.open_attempts(run):
+            cost = row.usage.get("cost_usd") if isinstance(row.usage, dict) else None
+            seen = folder.live.running.get(row.intent.key)
+            if seen and isinstance(cost, int | float):
+                used = Activity(row.intent.key, row.intent.role, "usage", "", cost_usd=cost)
+                folder.feed(Recorded(0, run, seen.seen_at, used))
 
     def events(self, run: str, after: int = 0) -> list[Recorded]:
         return self.store.events(run, after)
@@ -174,6 +186,7 @@ class Service:
             # Nobody can begin to drive it meanwhile.
             with driver_lock(self.world.place.lock(row.id), row.id):
                 left = self._end_agents(row.id)
+                self._close_attempts(row.id)
                 self._record_abort(row)
         except LockHeldError:
             if self._asks_driver(row):
@@ -203,6 +216,25 @@ class Service:
             self.store.set_wanted(row.id, "")
             self.store.set_state(row.id, RunState.ABORTED, "aborted by the user")
             self.store.add_event(row.id, RunEnded(RunState.ABORTED, "aborted by the user"))
+
+    def _close_attempts(self, run: str) -> None:
+        """What agents of a driver that died cost, as far as they wrote it down."""
+        from windlass.engine.accounts import Accounts
+        from windlass.errors import WindlassError
+        from windlass.kit import Kit
+
+        attempts = self.store.open_attempts(run)
+        if not attempts:
+            return
+        kit = Kit(self.world)
+        try:
+            config = kit.config()
+            adapters = kit.adapters(config, str(self.store.run(run).options.get("script") or ""))
+            accounts = Accounts(self.store, run, self.world.place.run_folder(run), adapters, config.budget.unknown_usd)
+        except WindlassError:
+            # an abort goes through whatever the config says
+            accounts = Accounts(self.store, run, self.world.place.run_folder(run), None)
+        accounts.interrupt(attempts)
 
     def _end_agents(self, run: str) -> str:
         """What a driver that died left at work. In words what cannot be reached from here."""

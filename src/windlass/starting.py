@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from windlass import git
-from windlass.agents import contracts
+from windlass.agents import contracts, installed, pricing, registry
 from windlass.agents.assignment import assign
 from windlass.agents.base import Adapter
 from windlass.agents.roles import Role
-from windlass.casting import Cast, check_capable, check_told
+from windlass.casting import AS_CONFIGURED, Cast, check_capable, check_told
 from windlass.config import Config
+from windlass.config.schema import Budget as BudgetConfig
+from windlass.cost import dollars
 from windlass.engine.broker import Policy
 from windlass.errors import UserError, near
 from windlass.events import RunStarted, StepEntered
@@ -27,7 +29,7 @@ from windlass.flow.schema import Flow
 from windlass.flow.ways import back_options
 from windlass.git import UserRepo
 from windlass.kit import Kit
-from windlass.model import Json, RunState, content_id, slugify
+from windlass.model import Json, RunState, Usage, content_id, slugify
 from windlass.phases import KINDS, elicit, items, review
 from windlass.phases.dialogue import question_ids
 from windlass.place import state_dir
@@ -147,6 +149,30 @@ def check_agents(
                 hint=f"--agent NAME, or agent = … under [roles.{role}] in .windlass/config.toml; windlass agents",
             )
         check_capable(make(found.agent), role, found.effort)
+
+
+def unpriced_models(flow: Flow, roles: Mapping[str, Role], config: Config, cast: Cast = AS_CONFIGURED) -> list[str]:
+    """Of the models that this flow would use, those whose price nobody knows here; each with what follows from it."""
+    asked: dict[tuple[str, str], None] = {}
+    for role, profile in sorted({part for phase in flow.all_phases() for part in phase.parts()}):
+        found = assign(config, roles, role, profile, everyone=cast.agent, named=cast.roles)
+        options = config.agents.options(found.agent)
+        model = found.model or str(options.get("model", ""))
+        if model and found.agent in installed.TESTED and registry.FLAT not in options:
+            asked[found.agent, model] = None
+    # the price list takes half a second to load
+    unknown = [(name, model) for name, model in asked if pricing.cost(model, Usage(1, 1)) is None] if asked else []
+    return [f"{name}: no price is known for model '{model}'; {_consequence(config.budget)}" for name, model in unknown]
+
+
+def _consequence(budget: BudgetConfig) -> str:
+    most = [
+        f"{count:,} tokens {of}"
+        for count, of in ((budget.dispatch_tokens, "a dispatch"), (budget.run_tokens, "a run"))
+        if count
+    ]
+    bound = f"it may use {' and '.join(most)}" if most else "its tokens have no limit"
+    return f"unless the agent tells its cost, {dollars(budget.unknown_usd)} are assumed for each dispatch, and {bound}"
 
 
 def _free_slug(flow: Flow, repo: UserRepo, slug: str, date: str) -> str:

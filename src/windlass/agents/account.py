@@ -48,6 +48,7 @@ class CliAdapter:
 
     name: str
     account: ClassVar[Account]
+    flat_usd: float | None = None
 
     def __init__(self, settings: Settings = DEFAULTS, environ: Mapping[str, str] | None = None) -> None:
         self.settings = settings

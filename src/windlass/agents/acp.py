@@ -92,6 +92,7 @@ def need_sdk(agent: str) -> None:
 
 class AcpAdapter:
     capabilities = Capabilities(read_only=True, best_effort=True)
+    flat_usd: float | None = None
 
     def __init__(self, settings: AcpSettings, name: str = "acp", environ: Mapping[str, str] | None = None) -> None:
         self.settings = settings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Protocol, TypeAlias, runtime_checkable
 
@@ -15,9 +16,11 @@ class Limits:
     wall_s: float = 1800.0
     turns: int | None = None
     usd: float | None = None
-    """The reservation: the first usage report beyond it stops the dispatch."""
+    """The most that it may cost, as its role says."""
     output_bytes: int = 64 << 20
     """Of stdout and of stderr: whoever writes more is ended."""
+    left_usd: float | None = None
+    """What was left of the run when it started, for a CLI that can keep to it by itself."""
 
 
 @dataclass(frozen=True)
@@ -211,6 +214,8 @@ class Adapter(Protocol):
     capabilities: Capabilities
     credential: str
     """Dispatches that share it share quota waits."""
+    flat_usd: float | None
+    """What a dispatch costs whatever it uses: 0 for a model of one's own. None: what its tokens cost."""
 
     def invocation(self, job: Job) -> Invocation: ...
 
@@ -219,6 +224,16 @@ class Adapter(Protocol):
     def classify(self, stderr: str, code: int | None) -> tuple[ErrorClass, str]:
         """Why a process that gave no terminal event failed."""
         ...
+
+
+class Unsure(StrEnum):
+    """What of a dispatch's cost nobody told."""
+
+    NOTHING = ""
+    RESPONSE = "response"
+    """The model may have been answering when the dispatch ended."""
+    ALL = "all"
+    """It used the model, and there is no figure."""
 
 
 @dataclass(frozen=True)
@@ -235,3 +250,7 @@ class AgentResult:
     code: int | None = None
     seconds: float = 0.0
     tools: int = 0
+    unsure: Unsure = Unsure.NOTHING
+    """What of its cost is not in `usage`."""
+    dearest_usd: float = 0.0
+    """The dearest single response of the model."""

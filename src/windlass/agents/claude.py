@@ -1,4 +1,8 @@
-"""Claude Code: `claude -p` with its stream of JSON lines."""
+"""Claude Code: `claude -p` with its stream of JSON lines.
+
+Its stream tells the money at its end only, and of each response the tokens as they were before it was spoken; the
+transcript that it keeps of the session tells them as they are after it.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from windlass.agents.base import (
     Done,
     Invocation,
     Job,
+    Ledger,
     Said,
     SessionSeen,
     Spent,
@@ -77,7 +82,7 @@ _ROOM = {
 
 class ClaudeAdapter(CliAdapter):
     name = "claude"
-    capabilities = Capabilities(resume=True, cost="end", structured=True, read_only=True, effort=True)
+    capabilities = Capabilities(resume=True, cost="tokens", structured=True, read_only=True, effort=True)
     account = ACCOUNT
 
     def invocation(self, job: Job) -> Invocation:
@@ -117,7 +122,8 @@ def _flags(job: Job, settings: Settings) -> tuple[str, ...]:
     flags += ["--effort", _EFFORTS.get(job.effort, job.effort)] if job.effort else []
     flags += ["--append-system-prompt", job.system] if job.system else []
     flags += ["--max-turns", str(job.limits.turns)] if job.limits.turns else []
-    flags += ["--max-budget-usd", f"{job.limits.usd:.4f}"] if job.limits.usd else []
+    bounds = [usd for usd in (job.limits.usd, job.limits.left_usd) if usd]
+    flags += ["--max-budget-usd", f"{min(bounds):.4f}"] if bounds else []
     flags += ["--resume", job.session] if job.session else []
     if job.schema and job.schema.get("type") == "object" and settings.structured != "off":
         flags += ["--json-schema", json.dumps(job.schema, separators=(",", ":"))]
@@ -130,12 +136,31 @@ class ClaudeReader:
     started: dict[str, str] = field(default_factory=dict)
     """Tools at work: id -> name."""
     messages: dict[str, Usage] = field(default_factory=dict)
-    """Several events share a message's id, and each repeats its usage."""
+    """Responses by id. Stream and transcript tell of each several times: the most that was told counts."""
+    unpriced: set[str] = field(default_factory=set)
+    """Those whose model has no price."""
     usage: Usage = Usage()
+    asking: bool | None = None
+    """A request to the model is on its way, as the transcript says; None: it says nothing of requests."""
     session: str = ""
     reset_at: float | None = None
     pause_s: float = 0.0
     told_at: float | None = None
+
+    def ledger(self) -> Ledger:
+        return Ledger(f"{ACCOUNT.room}/{ACCOUNT.sessions}", "*/*.jsonl")
+
+    def parse_ledger(self, line: str) -> list[AgentEvent]:
+        data = load(line)
+        match data.get("type"):
+            case "api-request":
+                self.asking = True
+                return []
+            case "assistant":
+                self.asking = None if self.asking is None else False
+                return [] if data.get("isApiErrorMessage") is True else self._spent(table(data, "message"))
+            case _:
+                return []
 
     def parse(self, line: str) -> list[AgentEvent]:
         data = load(line)
@@ -180,7 +205,7 @@ class ClaudeReader:
                 events.append(Said(text(part, "text")))
             elif part.get("type") == "tool_use" and part.get("name") != _ANSWERING:
                 events.append(self._tool(part))
-        return events + self._spent(text(message, "id"), table(message, "usage"))
+        return events + self._spent(message)
 
     def _tool(self, part: dict[str, Any]) -> ToolStarted:
         name = text(part, "name")
@@ -189,15 +214,29 @@ class ClaudeReader:
         words = doing(tool, table(part, "input"), self.job) if self.job else tool
         return ToolStarted(tool, words, text(part, "id"))
 
-    def _spent(self, message: str, usage: dict[str, Any]) -> list[AgentEvent]:
-        if not message or not usage:
+    def _spent(self, message: dict[str, Any]) -> list[AgentEvent]:
+        id, told = text(message, "id"), table(message, "usage")
+        before, read = self.messages.get(id, Usage(cost_usd=0.0)), _tokens(told)
+        most = Usage(max(read.input, before.input), max(read.output, before.output), max(read.cached, before.cached))
+        if (
+            not id
+            or not (most.input or most.output)
+            or (id in self.messages and most == replace(before, cost_usd=None))
+        ):
             return []
-        now, before, so_far = _tokens(usage), self.messages.get(message, Usage()), self.usage
-        self.messages[message] = now
+        written = count(told, "cache_creation_input_tokens")
+        now = costed(most, None, text(message, "model"), written)
+        self.messages[id] = now
+        if now.cost_usd is None:
+            self.unpriced.add(id)
+        so_far = self.usage
+        cost = (so_far.cost_usd or 0.0) + (now.cost_usd or 0.0) - (before.cost_usd or 0.0)
         self.usage = Usage(
             so_far.input + now.input - before.input,
             so_far.output + now.output - before.output,
             so_far.cached + now.cached - before.cached,
+            cost if not self.unpriced else None,
+            not self.unpriced,
         )
         return [Spent(self.usage, total=True)]
 

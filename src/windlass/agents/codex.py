@@ -132,6 +132,8 @@ class CodexReader:
     answer: str = ""
     trouble: str = ""
     open: set[str] = field(default_factory=set)
+    heard: bool = False
+    """The model said something, though no event tells of it."""
     tally: Tally = field(default_factory=Tally)
 
     def ledger(self) -> Ledger:
@@ -156,8 +158,10 @@ class CodexReader:
             case "thread.started":
                 return [SessionSeen(text(data, "thread_id"))]
             case "item.started":
+                self.heard = True
                 return self._started(table(data, "item"))
             case "item.completed":
+                self.heard = self.heard or table(data, "item").get("type") != "error"
                 return self._completed(table(data, "item"))
             case "turn.completed":
                 return [*self._spent(table(data, "usage")), Done(self.answer)]

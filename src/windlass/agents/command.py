@@ -16,6 +16,7 @@ _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
 class CommandAdapter:
     capabilities = Capabilities()
+    flat_usd: float | None = None
 
     def __init__(self, argv: Sequence[str], name: str = "command") -> None:
         self.name = name

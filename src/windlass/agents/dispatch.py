@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TextIO, assert_never, runtime_checkable
@@ -26,15 +28,18 @@ from windlass.agents.base import (
     ToolFinished,
     ToolStarted,
     ToolUpdated,
+    Unsure,
     WritesDown,
 )
 from windlass.agents.carrying import bring, take_away
-from windlass.agents.failures import WAITS, reset_time
+from windlass.agents.failures import WAITS, reset_time, was_cut
 from windlass.agents.fences import plain
 from windlass.agents.ledger import LedgerFiles
 from windlass.agents.orphans import WaitsForOutput, release_output
 from windlass.agents.processes import (
+    CHUNK,
     Exit,
+    Lines,
     Proc,
     agent_env,
     end_leftover,
@@ -45,7 +50,7 @@ from windlass.locks import boot_id, process_start
 from windlass.model import ErrorClass, Usage
 from windlass.private import make_private, open_private, write_private
 
-__all__ = ["Exit", "Proc", "agent_env", "boot_id", "end_leftover", "process_start", "run_agent", "supervise"]
+__all__ = ["Exit", "Proc", "agent_env", "boot_id", "end_leftover", "process_start", "recount", "run_agent", "supervise"]
 
 
 @runtime_checkable
@@ -59,11 +64,28 @@ IDLE_REPORTS = 100
 """So many usage reports in a row without a new tool or word, and it is a loop that only costs."""
 PATIENCE_S = 20.0
 """So long a CLI may ask a failing server again and again: the waits are ours, so that they are seen."""
+LAST_CHANCE_S = 5.0
+"""So long a dispatch that passed the run's limit may take to end by itself, if it asks for nothing more."""
 LINGER_S = 10.0
 LINGER_FAILED_S = 1.0
 STDERR_TAIL = 20_000
 MOST_SAID = 4 << 20
 """Characters of an agent's words that are held; what it said last counts."""
+CONTINUED = "continued.json"
+"""In the attempt's folder, where an earlier session goes on: what its files held at the start."""
+TOKENLESS = frozenset(
+    {
+        ErrorClass.RATE_LIMITED,
+        ErrorClass.OVERLOADED,
+        ErrorClass.AUTH,
+        ErrorClass.BILLING,
+        ErrorClass.CONTEXT_OVERFLOW,
+        ErrorClass.MISSING_BINARY,
+        ErrorClass.DISK_FULL,
+        ErrorClass.CRASHED,
+    }
+)
+"""Who failed so, and had heard nothing of the model, got no token."""
 
 
 async def run_agent(
@@ -75,18 +97,22 @@ async def run_agent(
     on_event: Callable[[AgentEvent], None],
     on_started: Callable[[Proc], None],
     clock: Callable[[], float],
+    afford: Callable[[Usage], str] = lambda usage: "",
     grace_s: float = 5.0,
     linger_s: float = LINGER_S,
     patience_s: float = PATIENCE_S,
 ) -> AgentResult:
-    """Contract: never raises for what an agent does; when it returns, no process of the dispatch is left."""
+    """Contract: never raises for what an agent does; when it returns, no process of the dispatch is left.
+
+    `afford` is asked at each usage report; what it returns, if anything, is why the dispatch is stopped.
+    """
     invocation = adapter.invocation(job)
     make_private(job.folder)
     _write(job.folder, {"prompt.md": job.prompt, **invocation.files})
     carried = bring(job.folder, invocation.carried)
     halt = asyncio.Event()
     with open_private(job.folder / "events.jsonl") as log:
-        stream = Stream(adapter, job, on_event, clock, log, halt, patience_s)
+        stream = Stream(adapter, job, on_event, clock, log, halt, patience_s, afford)
         watchers = [asyncio.create_task(_forward(stop, halt)), asyncio.create_task(_linger(stream, halt, linger_s))]
 
         def started(proc: Proc) -> None:
@@ -112,6 +138,8 @@ async def run_agent(
             )
         finally:
             stream.relieved()
+            if stream.last_chance:
+                stream.last_chance.cancel()
             for watcher in watchers:
                 watcher.cancel()
             take_away(carried)
@@ -134,8 +162,16 @@ class Stream:
     log: TextIO
     halt: asyncio.Event
     patience_s: float = PATIENCE_S
+    afford: Callable[[Usage], str] = lambda usage: ""
+    live: bool = True
+    """False: the lines are read again after the dispatch ended, to see what it cost."""
     reader: Reader = field(init=False)
     usage: Usage = Usage()
+    dearest_usd: float = 0.0
+    """Of single usage reports."""
+    heard: bool = False
+    """Anything of the model: words, a tool, tokens."""
+    open_tools: int = 0
     done: Done | None = None
     finished: asyncio.Event = field(default_factory=asyncio.Event)
     said: deque[str] = field(default_factory=deque)
@@ -153,6 +189,11 @@ class Stream:
     trouble: Retrying | None = None
     """The last failure of the model's server, while nothing else was heard."""
     patience: asyncio.TimerHandle | None = None
+    asked_about: Usage = Usage()
+    """The usage that could be afforded, or not, when it was last asked."""
+    over: str = ""
+    """Why it may not use more."""
+    last_chance: asyncio.TimerHandle | None = None
 
     def __post_init__(self) -> None:
         self.reader = self.adapter.reader(self.job) if isinstance(self.adapter, Remembers) else self.adapter
@@ -170,9 +211,13 @@ class Stream:
         if not isinstance(self.reader, WritesDown):
             return None
         reader = self.reader
+        before = _continued(self.job.folder) if not self.live else None
         told = LedgerFiles(
-            self.job.folder, reader.ledger(), lambda text: self._take_all(lambda: reader.parse_ledger(text))
+            self.job.folder, reader.ledger(), lambda text: self._take_all(lambda: reader.parse_ledger(text)), before
         )
+        if self.live and self.job.session:
+            # whoever counts after a crash must know what is of the attempts before
+            write_private(self.job.folder / CONTINUED, json.dumps(told.sizes))
         return told.pull
 
     def _take_all(self, read: Callable[[], list[AgentEvent]]) -> None:
@@ -188,9 +233,11 @@ class Stream:
         match event:
             case ToolStarted():
                 self.tools += 1
+                self.open_tools += 1
+                self.heard = True
                 self._moved(replace(event, id=""))
             case Spent():
-                self.usage = _joined(self.usage, event)
+                event = self._spend(event)
                 self.idle += 1
             case SessionSeen():
                 self.session = event.id
@@ -201,13 +248,26 @@ class Stream:
                 self.done = event
                 self.finished.set()
             case Said():
+                self.heard = True
                 self._remember(event.text)
                 self._moved(event)
-            case ToolFinished() | ToolUpdated():
+            case ToolFinished():
+                self.open_tools = max(self.open_tools - 1, 0)
+                self.relieved()
+            case ToolUpdated():
                 self.relieved()
             case _:
                 assert_never(event)
         self.on_event(event)
+
+    def _spend(self, event: Spent) -> Spent:
+        before, now = self.usage.cost_usd or 0.0, _joined(self.usage, event)
+        if self.adapter.flat_usd is not None:
+            now = replace(now, cost_usd=self.adapter.flat_usd, priced=False)
+        self.heard = self.heard or bool(now.input or now.output)
+        self.usage = now
+        self.dearest_usd = max(self.dearest_usd, (now.cost_usd or 0.0) - before)
+        return Spent(now, total=True)
 
     def _log(self, fields: dict[str, object]) -> None:
         most = self.job.limits.output_bytes
@@ -232,7 +292,7 @@ class Stream:
 
     def _bear(self, trouble: Retrying) -> None:
         self.trouble = trouble
-        if self.patience is None and not self.done:
+        if self.patience is None and not self.done and self.live:
             self.patience = asyncio.get_running_loop().call_later(self.patience_s, self._give_up)
 
     def relieved(self) -> None:
@@ -248,15 +308,34 @@ class Stream:
     def _check_limits(self) -> None:
         # What arrived together with its terminal event is paid for and complete: the result stands.
         limits, cost = self.job.limits, self.usage.cost_usd
-        if self.done:
+        if self.done or not self.live:
             return
         if limits.usd is not None and cost is not None and cost > limits.usd:
-            self.broken = (ErrorClass.OVER_BUDGET, f"spent ${cost:.2f} of ${limits.usd:.2f} reserved for this dispatch")
+            reason = f"it spent ${cost:.2f}, more than the ${limits.usd:.2f} that one dispatch of its role may"
+            self.broken = (ErrorClass.OVER_BUDGET, reason)
+        elif beyond := self._beyond():
+            self.broken = (ErrorClass.OVER_BUDGET, beyond)
         elif limits.turns is not None and self.tools > limits.turns:
             self.broken = (ErrorClass.TIMED_OUT, f"more than {limits.turns} turns")
         elif self.idle > IDLE_REPORTS:
             self.broken = (ErrorClass.TIMED_OUT, f"{self.idle} requests in a row without anything new done or said")
         if self.broken:
+            self.halt.set()
+
+    def _beyond(self) -> str:
+        """Why it has to stop now. Its last response is paid for: whoever has no tool at work may come to its end."""
+        reason = self.afford(self.usage) if self.usage != self.asked_about else ""
+        again, self.asked_about = bool(self.over), self.usage
+        self.over = self.over or reason
+        if not self.over or self.open_tools or (again and reason):
+            return self.over
+        if self.last_chance is None:
+            self.last_chance = asyncio.get_running_loop().call_later(LAST_CHANCE_S, self._stop_over)
+        return ""
+
+    def _stop_over(self) -> None:
+        if not self.done:
+            self.broken = (ErrorClass.OVER_BUDGET, self.over)
             self.halt.set()
 
     def result(self, ended: Exit, errors: str) -> AgentResult:
@@ -265,11 +344,12 @@ class Stream:
             self.done = self.reader.at_exit("\n".join(self.said), ended.code)
         error, reason = self._error(ended, stderr)
         done = self.done or Done("")
+        usage, unsure = self._settled(error, reason)
         return AgentResult(
             # Who failed said no last word: what it said before is what a person can go by.
             text=done.text or ("\n".join(self.said) if error else ""),
             structured=done.structured,
-            usage=self.usage,
+            usage=usage,
             session=self.session,
             error=error,
             reason=reason,
@@ -277,7 +357,25 @@ class Stream:
             code=ended.code,
             seconds=ended.seconds,
             tools=self.tools,
+            unsure=unsure,
+            dearest_usd=self.dearest_usd,
         )
+
+    def _settled(self, error: ErrorClass | None, reason: str) -> tuple[Usage, Unsure]:
+        """What it cost, and what of that is not known. Unknown is never 0, and what got no token is never unknown."""
+        if self.adapter.flat_usd is not None:
+            return replace(self.usage, cost_usd=self.adapter.flat_usd, priced=False), Unsure.NOTHING
+        heard = self.heard or bool(getattr(self.reader, "heard", False)) or bool(self.done and self.done.text)
+        cut = error is not None and was_cut(reason)
+        if not heard and error in TOKENLESS and not cut:
+            return replace(self.usage, cost_usd=0.0), Unsure.NOTHING
+        if self.usage.cost_usd is None or (not heard and not self.usage.cost_usd):
+            return replace(self.usage, cost_usd=None), Unsure.ALL
+        # Whoever came to its own end has told it all; whoever was ended while no tool was at work may have been asking.
+        # what a reader knows of it: that a request was sent, or that a response is not told yet
+        knows = getattr(self.reader, "asking", None)
+        asking = self.done is None and error is not None and (not self.open_tools if knows is None else knows)
+        return self.usage, Unsure.RESPONSE if cut or asking else Unsure.NOTHING
 
     def _retry_at(self, error: ErrorClass | None, reason: str, stderr: str) -> float | None:
         """Told by the CLI as a time, or in words that only a clock turns into one."""
@@ -321,6 +419,33 @@ def _joined(before: Usage, event: Spent) -> Usage:
     return Usage(
         before.input + new.input, before.output + new.output, before.cached + new.cached, sum(known) if known else None
     )
+
+
+def recount(adapter: Adapter, job: Job, clock: Callable[[], float]) -> AgentResult:
+    """What an attempt that nobody saw to its end left in its files, read again from their beginning."""
+    stream = Stream(adapter, job, lambda event: None, clock, io.StringIO(), asyncio.Event(), live=False)
+    _read_again(job.folder / "stdout", stream.line)
+    if isinstance(stream.reader, Overhears):
+        _read_again(job.folder / "stderr", stream.error_line)
+    pull = stream.ledger()
+    while pull and pull():
+        pass
+    return stream.result(Exit(None, None, "lost", 0.0), "")
+
+
+def _read_again(path: Path, on_line: Callable[[str], None]) -> None:
+    lines = Lines(on_line)
+    with suppress(OSError), path.open("rb") as file:
+        while lines.read(file.read(CHUNK)):
+            pass
+
+
+def _continued(folder: Path) -> dict[str, int]:
+    try:
+        sizes = json.loads((folder / CONTINUED).read_text())
+    except (OSError, ValueError):
+        return {}
+    return {str(name): size for name, size in sizes.items() if isinstance(size, int)} if isinstance(sizes, dict) else {}
 
 
 async def _forward(stop: asyncio.Event, halt: asyncio.Event) -> None:

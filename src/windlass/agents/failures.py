@@ -67,6 +67,20 @@ def classify_text(text: str, code: int | None) -> tuple[ErrorClass, str]:
     return ErrorClass.CRASHED, f"{ended}: {telling[:REASON]}" if lines else f"{ended} and said nothing"
 
 
+#: an answer that began and broke off: what was said of it is paid for
+_CUT = re.compile(
+    r"stream (disconnected|closed|ended|error)|stream was cut|\bterminated\b|unexpected end|premature|incomplete"
+    r"|socket hang up|econn(reset|aborted)|connection reset|aborted",
+    re.IGNORECASE,
+)
+_UNSENT = re.compile(r"error sending request|refused|(unable|failed) to connect|enotfound|eai_again", re.IGNORECASE)
+
+
+def was_cut(reason: str) -> bool:
+    """The model's answer may have begun before the failure."""
+    return bool(_CUT.search(reason)) and not _UNSENT.search(reason)
+
+
 _ADDRESS = re.compile(r"\bhttps?://\S+", re.IGNORECASE)
 
 

@@ -75,7 +75,7 @@ class GeminiAdapter(CliAdapter):
         )
 
     def reader(self, job: Job) -> GeminiReader:
-        return GeminiReader(job)
+        return GeminiReader(job, job.model or self.settings.for_job(job).model)
 
     def parse(self, line: str) -> list[AgentEvent]:
         return GeminiReader().parse(line)
@@ -119,8 +119,12 @@ def _auth(login: Mapping[str, str]) -> str:
 @dataclass
 class GeminiReader:
     job: Job | None = None
+    model: str = ""
+    """The one that was asked for, until a reply names another: not every reply does."""
     answer: list[str] = field(default_factory=list)
     """What was said since the last tool."""
+    heard: bool = False
+    """The model said something, though no event tells of it yet."""
     tools: dict[str, str] = field(default_factory=dict)
     trouble: str = ""
     tally: Tally = field(default_factory=Tally)
@@ -133,14 +137,17 @@ class GeminiReader:
         if data.get("type") != "gemini":
             return []
         usage = _tokens(table(data, "tokens"), *_RECORDED)
-        return self.tally.response(text(data, "id"), costed(usage, None, text(data, "model")))
+        self.model = text(data, "model") or self.model
+        return self.tally.response(text(data, "id"), costed(usage, None, self.model))
 
     def parse(self, line: str) -> list[AgentEvent]:
         data = load(line)
         match data.get("type"):
             case "init":
+                self.model = text(data, "model") or self.model
                 return [SessionSeen(text(data, "session_id"))]
             case "message" if data.get("role") == "assistant":
+                self.heard = True
                 self.answer.append(text(data, "content"))
                 return []
             case "tool_use":
@@ -177,7 +184,7 @@ class GeminiReader:
 
     def _result(self, data: dict[str, Any]) -> list[AgentEvent]:
         answer = "".join(self.answer)
-        spent = self.tally.last_word(_usage(table(data, "stats")))
+        spent = self.tally.last_word(_usage(table(data, "stats"), self.model))
         if data.get("status") == "success" and not (self.trouble and not answer.strip()):
             return [*self._said(), *spent, Done(answer)]
         # It calls a run that it cut short itself ("Loop detected") a success with nothing to say.
@@ -192,12 +199,12 @@ def _failed(told: str) -> Done:
     return Done("", error=class_of(told), reason=told[:REASON] or "failed")
 
 
-def _usage(stats: dict[str, Any]) -> Usage:
+def _usage(stats: dict[str, Any], model: str) -> Usage:
     models = {name: _tokens(one, *_TOLD) for name, one in table(stats, "models").items() if isinstance(one, dict)}
     used = {name: usage for name, usage in models.items() if usage.input or usage.output}
-    return summed(
-        *(costed(usage, None, name) for name, usage in used.items()), None if used else _tokens(stats, *_TOLD)
-    )
+    if not used:
+        return costed(_tokens(stats, *_TOLD), None, model)
+    return summed(*(costed(usage, None, name) for name, usage in used.items()))
 
 
 def _tokens(told: dict[str, Any], *names: str) -> Usage:

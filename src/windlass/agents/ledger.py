@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -26,19 +26,29 @@ class Growing:
 
 
 class LedgerFiles:
-    """New bytes of these files, line by line. What stands in them at the start is of an earlier attempt."""
+    """New bytes of these files, line by line. What stands in them at the start is of an earlier attempt.
 
-    def __init__(self, attempt: Path, ledger: Ledger, on_line: Callable[[str], None]) -> None:
+    `before`: how much that was, by path, for whoever reads them again after the attempt ended.
+    """
+
+    def __init__(
+        self, attempt: Path, ledger: Ledger, on_line: Callable[[str], None], before: Mapping[str, int] | None = None
+    ) -> None:
         # the folder itself may be our link to an earlier attempt's; below it, no link is followed
         self._folder = (attempt / ledger.folder).resolve()
         self._parts = tuple(ledger.files.split("/"))
         self._on_line = on_line
-        self._files = {path: self._growing(size) for path, size in self._found()}
+        #: by path below the folder: an attempt's folder may be moved with the repository
+        self.sizes = {self._below(path): size for path, size in self._found()} if before is None else dict(before)
+        self._files = {str(self._folder / name): self._growing(size) for name, size in self.sizes.items()}
 
     def pull(self) -> bool:
         """Whether there was anything new. At most a chunk of each file: the driver has more to do."""
         news = [self._read(path, size) for path, size in self._found()]
         return any(news)
+
+    def _below(self, path: str) -> str:
+        return os.path.relpath(path, self._folder)
 
     def _growing(self, size: int) -> Growing:
         return Growing(size, Lines(self._on_line, MAX_LINE))

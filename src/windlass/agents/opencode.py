@@ -144,6 +144,8 @@ class OpencodeReader:
     answer: list[str] = field(default_factory=list)
     """What was said in this step."""
     spent: Usage | None = None
+    asking: bool | None = None
+    """A step has begun whose cost is not told: it is told when the tools of the step have ended."""
     cut: int = 0
     """Steps in a row whose end the model did not tell."""
     begun: set[str] = field(default_factory=set)
@@ -154,6 +156,7 @@ class OpencodeReader:
         part, seen = table(data, "part"), self._seen(text(data, "sessionID"))
         match data.get("type"):
             case "step_start":
+                self.asking = True
                 self.answer.clear()
                 return seen
             case "text":
@@ -162,6 +165,7 @@ class OpencodeReader:
             case "tool_use":
                 return [*seen, *self._tool(part)]
             case "step_finish":
+                self.asking = False
                 return [*seen, *self._finish(part)]
             case "error":
                 return [*seen, _failed(data)]

@@ -114,12 +114,15 @@ def _server(job: Job, settings: Settings) -> dict[str, Json]:
 class PiReader:
     job: Job | None = None
     spent: Usage | None = None
+    heard: bool = False
+    """The model said something, though no event tells of it yet."""
     last: dict[str, Any] = field(default_factory=dict)
     """The assistant's last message: only it can end the work well."""
 
     def parse(self, line: str) -> list[AgentEvent]:
         if line.startswith('{"type":"message_update"'):
             # most of the stream, each with all that was said before it
+            self.heard = True
             return []
         data = load(line)
         match data.get("type"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -23,6 +24,7 @@ from windlass.errors import UserError, near
 
 Options: TypeAlias = Mapping[str, Any]
 Environ: TypeAlias = Mapping[str, str]
+FLAT = "cost_usd"
 _NOTHING: Environ = MappingProxyType({})
 
 
@@ -61,7 +63,15 @@ ADAPTERS: dict[str, Callable[[Options, Environ], Adapter]] = {
 def make(name: str, options: Options, environ: Environ = _NOTHING) -> Adapter:
     """An adapter by name. A name of the user's own with `argv` is a command, or an agent that speaks `protocol`.
 
-    `environ` holds the user's login."""
+    `environ` holds the user's login. `cost_usd` among the options is for every agent: what a dispatch of it costs."""
+    own = {key: value for key, value in options.items() if key != FLAT}
+    adapter = _make(name, own, environ)
+    if FLAT in options:
+        adapter.flat_usd = _flat_usd(name, options[FLAT])
+    return adapter
+
+
+def _make(name: str, options: Options, environ: Environ) -> Adapter:
     if name in ADAPTERS:
         return ADAPTERS[name](options, environ)
     if options.get("protocol"):
@@ -69,3 +79,16 @@ def make(name: str, options: Options, environ: Environ = _NOTHING) -> Adapter:
     if options.get("argv"):
         return _command({**options, "name": name}, environ)
     raise UserError(f"there is no agent '{name}'", hint=near(name, ADAPTERS))
+
+
+def _flat_usd(agent: str, told: object) -> float:
+    try:
+        usd = float(str(told))
+    except ValueError:
+        usd = math.nan
+    if not 0 <= usd < math.inf:
+        raise UserError(
+            f"'{FLAT}' of agent '{agent}' is not an amount of dollars: {told!r}",
+            hint=f"like {FLAT} = 0 under [agents.{agent}], for a model of your own",
+        )
+    return usd

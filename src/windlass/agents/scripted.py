@@ -36,6 +36,7 @@ class ScriptedAdapter:
     name = "scripted"
     credential = "scripted"
     capabilities = Capabilities(cost="stream", read_only=True, effort=True)
+    flat_usd: float | None = None
 
     def __init__(
         self, rules: Sequence[Mapping[str, Json]], tags: Mapping[str, str], source: str = "the script"

@@ -37,9 +37,15 @@ class Budget(Table):
     stop_usd: Money = 20.0
     """No dispatch starts that could lead beyond it."""
     dispatch_usd: Money = 5.0
-    """Reserved for a dispatch whose role names no limit."""
+    """Reserved for a dispatch while nothing is known of what the run's dispatches cost. It is an estimate: a dispatch
+    may cost more while the run has money left."""
     unknown_usd: Money = 0.5
-    """Counted for a dispatch whose agent reports no cost."""
+    """Assumed for a dispatch whose agent reports no cost, and given back when its cost becomes known. One that got no
+    answer from its model costs nothing."""
+    dispatch_tokens: Count = 5_000_000
+    """The most tokens of one dispatch whose model has no known price; 0: no limit."""
+    run_tokens: Count = 20_000_000
+    """The most tokens of all such dispatches of a run; 0: no limit."""
 
 
 class Agents(Table):
@@ -79,7 +85,7 @@ class Role(Table):
     turns: AtLeastOne | None = None
     """The most turns of one dispatch."""
     usd: Money | None = None
-    """The most a dispatch of this role may use; lower than `budget.dispatch_usd` to matter."""
+    """The most dollars that one dispatch of this role may cost; None: what is left of the run."""
     instructions: Paths | None = None
     """Files of the repository that it is told to follow, in place of those its file names."""
 

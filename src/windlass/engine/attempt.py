@@ -8,10 +8,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import assert_never
 
 from windlass import git
 from windlass.agents import contracts, pricing
-from windlass.agents.base import AgentResult, Job
+from windlass.agents.base import AgentResult, Job, Unsure
 from windlass.agents.dispatch import EndsWithExit, agent_env, run_agent
 from windlass.agents.redacting import redact_transcript, redacted_result
 from windlass.engine.desk import Seen
@@ -21,12 +22,14 @@ from windlass.engine.journal import Failure
 from windlass.engine.watching import Watch
 from windlass.errors import UserError
 from windlass.events import ArtifactStored, DispatchFinished, DispatchStarted, Event, Warned
-from windlass.model import ErrorClass, Finding, Json, Severity, content_id
+from windlass.model import ErrorClass, Finding, Json, Severity, Usage, content_id
 from windlass.phases.base import Reply
 from windlass.phases.scheduling import with_groups
 from windlass.private import make_private
 from windlass.tdd import TEST_GLOBS, guard
 
+NOTE_S = 1.0
+"""So long after a report what a dispatch at work has used is noted, with all that was reported meanwhile."""
 MAX_TEXT = 200_000
 MAX_REASON = 2_000
 PLANS = ("tasks", *contracts.TASK_LISTS)
@@ -47,8 +50,8 @@ class Judged:
 
 
 async def attempt(order: Order, is_final: Callable[[Failure], bool]) -> Judged:
-    token = f"{order.key}@{order.n}"
-    reserved = await order.parts.budget.reserve(token, order.call.role, order.assignment.usd)
+    token = order.token
+    reserved = await order.parts.budget.reserve(token, order.call.role, order.cap, reports=order.reports)
     try:
         # Reserving may have waited: what a person asked for meanwhile counts.
         order.parts.wanted.check()
@@ -67,14 +70,14 @@ async def _run(order: Order, reserved: float) -> tuple[AgentResult, Seen]:
     slot = desk.sit_at(order.left.slot) if order.left else await desk.ready(order.key.text, order.n)
     await _lay_out(order)
     before = await desk.before(ours)
-    job = await make_job(order, slot.path, reserved)
+    job = await make_job(order, slot.path)
     _begin(order, job, slot.n, reserved)
     result = await _watched(order, job)
     return result, await desk.after(before, ours, order.key.text, order.n)
 
 
 async def _watched(order: Order, job: Job) -> AgentResult:
-    watch = Watch(order)
+    watch, meter = Watch(order), Meter(order)
     ticking = asyncio.create_task(watch.tick())
     try:
         result = await run_agent(
@@ -85,11 +88,36 @@ async def _watched(order: Order, job: Job) -> AgentResult:
             on_event=watch.event,
             on_started=watch.started,
             clock=order.parts.machine.clock,
+            afford=meter.read,
         )
     finally:
         ticking.cancel()
+        meter.end()
     await asyncio.to_thread(redact_transcript, job.folder, order.parts.redactor)
     return redacted_result(result, order.parts.redactor)
+
+
+class Meter:
+    """What a dispatch at work has used: asked for by the budget, and noted for who looks on."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._last = Usage()
+        self._due: asyncio.TimerHandle | None = None
+
+    def read(self, usage: Usage) -> str:
+        self._last = usage
+        if self._due is None:
+            self._due = asyncio.get_running_loop().call_later(NOTE_S, self._note)
+        return self._order.parts.budget.spend(self._order.token, usage)
+
+    def _note(self) -> None:
+        self._due = None
+        self._order.parts.journal.note_usage(self._order.key, self._order.n, self._last)
+
+    def end(self) -> None:
+        if self._due:
+            self._due.cancel()
 
 
 async def _lay_out(order: Order) -> None:
@@ -254,7 +282,8 @@ def _failure(
     """Why there is no good result, and what the agent is told when it tries again."""
     if result.error is not None:
         cut = result.error is ErrorClass.BAD_OUTPUT
-        return Failure(result.error, result.reason, result.retry_at), unusable(order, result.reason) if cut else ""
+        failure = Failure(result.error, result.reason, result.retry_at, _limit_hint(order, result))
+        return failure, unusable(order, result.reason) if cut else ""
     if parsed.problem:
         return Failure(ErrorClass.BAD_OUTPUT, parsed.problem), contracts.reminder(
             order.contract, parsed.problem, order.tag
@@ -310,6 +339,18 @@ def unusable(order: Order, problem: str) -> str:
     return f"Your last answer could not be used: {problem}. Finish what is left, then answer as you were asked to."
 
 
+def _limit_hint(order: Order, result: AgentResult) -> str:
+    """Of what reached its role's own limit, or that of its tokens: a higher limit of the run would not help."""
+    if result.error is not ErrorClass.OVER_BUDGET:
+        return ""
+    if order.cap is not None and (result.usage.cost_usd or 0.0) >= order.cap:
+        table = f"[roles.{order.call.profile or order.call.role}]"
+        return f"raise usd under {table} in .windlass/config.toml, then: windlass resume"
+    if result.usage.cost_usd is None:
+        return "raise it under [budget] in .windlass/config.toml, then: windlass resume"
+    return ""
+
+
 def _failed(order: Order, reply: Reply, failure: Failure, final: bool) -> Reply:
     reason = f"{failure.reason} (see {order.folder})" if final else failure.reason
     return Reply(
@@ -348,6 +389,7 @@ def _finish(
         result=_json(reply) if reply else None,
         failure=failure,
         usage=result.usage,
+        assumed_usd=assumed_usd(result, order.parts.config.budget.unknown_usd),
         events=[_ended(order, result, failure), *stored, *_listed(order, contents), *warned],
         blobs=[(content_id(text), text) for text in contents.values()],
     )
@@ -385,12 +427,27 @@ def _ended(order: Order, result: AgentResult, failure: Failure | None) -> Event:
         seconds=round(result.seconds, 3),
         tools=result.tools,
         task=order.task_id,
-        prices=_prices(order) if result.usage.priced else "",
+        prices=prices(order.parts.machine.clock()) if result.usage.priced else "",
+        assumed_usd=assumed_usd(result, order.parts.config.budget.unknown_usd),
     )
 
 
-def _prices(order: Order) -> str:
-    return pricing.price_date(datetime.fromtimestamp(order.parts.machine.clock(), UTC).date().isoformat())
+def assumed_usd(result: AgentResult, unknown_usd: float) -> float:
+    """Counted for what nobody told: all of it, or the response that was on its way when the dispatch ended."""
+    match result.unsure:
+        case Unsure.NOTHING:
+            return 0.0
+        case Unsure.RESPONSE:
+            return result.dearest_usd or unknown_usd
+        case Unsure.ALL:
+            return unknown_usd
+        case _:
+            assert_never(result.unsure)
+
+
+def prices(now: float) -> str:
+    """The date of the price list in force."""
+    return pricing.price_date(datetime.fromtimestamp(now, UTC).date().isoformat())
 
 
 def _json(reply: Reply) -> dict[str, Json]:

@@ -9,13 +9,13 @@ from itertools import count
 from windlass.engine.broker import Broker
 from windlass.engine.budget import Shortage
 from windlass.engine.journal import Journal
-from windlass.events import BudgetChanged, Warned
+from windlass.events import BudgetChanged, RunStarted, Warned
 from windlass.model import Choice, Json, Key, Question
 
 CONTINUE, ABORT = "continue", "abort"
 BY = "over-budget"
-#: the limit grows by this part of itself, so that not every dispatch asks again
-MORE = 0.25
+#: the limit grows by at least as many dispatches like the next one, so that not every one asks again
+DISPATCHES = 10
 
 
 class BeyondTheLimit:
@@ -29,13 +29,20 @@ class BeyondTheLimit:
         async with self._lock:
             if self._limit() != shortage.limit:
                 return
-            raised, key = _raised(shortage), self._next()
+            raised, key = self._raised(shortage), self._next()
             self._journal.emit(key.text, Warned("budget", _words(shortage)))
             answer = await self._broker.ask(key, _question(shortage, raised))
             if answer.value != CONTINUE:
                 await self._journal.step(key, None, _refused)
                 raise shortage.refusal
             self._raise(key, raised, answer.by)
+
+    def _raised(self, shortage: Shortage) -> float:
+        """By the whole of what the run was given at first: it has used that up, and may need as much again."""
+        events = (recorded.event for recorded in self._journal.store.events(self._journal.run))
+        first = next((event.budget_usd for event in events if isinstance(event, RunStarted)), None)
+        more = max(first or 0.0, DISPATCHES * shortage.expected)
+        return math.ceil((max(shortage.limit, shortage.cost.spent) + more) * 100) / 100
 
     def _raise(self, key: Key, limit: float, by: str) -> None:
         store, run = self._journal.store, self._journal.run
@@ -57,13 +64,8 @@ async def _refused(previous: Json) -> Json:
     return ABORT
 
 
-def _raised(shortage: Shortage) -> float:
-    enough = shortage.spent + 2 * shortage.expected
-    return math.ceil(max(shortage.limit * (1 + MORE), enough) * 100) / 100
-
-
 def _words(shortage: Shortage) -> str:
-    return f"Cost budget exceeded (${shortage.spent:.2f} of ${shortage.limit:.2f})"
+    return f"Cost budget exceeded (${shortage.cost.spent:.2f} of ${shortage.limit:.2f})"
 
 
 def _question(shortage: Shortage, raised: float) -> Question:

@@ -1,4 +1,8 @@
-"""Money: no dispatch starts unless what is spent, what is reserved and its own reservation fit the limit."""
+"""Money: what a run has spent, what its dispatches at work hold, and when one of them may not start or go on.
+
+A reservation is an estimate. It decides how many dispatches may be at work at once, never how much one of them may
+cost: that is bounded by its role's own limit and by what is left of the run.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from windlass.cost import ASSUMED_USD, Cost, dollars
 from windlass.engine.journal import Journal
 from windlass.errors import OverBudgetError
 from windlass.events import Warned
+from windlass.model import Usage
+from windlass.store.rows import Spend
 
-#: a role seen before gets room for its dearest dispatch and some more
-HEADROOM = 4.0
-LEAST_USD = 0.10
+#: with less than this left, nothing starts
+LEAST_USD = 0.01
 #: this part of the limit is told once more, while there is time to raise it
 NEAR = 0.8
 
@@ -21,9 +27,13 @@ NEAR = 0.8
 @dataclass(frozen=True)
 class Prices:
     dispatch_usd: float = 5.0
-    """No single dispatch may cost more."""
-    unknown_usd: float = 0.5
+    """Reserved while nothing is known of what dispatches cost."""
+    unknown_usd: float = ASSUMED_USD
     """What a dispatch that does not tell its cost counts for against the limit."""
+    dispatch_tokens: int = 0
+    """The most tokens of one dispatch whose model has no price; 0: no limit."""
+    run_tokens: int = 0
+    """The same, of all such dispatches of a run."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +41,29 @@ class Shortage:
     """A dispatch that does not fit the limit."""
 
     refusal: OverBudgetError
-    spent: float
-    limit: float
+    cost: Cost
     expected: float
+
+    @property
+    def limit(self) -> float:
+        return self.cost.limit or 0.0
+
+
+@dataclass
+class Held:
+    """A dispatch at work."""
+
+    reserved: float
+    usage: Usage = Usage()
+
+    @property
+    def usd(self) -> float:
+        return self.usage.cost_usd or 0.0
+
+    @property
+    def tokens(self) -> int:
+        """That nobody can turn into money."""
+        return self.usage.input + self.usage.output if self.usage.cost_usd is None else 0
 
 
 #: asks a person to go beyond the limit. Contract: returns when the limit was raised, else raises the refusal.
@@ -45,84 +75,128 @@ class Budget:
         self._journal = journal
         self._prices = prices
         self._beyond = beyond
-        self._reserved: dict[str, float] = {}
+        self._held: dict[str, Held] = {}
         self._freed = asyncio.Event()
+        self._ended: Spend | None = None
+        """Of the attempts that have ended; read anew when one does."""
 
-    async def reserve(self, token: str, role: str, cap: float | None = None) -> float:
-        """The dollars this dispatch may use. Waits for others to give back what they hold; raises if it cannot fit."""
+    async def reserve(self, token: str, role: str, cap: float | None = None, *, reports: bool = True) -> float:
+        """The dollars this dispatch is expected to use. Waits for others to end; raises if nothing is left for it.
+
+        `cap`: the role's own limit. `reports`: the agent tells its cost while it works, and can be stopped in time; one
+        that does not must fit as it is expected to be.
+        """
         while True:
-            amount = self._fitting(role, cap)
+            self._ended = None
+            amount = self._fitting(role, cap, reports)
             if amount is not None:
-                self._reserved[token] = amount
+                self._held[token] = Held(amount)
                 return amount
-            if not self._reserved:
-                await self._ask_for_more(role)
+            if not self._held:
+                await self.require_room(role, cap, reports=reports)
                 continue
             self._freed.clear()
             await self._freed.wait()
 
-    async def _ask_for_more(self, role: str) -> None:
+    async def require_room(self, role: str, cap: float | None = None, *, reports: bool = True) -> None:
+        """Returns while the run has money for this dispatch, else asks for more, or raises."""
+        if self._held or self._fitting(role, cap, reports) is not None:
+            return
         refusal = self._refusal(role)
         if self._beyond is None:
             raise refusal
-        await self._beyond(Shortage(refusal, self._spent(), self._limit(), self._expected(role)))
+        await self._beyond(Shortage(refusal, self.cost, self._expected(role)))
+
+    def spend(self, token: str, usage: Usage) -> str:
+        """What this dispatch has used so far. Its reservation grows with it; returns why it has to stop, if it has to.
+
+        Only what has been spent counts, not what others merely hold: money is left until it is spent.
+        """
+        held = self._held[token]
+        held.usage = usage
+        held.reserved = max(held.reserved, held.usd)
+        cost = self.cost
+        if cost.limit is not None and cost.spent > cost.limit + 1e-9:
+            return f"the run's limit is reached: {cost.spent_of_limit} are spent"
+        return self._over_tokens(held)
 
     def release(self, token: str) -> None:
-        self._reserved.pop(token, None)
+        self._held.pop(token, None)
+        self._ended = None
         self._freed.set()
         self._warn()
 
-    def _fitting(self, role: str, cap: float | None) -> float | None:
-        most = min(self._prices.dispatch_usd, cap) if cap else self._prices.dispatch_usd
-        limit = self._journal.store.run(self._journal.run).budget_usd
-        expected = self._journal.store.spend(self._journal.run).by_role.get(role)
-        wanted = most if expected is None else min(most, max(expected * HEADROOM, LEAST_USD))
-        if limit is None:
-            return wanted
-        room = limit - self._spent() - sum(self._reserved.values())
-        least = expected if expected is not None else min(self._typical(), most)
-        # A cent's fraction of rounding must not refuse what fits exactly.
-        return min(wanted, room) if room + 1e-9 >= least else None
-
-    def _typical(self) -> float:
-        """A role that has not run is taken to cost what the others did."""
-        seen = self._journal.store.spend(self._journal.run).by_role.values()
-        return max(LEAST_USD, sum(seen) / len(seen)) if seen else LEAST_USD
-
-    def _spent(self) -> float:
-        spend = self._journal.store.spend(self._journal.run)
-        return spend.known_usd + spend.unknown * self._prices.unknown_usd
-
-    def _refusal(self, role: str) -> OverBudgetError:
+    @property
+    def cost(self) -> Cost:
+        """Of the whole run, with what dispatches at work have reported so far."""
         run = self._journal.store.run(self._journal.run)
-        return OverBudgetError(
-            f"the next dispatch ({role}, about ${self._expected(role):.2f}) does not fit: ${self._spent():.2f} of"
-            f" ${run.budget_usd or 0:.2f} are spent",
-            hint=f"windlass resume {run.id} --budget USD raises the limit",
-        )
+        spend = self._spend
+        at_work = sum(held.usd for held in self._held.values())
+        return Cost(spend.known_usd + at_work, spend.assumed_usd, spend.unknown, run.budget_usd)
+
+    @property
+    def _spend(self) -> Spend:
+        if self._ended is None:
+            self._ended = self._journal.store.spend(self._journal.run)
+        return self._ended
+
+    @property
+    def left(self) -> float | None:
+        """None: there is no limit."""
+        return self.cost.left
+
+    def _fitting(self, role: str, cap: float | None, reports: bool) -> float | None:
+        """What is reserved for it; None: it does not fit now."""
+        expected = min(self._expected(role), cap) if cap else self._expected(role)
+        left = self.left
+        if left is None:
+            return expected
+        # What others hold and have not spent is theirs, until they end.
+        room = left - sum(held.reserved - held.usd for held in self._held.values())
+        alone = not self._held
+        least = expected if not reports or not alone else LEAST_USD
+        # A cent's fraction of rounding must not refuse what fits exactly.
+        return min(expected, room) if room + 1e-9 >= least else None
 
     def _expected(self, role: str) -> float:
-        return self._journal.store.spend(self._journal.run).by_role.get(role, self._typical())
+        """What the role's dearest dispatch cost; of a role that has not run, what the others' did on the average."""
+        seen = self._spend.by_role
+        if role in seen:
+            return max(seen[role], LEAST_USD)
+        if seen:
+            return max(sum(seen.values()) / len(seen), LEAST_USD)
+        return self._prices.unknown_usd if self._spend.unknown else self._first()
 
-    def _limit(self) -> float:
-        return self._journal.store.run(self._journal.run).budget_usd or 0.0
+    def _first(self) -> float:
+        limit = self._journal.store.run(self._journal.run).budget_usd
+        return self._prices.dispatch_usd if limit is None else min(self._prices.dispatch_usd, max(limit, LEAST_USD))
+
+    def _over_tokens(self, held: Held) -> str:
+        most, all_of_them = self._prices.dispatch_tokens, self._prices.run_tokens
+        if not held.tokens:
+            return ""
+        if most and held.tokens > most:
+            return f"it used {held.tokens} tokens of a model without a price, more than budget.dispatch_tokens = {most}"
+        used = self._spend.unpriced_tokens + sum(one.tokens for one in self._held.values())
+        if all_of_them and used > all_of_them:
+            return f"the run used {used} tokens of models without a price, more than budget.run_tokens = {all_of_them}"
+        return ""
+
+    def _refusal(self, role: str) -> OverBudgetError:
+        return OverBudgetError(
+            f"the next dispatch ({role}, about {dollars(self._expected(role))}) does not fit:"
+            f" {self.cost.spent_of_limit} are spent",
+            hint=f"windlass resume {self._journal.run} --budget USD raises the limit",
+        )
 
     def _warn(self) -> None:
         """Once for each mark that the sum passes, the highest only; what it adds up to changes with every dispatch."""
-        run, spent = self._journal.store.run(self._journal.run), self._spent()
+        run, cost = self._journal.store.run(self._journal.run), self.cost
         marks = {f"warn.{run.warn_usd}": run.warn_usd, f"near.{run.budget_usd}": _near(run.budget_usd)}
-        passed = [(usd, name) for name, usd in marks.items() if usd is not None and spent > usd]
+        passed = [(usd, name) for name, usd in marks.items() if usd is not None and cost.spent > usd]
         place = f"budget.{max(passed)[1]}" if passed else ""
         if place and not self._journal.said(place):
-            usd = max(passed)[0]
-            limit = f" (limit ${run.budget_usd:.2f}{self._guess()})" if run.budget_usd is not None else ""
-            self._journal.emit(place, Warned("budget", f"more than ${usd:.2f} are spent{limit}"))
-
-    def _guess(self) -> str:
-        unknown = self._journal.store.spend(self._journal.run).unknown
-        if not unknown:
-            return ""
-        return f", {unknown} dispatches of unknown cost taken as ${self._prices.unknown_usd:.2f} each"
+            self._journal.emit(place, Warned("budget", f"more than {dollars(max(passed)[0])} are spent: {cost.line}"))
 
 
 def _near(limit: float | None) -> float | None:

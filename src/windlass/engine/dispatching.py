@@ -16,7 +16,7 @@ from windlass.engine.policy import Again, Fail, Next, Retries, Stop, after
 from windlass.engine.recovery import Left
 from windlass.engine.versions import Versions
 from windlass.errors import StoppedError
-from windlass.model import Finding, Json, Key, digest
+from windlass.model import ErrorClass, Finding, Json, Key, digest
 from windlass.phases.base import Call, Reply
 
 
@@ -71,6 +71,10 @@ class Dispatcher:
             if judged.failure is None or judged.final:
                 return judged
             reminder, same = judged.reminder, self._same_session(order, judged)
+            if judged.failure.error is ErrorClass.OVER_BUDGET and not judged.failure.hint:
+                # The run's own limit: whoever raises it lets this dispatch go on.
+                await self._parts.budget.require_room(call.role, order.cap, reports=order.reports)
+                continue
             await self._pause(place.key, adapter, judged.failure)
 
     def _same_session(self, order: Order, judged: Judged) -> Left | None:
@@ -90,7 +94,7 @@ class Dispatcher:
     async def _pause(self, key: Key, adapter: Adapter, failure: Failure) -> None:
         match self._next(key, failure, 1):
             case Stop(hint=hint):
-                raise StoppedError(failure.reason, hint=hint)
+                raise StoppedError(failure.reason, hint=failure.hint or hint)
             case Again(pause_s=seconds, shared=True):
                 until = failure.retry_at or self._parts.machine.clock() + seconds
                 self._parts.governor.hold(key.text, adapter.credential, until, failure.reason)

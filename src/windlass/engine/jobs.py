@@ -66,6 +66,20 @@ class Order:
         return addressees(self.role)
 
     @property
+    def token(self) -> str:
+        return f"{self.key}@{self.n}"
+
+    @property
+    def cap(self) -> float | None:
+        """The most that a dispatch of this role may cost."""
+        return self.assignment.usd
+
+    @property
+    def reports(self) -> bool:
+        """Its agent tells what it uses while it works."""
+        return self.adapter.flat_usd is not None or self.adapter.capabilities.cost in ("stream", "tokens")
+
+    @property
     def key(self) -> Key:
         return self.place.key
 
@@ -134,7 +148,7 @@ class Order:
         return self.place.task is not None and self.place.task.tdd in ("exempt", "preserve")
 
 
-async def make_job(order: Order, cwd: Path, reserved: float) -> Job:
+async def make_job(order: Order, cwd: Path) -> Job:
     call, role, task = order.call, order.role, order.place.task
     extra = await _extra(order, cwd)
     return Job(
@@ -159,8 +173,9 @@ async def make_job(order: Order, cwd: Path, reserved: float) -> Job:
         limits=Limits(
             order.assignment.wall_s or 1800.0,
             order.assignment.turns,
-            reserved,
+            order.cap,
             order.parts.config.limits.output_mb << 20,
+            order.parts.budget.left,
         ),
         task_id=order.task_id,
         task_title=task.title if task else "",

@@ -29,6 +29,8 @@ class Failure:
     reason: str
     retry_at: float | None = None
     """When the service said it may be tried again."""
+    hint: str = ""
+    """The way out, where it is not that of the class."""
 
 
 @dataclass(frozen=True)
@@ -193,6 +195,7 @@ class Journal:
         result: Json = None,
         failure: Failure | None = None,
         usage: Usage | None = None,
+        assumed_usd: float | None = None,
         events: Iterable[Event] = (),
         blobs: Iterable[tuple[str, str]] = (),
     ) -> None:
@@ -214,7 +217,7 @@ class Journal:
                 state="failed" if failure else "done",
                 error=failure.error if failure else "",
                 reason=failure.reason if failure else "",
-                usage=usage.to_json() if usage else None,
+                usage=usage.to_json(assumed_usd) if usage else None,
                 cost_usd=usage.cost_usd if usage else None,
             )
             if result is not None:
@@ -237,6 +240,11 @@ class Journal:
         """The agent's own name for its conversation, so that it can be continued after a crash."""
         with self.store.tx(synced=False):
             self.store.note_attempt(self.run, key.text, n, session=session)
+
+    def note_usage(self, key: Key, n: int, usage: Usage) -> None:
+        """For who looks on, or finds the attempt without its driver."""
+        with self.store.tx(synced=False):
+            self.store.note_usage(self.run, key.text, n, usage.to_json())
 
     # -- events
 

@@ -77,9 +77,11 @@ def recover(
     host: str,
     boot: str,
     resumes: Callable[[str], bool],
+    close: Callable[[Sequence[AttemptRow]], None],
     before_may_live: bool = False,
 ) -> Recovered:
-    """`resumes`: whether that agent can continue a session of its own.
+    """`resumes`: whether that agent can continue a session of its own. `close`: records the end of attempts, when all
+    their processes have ended.
 
     `before_may_live`: the driver before this one is not known to be dead, only to have been replaced. It cannot write
     any more, but a git or a check of its own may be at work in any of its slots: none of them is used again.
@@ -93,9 +95,7 @@ def recover(
     intact = [row for row in going_on if _is_intact(row, slots) and not before_may_live]
     left = {row.intent.key: _left(row, slots, folder) for row in intact}
     _leave_slots(store, run, slots, lost, {one.slot.n for one in left.values()}, retire=before_may_live)
-    with store.tx():
-        for row in lost:
-            store.interrupt(run, row.intent.key, row.intent.n)
+    close(lost)
     return Recovered(len(lost), left)
 
 

@@ -174,6 +174,28 @@ class DispatchFinished:
     task: str = ""
     prices: str = ""
     """The date of the price list by which its tokens became money; empty: the agent told its cost itself."""
+    assumed_usd: float | None = None
+    """Counted besides `cost_usd`, for what nobody told. None: an old record, which says it by its unknown cost."""
+
+
+@dataclass(frozen=True)
+class DispatchCosted:
+    """What an ended attempt cost was found out later: this takes the place of what its end said."""
+
+    type: ClassVar[str] = "dispatch.costed"
+    key: str
+    attempt: int
+    role: str
+    cost_usd: float | None
+    assumed_usd: float
+    before_usd: float | None
+    before_assumed_usd: float
+    input: int = 0
+    """More than was told before, as are the next two."""
+    output: int = 0
+    cached: int = 0
+    task: str = ""
+    prices: str = ""
 
 
 @dataclass(frozen=True)
@@ -326,6 +348,7 @@ Event: TypeAlias = (
     | TaskChanged
     | DispatchStarted
     | DispatchFinished
+    | DispatchCosted
     | ReviewFinished
     | ArtifactStored
     | ItemsProposed

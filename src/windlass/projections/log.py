@@ -6,6 +6,7 @@ from typing import assert_never
 
 from windlass import events as e
 from windlass.events import Event, Recorded
+from windlass.projections.parts import costed_text, ended_cost
 from windlass.projections.text import clean, elapsed, hhmm, money, plural, short_sha, stamp, to_ascii
 
 
@@ -22,7 +23,7 @@ def describe(event: Event) -> str:
             return _phase(event)
         case e.TasksListed() | e.TaskChanged() | e.TaskLanded() | e.TaskProved() | e.LandingRefused():
             return _task(event)
-        case e.DispatchStarted() | e.DispatchFinished() | e.ReviewFinished() | e.Activity():
+        case e.DispatchStarted() | e.DispatchFinished() | e.DispatchCosted() | e.ReviewFinished() | e.Activity():
             return _agent(event)
         case e.QuestionAsked() | e.QuestionAnswered() | e.QuestionRefused():
             return _question(event)
@@ -96,16 +97,21 @@ def _task(event: e.TasksListed | e.TaskChanged | e.TaskLanded | e.TaskProved | e
             assert_never(event)
 
 
-def _agent(event: e.DispatchStarted | e.DispatchFinished | e.ReviewFinished | e.Activity) -> str:
+AgentEvent = e.DispatchStarted | e.DispatchFinished | e.DispatchCosted | e.ReviewFinished | e.Activity
+
+
+def _agent(event: AgentEvent) -> str:
     match event:
         case e.DispatchStarted():
             model = f" {event.model}" if event.model else ""
             told = f", told: {clean('; '.join(map(str, event.told)), 200)}" if event.told else ""
             return f"{event.key}@{event.attempt} {event.role} on {event.agent}{model}{told}"
         case e.DispatchFinished():
-            cost = "unknown" if event.cost_usd is None else money(event.cost_usd)
+            cost = ended_cost(event).text
             end = f"{event.error}{_tail(event.reason)}" if event.error else "ok"
             return f"{event.key}@{event.attempt} {event.role} {end} ({elapsed(event.seconds)}, {cost})"
+        case e.DispatchCosted():
+            return f"{event.key}@{event.attempt} {costed_text(event)}"
         case e.ReviewFinished():
             who = event.role or "all"
             return f"{event.key} {who}: {event.verdict}, {plural(len(event.findings), 'finding')}{_tail(event.summary)}"

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from windlass.events import DispatchFinished, PublishFinished, QuestionAsked, RunLanded, TaskProved
+from windlass.cost import Cost, assumed_for
+from windlass.events import DispatchCosted, DispatchFinished, PublishFinished, QuestionAsked, RunLanded, TaskProved
 from windlass.model import Finding, Json, RunState, Verdict
 
 COMPLETE, SKIPPED, ESCALATED, PENDING = "complete", "skipped", "escalated", "pending"
@@ -23,25 +24,47 @@ PASSED = frozenset({Verdict.PASS.value, Verdict.PASS_WITH_NOTES.value})
 
 class Totals(NamedTuple):
     usd: float = 0.0
-    """What is known; `unknown` dispatches did not say."""
+    """What is known."""
     unknown: int = 0
+    """Dispatches for which something is assumed."""
     input: int = 0
     output: int = 0
     cached: int = 0
     dispatches: int = 0
     prices: str = ""
     """The date of the price list by which a part of it was reckoned; empty: agents told all of it."""
+    assumed_usd: float = 0.0
+    """Counted besides, for those of unknown cost."""
+
+    @property
+    def cost(self) -> Cost:
+        return Cost(self.usd, self.assumed_usd, self.unknown)
 
     def plus(self, event: DispatchFinished) -> Totals:
-        silent = event.cost_usd is None
+        assumed = assumed_for(event.cost_usd, event.assumed_usd)
         return Totals(
             self.usd + (event.cost_usd or 0.0),
-            self.unknown + silent,
+            self.unknown + (assumed > 0),
             self.input + event.input,
             self.output + event.output,
             self.cached + event.cached,
             self.dispatches + 1,
             max(self.prices, event.prices),
+            self.assumed_usd + assumed,
+        )
+
+    def corrected(self, event: DispatchCosted) -> Totals:
+        """An earlier dispatch cost something else than was counted for it."""
+        unknown = self.unknown + (event.assumed_usd > 0) - (event.before_assumed_usd > 0)
+        return self._replace(
+            usd=self.usd + (event.cost_usd or 0.0) - (event.before_usd or 0.0),
+            unknown=unknown,
+            input=self.input + event.input,
+            output=self.output + event.output,
+            cached=self.cached + event.cached,
+            prices=max(self.prices, event.prices),
+            # without a rest that rounding leaves
+            assumed_usd=self.assumed_usd + event.assumed_usd - event.before_assumed_usd if unknown else 0.0,
         )
 
 
@@ -327,6 +350,12 @@ class View:
     ended_at: float | None = None
 
     @property
+    def cost(self) -> Cost:
+        """What the run has cost, with what dispatches at work have reported so far: the one figure that is shown."""
+        at_work = sum(running.cost_usd or 0.0 for running in self.running.values())
+        return Cost(self.spent.usd + at_work, self.spent.assumed_usd, self.spent.unknown, self.limit_usd)
+
+    @property
     def has_code(self) -> bool:
         """Something landed that is not what there was before: a branch to look at, and to take."""
         return bool(self.tip) and self.tip != self.base
@@ -396,6 +425,17 @@ class View:
             publishing=dict(self.publishing),
             log=list(self.log),
         )
+
+
+def ended_cost(event: DispatchFinished) -> Cost:
+    assumed = assumed_for(event.cost_usd, event.assumed_usd)
+    return Cost(event.cost_usd or 0.0, assumed, int(assumed > 0))
+
+
+def costed_text(event: DispatchCosted) -> str:
+    before = Cost(event.before_usd or 0.0, event.before_assumed_usd, int(event.before_assumed_usd > 0))
+    now = Cost(event.cost_usd or 0.0, event.assumed_usd, int(event.assumed_usd > 0))
+    return f"{event.role} cost {now.text}, not {before.text}"
 
 
 def published(what: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from windlass.model import RunState
 from windlass.projections.parts import COMPLETE, ENDED, AnswerView, TaskView, View, phase_of
 from windlass.projections.show import tdd_words, verdict_mark
-from windlass.projections.text import clean, clean_block, hhmm, money, plural, spoken, utc
+from windlass.projections.text import clean, clean_block, hhmm, plural, spoken, utc
 
 FINAL = {RunState.FINISHED: "Complete", RunState.ABORTED: "Aborted", RunState.STOPPED: "Stopped"}
 SCOUT, QUESTIONS, APPROACHES, DESIGN = "scout", "questions", "approaches", "design"
@@ -35,7 +35,7 @@ def _section(name: str, lines: Iterable[str]) -> list[str]:
 
 
 def _summary(view: View) -> str:
-    cost = money(view.spent.usd, view.spent.unknown)
+    cost = view.cost.line
     return f"**Status:** {status_words(view)} | **Cost:** {cost} | **Started:** {utc(view.started_at)}"
 
 

@@ -19,7 +19,7 @@ from windlass.projections.parts import (
     published,
 )
 from windlass.projections.show import evidence, finding_line, tdd_words
-from windlass.projections.text import clean, clean_block, elapsed, money, plural, reckoned, short_sha, spoken
+from windlass.projections.text import clean, clean_block, elapsed, plural, reckoned, short_sha, spoken
 
 #: characters of a report; far beyond what a run can say in good faith
 MOST = 1_000_000
@@ -191,7 +191,7 @@ def _stats(view: View, now: float) -> list[str]:
             *counts,
             *([f"- {len(failed)} failed"] if failed else []),
             *([f"- {len(open_tasks)} not finished"] if open_tasks else []),
-            f"- Total cost: {money(view.spent.usd, view.spent.unknown)}{reckoned(view.spent.prices)}",
+            f"- Total cost: {view.cost.line}{reckoned(view.spent.prices)}",
             *_shares(view.by_role),
             *(["- Cost by phase:", *_shares(view.by_phase)] if view.by_phase else []),
             *(
@@ -207,7 +207,7 @@ def _stats(view: View, now: float) -> list[str]:
 
 
 def _shares(costs: Mapping[str, Totals]) -> list[str]:
-    return [f"  - {clean(name, 60)}: {money(cost.usd, cost.unknown)}" for name, cost in costs.items()]
+    return [f"  - {clean(name, 60)}: {cost.cost.text}" for name, cost in costs.items()]
 
 
 COUNTED = ((COMPLETE, "completed"), (SKIPPED, "skipped"), (ESCALATED, "escalated"))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from windlass.model import Finding, RunState
 from windlass.projections.outlook import called, code_place, diff_command, headline, landed_line, outlook, shown
 from windlass.projections.parts import COMPLETE, ProofView, ReviewView, TaskView, View
-from windlass.projections.text import Page, clean, elapsed, money, reckoned, short_sha, spoken, utc
+from windlass.projections.text import Page, clean, elapsed, reckoned, short_sha, spoken, utc
 
 MARKS = {COMPLETE: "✓", "skipped": "–", "escalated": "✗", "failed": "✗", "pending": "○"}
 
@@ -91,7 +91,7 @@ def _head(page: Page, view: View, now: float) -> None:
 
 def _task(page: Page, task: TaskView) -> None:
     visit = f", visit {task.visit}" if task.visit > 1 else ""
-    cost = f", {money(task.cost.usd, task.cost.unknown)}" if task.cost.dispatches else ""
+    cost = f", {task.cost.cost.text}" if task.cost.dispatches else ""
     page.line(f"{mark(task)} {task.index}. {task.title} ({task.state}{visit}{cost})", indent=2, hang=5)
     if task.reason:
         page.line(f"reason: {task.reason}", indent=7)
@@ -159,10 +159,10 @@ def _unlanded(page: Page, view: View, work: Sequence[tuple[str, str, str]]) -> N
 
 def _costs(page: Page, view: View) -> None:
     page.line()
-    page.field("Cost", money(view.spent.usd, view.spent.unknown) + reckoned(view.spent.prices))
+    page.field("Cost", view.cost.line + reckoned(view.spent.prices))
     phases = {f"phase {name}": cost for name, cost in view.by_phase.items()}
     for name, cost in {**view.by_role, **phases}.items():
-        page.line(f"{name}: {money(cost.usd, cost.unknown)} in {cost.dispatches}", indent=2)
+        page.line(f"{name}: {cost.cost.text} in {cost.dispatches}", indent=2)
 
 
 def _where(page: Page, view: View, now: float, driver_alive: bool | None) -> None:

@@ -20,7 +20,7 @@ from windlass.projections.outlook import (
 )
 from windlass.projections.parts import COMPLETE, UNCHANGED, QuestionView, TaskView, Totals, View, published
 from windlass.projections.show import render_show
-from windlass.projections.text import Page, elapsed, hhmm, money, reckoned, stamp, utc
+from windlass.projections.text import Page, elapsed, hhmm, reckoned, stamp, utc
 
 __all__ = ["RunRow", "cost_line", "log_line", "render_runs", "render_show", "render_status", "status_json"]
 
@@ -38,7 +38,7 @@ def render_status(
     if view.tasks:
         page.field("Tasks", task_counts(view))
     page.field("Cost", cost_line(view))
-    if view.spent.usd:
+    if view.spent.usd or view.spent.unknown:
         page.field("By phase", shares(view.by_phase))
         page.field("By role", shares(view.by_role))
     page.field("Elapsed", elapsed((view.ended_at or now) - view.started_at))
@@ -104,14 +104,14 @@ def task_counts(view: View) -> str:
 
 
 def cost_line(view: View) -> str:
-    limit = f" of {money(view.limit_usd)}" if view.limit_usd is not None else ", no limit"
+    limit = "" if view.limit_usd is not None else ", no limit"
     tokens = f", {view.spent.input + view.spent.output} tokens" if view.spent.input + view.spent.output else ""
     dispatches = "1 dispatch" if view.spent.dispatches == 1 else f"{view.spent.dispatches} dispatches"
-    return f"{money(view.spent.usd, view.spent.unknown)}{limit}{tokens}, {dispatches}{reckoned(view.spent.prices)}"
+    return f"{view.cost.line}{limit}{tokens}, {dispatches}{reckoned(view.spent.prices)}"
 
 
 def shares(costs: Mapping[str, Totals]) -> str:
-    return ", ".join(f"{name} {money(cost.usd, cost.unknown)}" for name, cost in costs.items())
+    return ", ".join(f"{name} {cost.cost.text}" for name, cost in costs.items())
 
 
 def question_line(question: QuestionView, now: float) -> str:
@@ -149,7 +149,7 @@ def render_runs(rows: Sequence[RunRow], *, width: int = 80, unicode: bool = True
 
 def _cells(row: RunRow) -> tuple[str, ...]:
     tasks = f"{row.done}/{row.total}" if row.total else "-"
-    cost = money(row.cost.usd, row.cost.unknown)
+    cost = row.cost.cost.text
     return (row.id, row.state, tasks, cost, utc(row.started_at, "%Y-%m-%d %H:%M"), row.request)
 
 
@@ -185,6 +185,11 @@ def status_json(view: View, now: float | None = None, *, driver_alive: bool | No
         "cost_by_role": {role: _json(cost) for role, cost in view.by_role.items()},
         "cost_by_phase": {phase: _json(cost) for phase, cost in view.by_phase.items()},
         "limit_usd": view.limit_usd,
+        "spent_usd": view.cost.spent,
+        "known_usd": view.cost.known,
+        "assumed_usd": view.cost.assumed,
+        "assumed_dispatches": view.cost.unknown,
+        "left_usd": view.cost.left,
         "warnings": [_json(warning) for warning in view.warnings],
         "messages": [_json(message) for message in view.messages],
         "artifacts": [_json(artifact) for artifact in view.artifacts.values()],

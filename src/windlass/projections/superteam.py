@@ -42,6 +42,7 @@ def render(view: View, facts: SuperteamFacts) -> str:
         "currentTaskIndex": next((i for i, task in enumerate(view.tasks) if task.state not in DONE), len(view.tasks)),
         "planReviewCycles": view.plan_revisions,
         "totalCostUsd": round(view.spent.usd, 6),
+        "assumedCostUsd": round(view.spent.assumed_usd, 6),
         "unknownCosts": view.spent.unknown,
         "startedAt": round(view.started_at * 1000),
         **({} if view.flow == BRAINSTORM else _pending_interaction(view)),

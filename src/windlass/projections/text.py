@@ -8,6 +8,8 @@ import textwrap
 import time
 from collections.abc import Iterable
 
+from windlass.cost import dollars
+
 ESCAPE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?|\x1b[ -/]*[0-~]?")
 BREAK = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
 #: control, invisible, bidirectional, lone surrogate and tag characters: they change what a person believes to read
@@ -92,12 +94,8 @@ class Page:
         return text if self.unicode else to_ascii(text)
 
 
-def money(known: float, unknown: int = 0) -> str:
-    """Unknown is never 0: it is said."""
-    if unknown and not known:
-        return "unknown"
-    digits = 4 if 0 < known < 0.005 else 2
-    return f"${known:.{digits}f}" + (f" + {unknown} unknown" if unknown else "")
+def money(amount: float) -> str:
+    return dollars(amount)
 
 
 def reckoned(prices: str) -> str:

@@ -62,7 +62,7 @@ def _apply(view: View, at: float, event: Event) -> None:
             _activity(view, at, event)
         case e.DispatchStarted():
             _dispatch_started(view, at, event)
-        case e.DispatchFinished():
+        case e.DispatchFinished() | e.DispatchCosted():
             _dispatch_finished(view, event)
         case e.RunStarted() | e.RunResumed() | e.RunTold() | e.RunSaid() | e.RunEnded():
             _run(view, at, event)
@@ -135,7 +135,10 @@ def _deliver(view: View, at: float, text: str, event: e.DispatchStarted) -> None
     _note(view, at, f"Delivered to {event.role}: {text}")
 
 
-def _dispatch_finished(view: View, event: e.DispatchFinished) -> None:
+def _dispatch_finished(view: View, event: e.DispatchFinished | e.DispatchCosted) -> None:
+    if isinstance(event, e.DispatchCosted):
+        _dispatch_costed(view, event)
+        return
     running = view.running.get(event.key)
     if running and running.attempt <= event.attempt:
         del view.running[event.key]
@@ -148,6 +151,16 @@ def _dispatch_finished(view: View, event: e.DispatchFinished) -> None:
         _put(view, replace(task, cost=task.cost.plus(event)))
     if running and running.purpose in MENDING and not event.error and not event.task and not view.executing:
         view.plan_revisions += 1
+
+
+def _dispatch_costed(view: View, event: e.DispatchCosted) -> None:
+    phase = p.phase_of(event.key)
+    view.spent = view.spent.corrected(event)
+    view.by_role[event.role] = view.by_role.get(event.role, p.Totals()).corrected(event)
+    view.by_phase[phase] = view.by_phase.get(phase, p.Totals()).corrected(event)
+    task = view.task(event.task)
+    if task:
+        _put(view, replace(task, cost=task.cost.corrected(event)))
 
 
 RunEvent = e.RunStarted | e.RunResumed | e.RunTold | e.RunSaid | e.RunEnded
@@ -311,7 +324,7 @@ def _change_task(view: View, at: float, event: e.TaskChanged) -> None:
 
 def _ending(task: p.TaskView) -> str:
     reason = f": {task.reason}" if task.reason and task.state != p.COMPLETE else ""
-    return f"Task {task.index} {task.state} ({money(task.cost.usd, task.cost.unknown)}){reason}"
+    return f"Task {task.index} {task.state} ({task.cost.cost.text}){reason}"
 
 
 def _review(view: View, at: float, event: e.ReviewFinished) -> None:

@@ -145,7 +145,10 @@ class Spend:
     """What a run has cost so far, over all its attempts."""
 
     known_usd: float
+    assumed_usd: float
     unknown: int
-    """Ended dispatches whose cost nobody told."""
+    """Ended dispatches for which something is assumed."""
     by_role: dict[str, float]
-    """The dearest single dispatch of each role: what the next one has to fit."""
+    """The dearest dispatch of each role that came to its end: a guess at what the next one needs."""
+    unpriced_tokens: int = 0
+    """Of ended dispatches whose cost is unknown."""

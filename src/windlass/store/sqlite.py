@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
+from windlass.cost import assumed_for
 from windlass.errors import LostAttemptError, StoreError
 from windlass.events import Event, Recorded, decode, encode
 from windlass.model import Json, RunState
@@ -220,11 +221,27 @@ class Store:
         if done.rowcount != 1:
             raise LostAttemptError(f"attempt {n} of '{key}' belongs to another driver now")
 
-    def interrupt(self, run: str, key: str, n: int) -> None:
-        self.db.execute(
-            "UPDATE attempt SET state = 'interrupted', error = 'driver_lost', ended_at = ?"
+    def interrupt(self, run: str, key: str, n: int, usage: Json = None, cost_usd: float | None = None) -> bool:
+        """False: it had ended."""
+        done = self.db.execute(
+            "UPDATE attempt SET state = 'interrupted', error = 'driver_lost', usage = ?, cost_usd = ?, ended_at = ?"
             " WHERE run = ? AND key = ? AND n = ? AND state = 'running'",
-            (self.clock(), run, key, n),
+            (dump(usage), cost_usd, self.clock(), run, key, n),
+        )
+        return done.rowcount == 1
+
+    def note_usage(self, run: str, key: str, n: int, usage: Json) -> None:
+        """What an attempt has used so far: for who looks at it while it is at work."""
+        self.db.execute(
+            "UPDATE attempt SET usage = ? WHERE run = ? AND key = ? AND n = ? AND state = 'running'",
+            (dump(usage), run, key, n),
+        )
+
+    def settle_cost(self, run: str, key: str, n: int, usage: Json, cost_usd: float | None) -> None:
+        """What an ended attempt cost, found out later."""
+        self.db.execute(
+            "UPDATE attempt SET usage = ?, cost_usd = ? WHERE run = ? AND key = ? AND n = ? AND state != 'running'",
+            (dump(usage), cost_usd, run, key, n),
         )
 
     def attempts(self, run: str, key: str | None = None) -> list[AttemptRow]:
@@ -243,17 +260,23 @@ class Store:
         return [attempt_row(row) for row in self._all(sql, (run, epoch))]
 
     def spend(self, run: str) -> Spend:
+        """What is at work counts when it has ended: until then its driver knows more."""
         rows = self._all(
-            "SELECT role, sum(cost_usd) AS known, max(cost_usd) AS top,"
-            " sum(cost_usd IS NULL AND state != 'running') AS unknown"
-            " FROM attempt WHERE run = ? AND role != '' GROUP BY role",
+            "SELECT role, state, cost_usd, usage FROM attempt WHERE run = ? AND role != '' AND state != 'running'",
             (run,),
         )
-        return Spend(
-            known_usd=sum(row["known"] or 0.0 for row in rows),
-            unknown=sum(row["unknown"] or 0 for row in rows),
-            by_role={row["role"]: row["top"] for row in rows if row["top"] is not None},
-        )
+        known, assumed, unknown, tokens, by_role = 0.0, 0.0, 0, 0, dict[str, float]()
+        for role, state, cost, told in rows:
+            usage = load(told) if told else None
+            usage = usage if isinstance(usage, dict) else {}
+            guess = usage.get("assumed_usd")
+            besides = assumed_for(cost, guess if isinstance(guess, int | float) else None)
+            known, assumed, unknown = known + (cost or 0.0), assumed + besides, unknown + (besides > 0)
+            if cost is None:
+                tokens += sum(one for name in ("input", "output") if isinstance(one := usage.get(name), int))
+            elif state == "done":
+                by_role[role] = max(cost, by_role.get(role, 0.0))
+        return Spend(known, assumed, unknown, by_role, tokens)
 
     # -- events
 

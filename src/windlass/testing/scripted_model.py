@@ -27,9 +27,10 @@ from windlass.model import Json
 from windlass.testing.playbook import NOBODY, Playbook, Refusal, Reply
 from windlass.testing.toolbox import sample
 from windlass.testing.wire import find_wire
-from windlass.testing.wire.base import Answer, Asked, Failure, Wire
+from windlass.testing.wire.base import Answer, Asked, Failure, Tokens, Wire
 
 SECRET = ("authorization", "x-api-key", "x-goog-api-key", "api-key", "cookie")
+NO_TOKENS = Tokens()
 MODELS = ("scripted-model", "claude-sonnet-4-5", "gpt-5", "gemini-2.5-pro")
 
 
@@ -48,6 +49,8 @@ class Request:
     """A question of the CLI's own: which model to take, what to call the session."""
     at: float = 0.0
     """When it was answered, by the server's clock."""
+    served: Tokens = Tokens()
+    """What the answer is billed for; nothing where it was refused, cut off or never came to its end."""
 
     @property
     def text(self) -> str:
@@ -178,7 +181,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.stopping.wait(reply.delay)
         if isinstance(reply, Refusal):
             return self._fail(reply, wire, body, endpoint, job)
-        self._keep(endpoint, body, 200, wire.name, job, aside=asked.aside is not None)
+        served = Tokens() if reply.hang or reply.cut_after is not None else reply.answer.tokens
+        self._keep(endpoint, body, 200, wire.name, job, aside=asked.aside is not None, served=served)
         if asked.stream:
             return self._stream(reply, wire)
         if reply.hang:
@@ -186,12 +190,20 @@ class _Handler(BaseHTTPRequestHandler):
         return self._json(200, wire.whole(reply.answer))
 
     def _keep(
-        self, path: str, body: Any, status: int, wire: str = "", job: Job | None = None, *, aside: bool = False
+        self,
+        path: str,
+        body: Any,
+        status: int,
+        wire: str = "",
+        job: Job | None = None,
+        *,
+        aside: bool = False,
+        served: Tokens = NO_TOKENS,
     ) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
         clean = {name: "(redacted)" if name in SECRET else value for name, value in headers.items()}
         model = self.server.model
-        model.keep(Request(self.command, path, job, wire, clean, body, status, aside, model.clock()))
+        model.keep(Request(self.command, path, job, wire, clean, body, status, aside, model.clock(), served))
 
     def _fail(self, refusal: Refusal, wire: Wire, body: Any, endpoint: str, job: Job | None) -> None:
         self._keep(endpoint, body, refusal.failure.status, wire.name, job)

@@ -123,7 +123,7 @@ def _task_facts(task: TaskView, live: Live, look: Look, now: float) -> list[str]
         return []
     began = task.started_at
     took = elapsed((task.ended_at if task.ended_at is not None else now) - began) if began is not None else ""
-    cost = money(task.cost.usd, task.cost.unknown) if task.cost.dispatches else ""
+    cost = task.cost.cost.text if task.cost.dispatches else ""
     word = "" if task.state == COMPLETE else look.text(task.step if task.active and task.step else task.state, 30)
     unchecked = "unchecked" if task.state == COMPLETE and task.checks == "unchecked" else ""
     return [word, unchecked, cost, took]
@@ -152,21 +152,17 @@ def warnings(live: Live, look: Look, now: float) -> list[Line]:
 
 
 def _budget(view: View) -> list[str]:
-    spent = spent_so_far(view)
+    spent = view.cost.spent
     if view.limit_usd is not None and spent >= 0.9 * view.limit_usd:
-        return [f"{money(spent)} of {money(view.limit_usd)} spent: the run stops at its limit"]
+        return [f"{view.cost.spent_of_limit} spent: the run stops at its limit"]
     if view.warn_usd is not None and spent >= view.warn_usd:
         return [f"{money(spent)} spent, more than the {money(view.warn_usd)} you want to be warned at"]
     return []
 
 
-def spent_so_far(view: View) -> float:
-    return view.spent.usd + sum(running.cost_usd or 0.0 for running in view.running.values())
-
-
 def details(live: Live, look: Look) -> list[Line]:
     view = live.view
-    roles = [f"{look.text(role, 40)} {money(total.usd, total.unknown)}" for role, total in view.by_role.items()]
+    roles = [f"{look.text(role, 40)} {total.cost.text}" for role, total in view.by_role.items()]
     files = [look.text(made.path, 100) for made in view.artifacts.values() if made.path]
     calls = f"{view.spent.dispatches} dispatch" + ("" if view.spent.dispatches == 1 else "es")
     facts = (
@@ -195,8 +191,8 @@ def footer(live: Live, look: Look, now: float) -> list[Line]:
 
 
 def _facts(view: View, now: float) -> list[str]:
-    spent = money(spent_so_far(view), view.spent.unknown)
-    left = "" if view.limit_usd is None else f"{money(max(view.limit_usd - spent_so_far(view), 0.0))} left"
+    spent = view.cost.text
+    left = "" if view.cost.left is None else f"{money(view.cost.left)} left"
     return [_where(view), spent, left, elapsed(now - view.started_at)]
 
 

@@ -19,7 +19,17 @@ from windlass.projections.outlook import (
     land_command,
     resume_command,
 )
-from windlass.projections.parts import COMPLETE, ENDED, UNCHANGED, QuestionView, Running, TaskView, View, published
+from windlass.projections.parts import (
+    COMPLETE,
+    ENDED,
+    UNCHANGED,
+    QuestionView,
+    Running,
+    TaskView,
+    View,
+    costed_text,
+    published,
+)
 from windlass.projections.text import clean, elapsed, hhmm, money, plural, short_sha, spoken
 from windlass.projections.view import Folder, OutputEvent, RunEvent
 
@@ -77,7 +87,7 @@ class PlainFace:
                 | e.LandingRefused()
             ):
                 self._task(event)
-            case e.DispatchStarted():
+            case e.DispatchStarted() | e.DispatchCosted():
                 self._dispatch_started(event)
             case e.DispatchFinished():
                 self._dispatch_finished(event, before)
@@ -191,8 +201,7 @@ class PlainFace:
     def _sum(self) -> str:
         view = self._view
         tasks = f"{len(view.tasks_in(COMPLETE))}/{len(view.tasks)} tasks, " if view.tasks else ""
-        spent = money(view.spent.usd, view.spent.unknown)
-        return f"{tasks}{spent} in {elapsed(view.updated_at - view.started_at)}."
+        return f"{tasks}{view.cost.line}, in {elapsed(view.updated_at - view.started_at)}."
 
     def _go_on(self, hint: str) -> None:
         if hint:
@@ -294,10 +303,12 @@ class PlainFace:
 
     def _price(self, task: TaskView) -> str:
         took = f", {elapsed(task.ended_at - task.started_at)}" if task.started_at and task.ended_at else ""
-        total = money(self._view.spent.usd, self._view.spent.unknown)
-        return f"{money(task.cost.usd, task.cost.unknown)}{took}; run so far {total}"
+        return f"{task.cost.cost.text}{took}; run so far {self._view.cost.text}"
 
-    def _dispatch_started(self, event: e.DispatchStarted) -> None:
+    def _dispatch_started(self, event: e.DispatchStarted | e.DispatchCosted) -> None:
+        if isinstance(event, e.DispatchCosted):
+            self._out.line(self._whose(event.task) + costed_text(event), indent=2)
+            return
         self._head(event.task)
         self._out.line(self._whose(event.task) + said.beginning(event), indent=2)
         for text in event.told:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from windlass import events as e
 from windlass.model import ErrorClass, Verdict
-from windlass.projections.parts import PASSED, ReviewView, finding_from
+from windlass.projections.parts import PASSED, ReviewView, ended_cost, finding_from
 from windlass.projections.show import finding_line, verdict_mark
 from windlass.projections.text import clean, elapsed, money, plural, spoken
 
@@ -85,7 +85,7 @@ def proposed(event: e.ItemsProposed) -> str:
 
 def ending(event: e.DispatchFinished, purpose: str) -> str:
     what = ROLE_DONE.get(event.role) or DONE.get(purpose) or f"{event.role} done"
-    cost = "cost unknown" if event.cost_usd is None else money(event.cost_usd)
+    cost = ended_cost(event).text
     return f"{what} ({elapsed(event.seconds)}, {cost})"
 
 
