@@ -76,8 +76,12 @@ async def run_agent(
     grace_s: float = 5.0,
     linger_s: float = LINGER_S,
     patience_s: float = PATIENCE_S,
+    frozen: asyncio.Future[str] | None = None,
 ) -> AgentResult:
-    """Contract: never raises for what an agent does; when it returns, no process of the dispatch is left."""
+    """Contract: never raises for what an agent does; when it returns, no process of the dispatch is left.
+
+    `frozen`: gets a reason when whoever watches the dispatch finds no sign of life; then it is ended as timed out.
+    """
     invocation = adapter.invocation(job)
     make_private(job.folder)
     _write(job.folder, {"prompt.md": job.prompt, **invocation.files})
@@ -86,6 +90,8 @@ async def run_agent(
     with open_private(job.folder / "events.jsonl") as log:
         stream = Stream(adapter, job, on_event, clock, log, halt, patience_s)
         watchers = [asyncio.create_task(_forward(stop, halt)), asyncio.create_task(_linger(stream, halt, linger_s))]
+        if frozen is not None:
+            frozen.add_done_callback(lambda told: None if told.cancelled() else stream.freeze(told.result()))
         try:
             ended = await supervise(
                 invocation,
@@ -145,6 +151,8 @@ class Stream:
     trouble: Retrying | None = None
     """The last failure of the model's server, while nothing else was heard."""
     patience: asyncio.TimerHandle | None = None
+    retry_at: float | None = None
+    """When the server said that it can be asked again, as the CLI announced it last."""
 
     def __post_init__(self) -> None:
         self.reader = self.adapter.reader(self.job) if isinstance(self.adapter, Remembers) else self.adapter
@@ -223,14 +231,27 @@ class Stream:
         self.last = event
 
     def _bear(self, trouble: Retrying) -> None:
+        """A wait that is announced to be too long is not begun: it becomes the login's, for all to see."""
         self.trouble = trouble
-        if self.patience is None and not self.done:
+        if self.done:
+            return
+        if trouble.wait_s is not None and trouble.told:
+            self.retry_at = self.clock() + trouble.wait_s
+        if trouble.wait_s is not None and trouble.wait_s > self.patience_s:
+            self._give_up()
+        elif self.patience is None:
             self.patience = asyncio.get_running_loop().call_later(self.patience_s, self._give_up)
 
     def relieved(self) -> None:
         if self.patience:
             self.patience.cancel()
         self.patience = None
+
+    def freeze(self, reason: str) -> None:
+        """Somebody who watches it found no sign of life."""
+        if not self.done and not self.broken:
+            self.broken = (ErrorClass.TIMED_OUT, reason)
+            self.halt.set()
 
     def _give_up(self) -> None:
         assert self.trouble is not None
@@ -277,6 +298,8 @@ class Stream:
             return self.done.retry_at
         if error not in WAITS:
             return None
+        if self.retry_at is not None and self.retry_at > self.clock():
+            return self.retry_at
         return reset_time(reason if self.done else f"{reason}\n{stderr}", self.clock())
 
     def _error(self, ended: Exit, stderr: str) -> tuple[ErrorClass | None, str]:

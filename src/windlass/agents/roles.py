@@ -125,10 +125,11 @@ def render(role: Role, purpose: str, values: Mapping[str, str]) -> str:
     return f"{text}\n{late.strip()}\n" if late.strip() else text
 
 
-def going_on() -> str:
-    """To an agent whose own session is continued after an interruption."""
+def going_on(why: str = "") -> str:
+    """To an agent whose own session is continued after an interruption. `why`: '' when Windlass was stopped."""
+    cause = why or "the machine or Windlass was stopped"
     return (
-        "You were interrupted in the middle of this work: the machine or Windlass was stopped. The working directory is"
+        f"You were interrupted in the middle of this work: {cause}. The working directory is"
         " as you left it. See what is done, finish the rest, and answer as you were asked to at the beginning.\n"
     )
 
