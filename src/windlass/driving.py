@@ -21,7 +21,7 @@ from windlass.engine import adopting
 from windlass.engine.beyond import BeyondTheLimit
 from windlass.engine.broker import Asker, Broker, PausedError, Policy, WaitingError
 from windlass.engine.budget import Budget, Prices
-from windlass.engine.governor import Governor
+from windlass.engine.governor import Governor, Patience
 from windlass.engine.heeding import heed, obey
 from windlass.engine.journal import Journal
 from windlass.engine.loop import Driver
@@ -53,6 +53,7 @@ from windlass.starting import check_agents
 from windlass.store.fence import Claim, Fence
 from windlass.store.rows import RunRow
 from windlass.store.sqlite import Store
+from windlass.store.waits import SharedWaits
 from windlass.workspace import EngineRepo, Slots, Use
 
 CONFIG_LIMIT = "config_usd"
@@ -295,7 +296,7 @@ class _Drive:
                 parts.folder,
                 host=machine.host,
                 boot=machine.boot,
-                resumes=lambda agent: parts.adapters(agent).capabilities.resume,
+                resumes=lambda agent: _resumes(parts, agent),
                 before_may_live=self._before is not None,
             )
         finally:
@@ -343,7 +344,12 @@ class _Drive:
             config=config,
             broker=broker,
             budget=_budget(journal, broker, flow, config),
-            governor=Governor(journal, wanted.check),
+            governor=Governor(
+                journal,
+                SharedWaits.below(state_dir(world.environ), world.clock),
+                Patience(config.retries.pauses, config.retries.longest_wait),
+                wanted.check,
+            ),
             roles=roles,
             adapters=self._kit.adapters(config, str(row.options.get("script") or "")),
             agent=cast.agent,
@@ -375,6 +381,14 @@ class _Drive:
 def _budget(journal: Journal, broker: Broker, flow: Flow, config: Config) -> Budget:
     beyond = BeyondTheLimit(journal, broker) if flow.over_budget == "ask" else None
     return Budget(journal, Prices(config.budget.dispatch_usd, config.budget.unknown_usd), beyond)
+
+
+def _resumes(parts: Parts, agent: str) -> bool:
+    """An agent that cannot be used as this driver was called does not go on either: another one plays its role."""
+    try:
+        return parts.adapters(agent).capabilities.resume
+    except UserError:
+        return False
 
 
 def _two_drivers(before: DriverId) -> str:

@@ -19,7 +19,7 @@ from windlass.model import Answer, RunState
 from windlass.place import Place
 from windlass.projections.parts import View
 from windlass.projections.view import Folder
-from windlass.store.rows import QuestionRow, RunRow, TimerRow
+from windlass.store.rows import QuestionRow, RunRow
 from windlass.store.sqlite import Store
 
 
@@ -106,9 +106,6 @@ class Service:
 
     def driven(self, run: str) -> bool:
         return is_driven(self.world.place.lock(run))
-
-    def timers(self) -> list[TimerRow]:
-        return self.store.timers()
 
     def pending(self, run: str) -> list[QuestionRow]:
         return self.store.questions(run, pending=True)
