@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.stamp
 INPUTS := requirements-uv.lock pyproject.toml tools/setup.py
 
-.PHONY: demo test noloss stopped powercut agents lint format spec mutants bench setup lock clean
+.PHONY: demo test noloss stopped powercut outage agents lint format spec mutants bench setup lock clean
 
 demo: $(READY)  ## a run on a sample repository; only the model's words are not real
 	@$(BIN)/python -m compileall -q src
@@ -27,6 +27,9 @@ stopped: $(READY)  ## 50 drivers that are stopped, lose their lock and are repla
 
 powercut: $(READY)  ## 50 runs whose disk loses its power; needs root and loop devices; CUTS=N for another number
 	@WINDLASS_POWER_CUTS=$(or $(CUTS),50) $(BIN)/python -m pytest -q -n $(JOBS) tests/test_power_cut.py $(ARGS)
+
+outage: $(READY)  ## an outage storm: CLI=codex MINUTES=10 SEED=1; the CLIs come from make agents
+	@$(BIN)/python tests/outages.py $(or $(CLI),claude) --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1) $(ARGS)
 
 agents: $(READY)  ## installs the agent CLIs (pinned, 1.8 GB, into .venv-agents), drives them all, tells it in docs/agents-table.md
 	@$(BIN)/python tools/agents.py $(ARGS)

@@ -11,16 +11,20 @@ RETRIES = Retries(crashed=1, timed_out=2)
 
 
 @pytest.mark.parametrize("error", [ErrorClass.RATE_LIMITED, ErrorClass.OVERLOADED])
-def test_a_quota_is_waited_for_with_growing_pauses_and_never_becomes_a_result(error: ErrorClass) -> None:
-    assert [after(error, n, RETRIES) for n in range(8)] == [
-        Again(PAUSES[min(n, len(PAUSES) - 1)], shared=True) for n in range(8)
-    ]
+@pytest.mark.parametrize("before", [0, 1, 100])
+def test_a_quota_is_waited_for_by_the_login_and_never_becomes_a_result(error: ErrorClass, before: int) -> None:
+    assert after(error, before, RETRIES) == Again(shared=True)
 
 
 @pytest.mark.parametrize("error", [ErrorClass.KILLED, ErrorClass.DRIVER_LOST])
-@pytest.mark.parametrize("before", [0, 1, 100])
-def test_what_we_interrupted_is_tried_again_however_often(error: ErrorClass, before: int) -> None:
-    assert after(error, before, RETRIES) == Again()
+def test_what_was_interrupted_is_tried_again_at_once_and_then_in_growing_pauses(error: ErrorClass) -> None:
+    pauses = [after(error, n, RETRIES) for n in (0, 1, 2, 100)]
+    assert pauses == [Again(), Again(PAUSES[1]), Again(PAUSES[2]), Again(PAUSES[-1])]
+
+
+def test_pauses_between_crashes_grow() -> None:
+    found = [after(ErrorClass.CRASHED, n, Retries(crashed=3)) for n in range(4)]
+    assert found == [Again(PAUSES[0]), Again(PAUSES[1]), Again(PAUSES[2]), Fail()]
 
 
 @pytest.mark.parametrize(

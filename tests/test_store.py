@@ -22,7 +22,6 @@ from windlass.locks import DriverId, driver_lock, holder, is_driven
 from windlass.model import RunState
 from windlass.store.fence import Claim, Fence
 from windlass.store.opening import MIGRATIONS, VERSION
-from windlass.store.rows import TimerRow
 from windlass.store.sqlite import Store
 
 HOLD = """
@@ -186,27 +185,6 @@ def test_a_cost_that_nobody_told_is_counted_apart(tmp_path: Path) -> None:
         store.begin_attempt("r1", 1, intent("plan/planner", 1, "planner"))
         spend = store.spend("r1")
     assert (spend.known_usd, spend.unknown, spend.by_role) == (0.75, 1, {"scout": 0.5})
-
-
-def test_a_longer_wait_of_a_credential_is_not_shortened(tmp_path: Path) -> None:
-    clock = Clock()
-    with stored(tmp_path, clock) as store:
-        store.set_timer(TimerRow("claude", 500.0, 100.0, "429"))
-        store.set_timer(TimerRow("claude", 300.0, 110.0, "529"))
-        assert [timer.until for timer in store.timers()] == [500.0]
-
-
-def test_after_a_wait_one_goes_first_and_success_ends_it(tmp_path: Path) -> None:
-    clock = Clock()
-    with stored(tmp_path, clock) as store:
-        store.set_timer(TimerRow("claude", 500.0, 100.0, "429"))
-        assert not store.claim_probe("claude", stale_s=60.0)
-        clock.now = 501.0
-        assert [store.claim_probe("claude", stale_s=60.0) for _ in range(2)] == [True, False]
-        clock.now = 600.0
-        assert store.claim_probe("claude", stale_s=60.0), "a probe nobody heard of again is tried anew"
-        store.clear_timer("claude")
-        assert store.timers() == []
 
 
 def test_two_processes_may_open_a_new_database_at_once(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from windlass.agents import installed, registry
+from windlass.agents import claude, installed, registry
 from windlass.agents.assignment import assign
 from windlass.agents.base import Capabilities, Job, StartsAnother
 from windlass.agents.roles import Role
@@ -105,4 +105,8 @@ def _login(name: str, options: Options, environ: Mapping[str, str]) -> str:
         if options.get(option):
             return f"{option} in the config"
     found = installed.login_state(name, environ, Path(environ.get("HOME") or "/"))
-    return f"found: {found.how}" if found.found else f"{NOT_FOUND} ({found.how})"
+    if found.found:
+        return f"found: {found.how}"
+    if name == "claude" and claude.KEYCHAIN:
+        return "in the Keychain, which is not looked into; else: claude setup-token, and CLAUDE_CODE_OAUTH_TOKEN"
+    return f"{NOT_FOUND} ({found.how})"

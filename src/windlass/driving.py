@@ -22,7 +22,7 @@ from windlass.engine.accounts import Accounts
 from windlass.engine.beyond import BeyondTheLimit
 from windlass.engine.broker import Asker, Broker, PausedError, Policy, WaitingError
 from windlass.engine.budget import Budget, Prices
-from windlass.engine.governor import Governor
+from windlass.engine.governor import Governor, Patience
 from windlass.engine.heeding import heed, obey
 from windlass.engine.journal import Journal
 from windlass.engine.loop import Driver
@@ -54,6 +54,7 @@ from windlass.starting import check_agents, unpriced_models
 from windlass.store.fence import Claim, Fence
 from windlass.store.rows import RunRow
 from windlass.store.sqlite import Store
+from windlass.store.waits import SharedWaits
 from windlass.workspace import EngineRepo, Slots, Use
 
 CONFIG_LIMIT = "config_usd"
@@ -306,7 +307,7 @@ class _Drive:
                 parts.folder,
                 host=machine.host,
                 boot=machine.boot,
-                resumes=lambda agent: parts.adapters(agent).capabilities.resume,
+                resumes=lambda agent: _resumes(parts, agent),
                 close=accounts.interrupt,
                 before_may_live=self._before is not None,
             )
@@ -360,7 +361,12 @@ class _Drive:
             config=config,
             broker=broker,
             budget=_budget(journal, broker, flow, config),
-            governor=Governor(journal, wanted.check),
+            governor=Governor(
+                journal,
+                SharedWaits.below(state_dir(world.environ), world.clock),
+                Patience(config.retries.pauses, config.retries.longest_wait),
+                wanted.check,
+            ),
             roles=roles,
             adapters=self._kit.adapters(config, str(row.options.get("script") or "")),
             agent=cast.agent,
@@ -410,6 +416,14 @@ def _tdd_mode(flow: Flow, config: Config) -> str:
     if flow.tdd == "off":
         return "off"
     return "enforced" if config.tests.run_files is not None else "unchecked"
+
+
+def _resumes(parts: Parts, agent: str) -> bool:
+    """An agent that cannot be used as this driver was called does not go on either: another one plays its role."""
+    try:
+        return parts.adapters(agent).capabilities.resume
+    except UserError:
+        return False
 
 
 def _two_drivers(before: DriverId) -> str:

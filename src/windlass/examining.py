@@ -12,7 +12,7 @@ from pathlib import Path
 
 from windlass import git
 from windlass.acquainting import NOT_FOUND, AgentFacts, look_at
-from windlass.agents import contracts
+from windlass.agents import contracts, installed
 from windlass.agents.assignment import assign
 from windlass.agents.processes import marked
 from windlass.engine.journal import Journal
@@ -145,6 +145,9 @@ def _agents(kit: Kit) -> Iterator[Finding]:
     if without:
         hint = 'windlass agents lists them; default = "NAME" under [agents] in .windlass/config.toml'
         yield Finding(Level.FIX, "agents", f"flow '{config.flow}' has no agent for {', '.join(without)}", hint)
+        if not installed.first(kit.world.environ):
+            for name in installed.ORDER:
+                yield Finding(Level.NOTE, "agents", f"{name} is not on the PATH", installed.INSTALL[name])
     for name in sorted(set(players.values()) - {"", "none"}):
         yield from _agent_findings(look_at(kit, config, name))
     for text in unpriced_models(kit.parse(kit.find_flow(config.flow), roles), roles, config):
@@ -155,7 +158,8 @@ def _agents(kit: Kit) -> Iterator[Finding]:
 def _agent_findings(one: AgentFacts) -> Iterator[Finding]:
     level = Level.OK if one.usable else Level.FIX
     text = one.problem or f"{one.path} {one.version}".strip()
-    yield Finding(level, "agents", f"{one.name}: {text}", "" if one.usable else "windlass agents")
+    hint = "" if one.usable else installed.INSTALL.get(one.name, "") if not one.path else "windlass agents"
+    yield Finding(level, "agents", f"{one.name}: {text}", hint or ("" if one.usable else "windlass agents"))
     if one.warning:
         yield Finding(Level.WARN, "agents", one.warning)
     if one.usable and one.login.startswith(NOT_FOUND):

@@ -20,7 +20,7 @@ from windlass.place import Place
 from windlass.projections.parts import View
 from windlass.projections.text import clean
 from windlass.projections.view import Folder
-from windlass.store.rows import QuestionRow, RunRow, TimerRow
+from windlass.store.rows import QuestionRow, RunRow
 from windlass.store.sqlite import Store
 
 
@@ -133,9 +133,6 @@ class Service:
 
     def driven(self, run: str) -> bool:
         return is_driven(self.world.place.lock(run))
-
-    def timers(self) -> list[TimerRow]:
-        return self.store.timers()
 
     def pending(self, run: str) -> list[QuestionRow]:
         """What can be answered: nothing of a run that is at its end."""

@@ -9,7 +9,7 @@ from typing import ClassVar
 from windlass.agents.base import Job
 from windlass.agents.cli import DEFAULTS, KEY_VARIABLE, Settings, key_variable
 from windlass.agents.failures import classify_text
-from windlass.model import ErrorClass
+from windlass.model import ErrorClass, digest
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,19 @@ class CliAdapter:
 
     def __init__(self, settings: Settings = DEFAULTS, environ: Mapping[str, str] | None = None) -> None:
         self.settings = settings
-        self.credential = f"{self.name} {settings.base_url}".strip()
         self.environ = environ or {}
+        self.credential = " ".join(part for part in (self.name, settings.base_url, self._whose(settings)) if part)
+
+    def _whose(self, settings: Settings) -> str:
+        """Which login of the CLI it is, without a secret: a key by its fingerprint, else a folder that was chosen."""
+        account, environ = self.account, self.environ
+        names = [name for name in account.variables if name.endswith(("_KEY", "_TOKEN"))]
+        own = "" if settings.base_url else next((environ[name] for name in names if environ.get(name)), "")
+        key = settings.api_key or own
+        if key:
+            return f"(key {digest(['login', key])[:6]})"
+        folder = environ.get(account.folder_variable, "") if not settings.base_url else ""
+        return f"({folder})" if folder else ""
 
     def classify(self, stderr: str, code: int | None) -> tuple[ErrorClass, str]:
         return classify_text(stderr, code)

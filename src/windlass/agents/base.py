@@ -123,6 +123,10 @@ class Retrying:
     error: ErrorClass
     """What it is if that goes on."""
     reason: str
+    wait_s: float | None = None
+    """How long it waits before it asks again, where it says so."""
+    told: bool = True
+    """The time is the server's word, not a pause of the CLI's own."""
 
 
 AgentEvent: TypeAlias = ToolStarted | ToolUpdated | ToolFinished | Said | Spent | SessionSeen | Retrying | Done

@@ -7,6 +7,8 @@ transcript that it keeps of the session tells them as they are after it.
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -19,6 +21,7 @@ from windlass.agents.base import (
     Invocation,
     Job,
     Ledger,
+    Retrying,
     Said,
     SessionSeen,
     Spent,
@@ -43,6 +46,7 @@ from windlass.agents.failures import REASON, class_of
 from windlass.model import ErrorClass, Usage
 
 TESTED = "2.1.325"
+KEYCHAIN = sys.platform == "darwin"
 ACCOUNT = Account(
     variables=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_USE_BEDROCK",
                "CLAUDE_CODE_USE_VERTEX", "ANTHROPIC_BASE_URL", "ANTHROPIC_VERTEX_PROJECT_ID", "CLOUD_ML_REGION",
@@ -88,7 +92,8 @@ class ClaudeAdapter(CliAdapter):
     def invocation(self, job: Job) -> Invocation:
         settings = self.settings.for_job(job)
         home = job.folder / "home"
-        env = {**_ROOM, "CLAUDE_CONFIG_DIR": str(home), **self.login(settings)}
+        login = self.login(settings)
+        env = {**_ROOM, "CLAUDE_CONFIG_DIR": str(home), **self._keychain(settings, login), **login}
         return Invocation(
             (*settings.command("claude"), *_flags(job, settings)),
             # a prompt that begins with "/" would be a command of the CLI, and end well without a model
@@ -97,6 +102,13 @@ class ClaudeAdapter(CliAdapter):
             files={"home/settings.json": "{}"},
             carried=self.carried(job, settings),
         )
+
+    def _keychain(self, settings: Settings, login: Mapping[str, str]) -> dict[str, str]:
+        """On macOS the login lies in the Keychain, under a name made from the configuration folder: the user's own one
+        has to be named, or a clean room has no login. '' stands for the usual folder."""
+        if not KEYCHAIN or login or settings.base_url or settings.api_key:
+            return {}
+        return {"CLAUDE_SECURESTORAGE_CONFIG_DIR": self.environ.get("CLAUDE_CONFIG_DIR", "")}
 
     def reader(self, job: Job) -> ClaudeReader:
         return ClaudeReader(job)
@@ -180,15 +192,24 @@ class ClaudeReader:
                 return []
 
     def _system(self, data: dict[str, Any]) -> list[AgentEvent]:
-        if data.get("subtype") == "api_retry" and data.get("error_status") == 429:
-            # whole seconds are the server's word; pauses of its own are jittered
-            delay = count(data, "retry_delay_ms")
-            self.pause_s = delay / 1000 if delay % 1000 == 0 else 0.0
+        if data.get("subtype") == "api_retry":
+            return [self._retrying(data)]
         session = text(data, "session_id") if data.get("subtype") == "init" else ""
         if not session or session == self.session:
             return []
         self.session = session
         return [SessionSeen(session)]
+
+    def _retrying(self, data: dict[str, Any]) -> Retrying:
+        delay, code = count(data, "retry_delay_ms"), status(data, "error_status")
+        # whole seconds are the server's word; pauses of its own are jittered
+        told = delay > 0 and delay % 1000 == 0
+        if code == 429:
+            self.pause_s = delay / 1000 if told else 0.0
+        words = text(data, "error") or "the model's server failed"
+        found = class_of(words, code)
+        error = ErrorClass.OVERLOADED if found is ErrorClass.CRASHED else found
+        return Retrying(error, f"{code or ''} {words}".strip()[:REASON], delay / 1000, told)
 
     def _limit(self, info: dict[str, Any]) -> None:
         if info.get("status") == "rejected":

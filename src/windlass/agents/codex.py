@@ -6,6 +6,7 @@ Its stream tells them at the end of a turn; the rollout, its record of the sessi
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,7 @@ from windlass.agents.base import (
     Invocation,
     Job,
     Ledger,
+    Retrying,
     Said,
     SessionSeen,
     ToolFinished,
@@ -37,7 +39,7 @@ from windlass.agents.cli import (
 )
 from windlass.agents.failures import REASON, class_of
 from windlass.agents.tally import Tally
-from windlass.model import Usage
+from windlass.model import ErrorClass, Usage
 
 TESTED = "0.166.0"
 ACCOUNT = Account(
@@ -62,6 +64,13 @@ _ROOM = (
 )
 
 
+#: what it does when the model's server fails, besides its own errors
+_LOG = "error,codex_core::responses_retry=warn"
+_LOGGED = re.compile(r"\d{4}-\d\d-\d\dT\S+Z\s+WARN .*codex_core::responses_retry: ")
+_WAITING = re.compile(r"\(\d+/\d+ in ([\d.]+)s\)\.\.\..*?sampling_error=(.*)")
+_RECONNECTING = re.compile(r"Reconnecting\.\.\. \d+/\d+ \((.*)\)", re.DOTALL)
+
+
 class CodexAdapter(CliAdapter):
     name = "codex"
     capabilities = Capabilities(resume=True, cost="tokens", read_only=True, effort=True, sandbox=True)
@@ -70,7 +79,8 @@ class CodexAdapter(CliAdapter):
     def invocation(self, job: Job) -> Invocation:
         settings = self.settings.for_job(job)
         temporary = job.folder / "tmp"
-        env = {"CODEX_HOME": str(job.folder / "home"), "TMPDIR": str(temporary), **self.login(settings)}
+        env = {"CODEX_HOME": str(job.folder / "home"), "TMPDIR": str(temporary), "RUST_LOG": _LOG}
+        env |= self.login(settings)
         resume = ("resume", job.session) if job.session else ()
         return Invocation(
             (*settings.command("codex"), "exec", *_flags(job, settings), *resume, "-"),
@@ -169,9 +179,18 @@ class CodexReader:
                 return [_failed(text(table(data, "error"), "message") or self.trouble)]
             case "error":
                 self.trouble = text(data, "message") or self.trouble
-                return []
+                again = _RECONNECTING.match(text(data, "message"))
+                return [_retrying(again[1])] if again else []
             case _:
                 return []
+
+    def parse_error(self, line: str) -> list[AgentEvent]:
+        """Its stream says that it asks again; only its log says when."""
+        found = _WAITING.search(line) if _LOGGED.match(line) else None
+        return [_retrying(found[2], float(found[1]))] if found else []
+
+    def without_log(self, stderr: str) -> str:
+        return "\n".join(line for line in stderr.splitlines() if not _LOGGED.match(line))
 
     def at_exit(self, said: str, code: int | None) -> Done | None:
         """It can give up before its first turn: an error, and no end of a turn."""
@@ -207,6 +226,11 @@ class CodexReader:
     def _usage(self, told: dict[str, Any]) -> Usage:
         usage = Usage(count(told, "input_tokens"), count(told, "output_tokens"), count(told, "cached_input_tokens"))
         return costed(usage, None, self.model)
+
+
+def _retrying(told: str, wait_s: float | None = None) -> Retrying:
+    found = class_of(told.partition(", url: ")[0])
+    return Retrying(ErrorClass.OVERLOADED if found is ErrorClass.CRASHED else found, told[:REASON], wait_s)
 
 
 def _failed(told: str) -> Done:

@@ -101,10 +101,12 @@ async def run_agent(
     grace_s: float = 5.0,
     linger_s: float = LINGER_S,
     patience_s: float = PATIENCE_S,
+    frozen: asyncio.Future[str] | None = None,
 ) -> AgentResult:
     """Contract: never raises for what an agent does; when it returns, no process of the dispatch is left.
 
     `afford` is asked at each usage report; what it returns, if anything, is why the dispatch is stopped.
+    `frozen`: gets a reason when whoever watches the dispatch finds no sign of life; then it is ended as timed out.
     """
     invocation = adapter.invocation(job)
     make_private(job.folder)
@@ -120,6 +122,8 @@ async def run_agent(
             if isinstance(adapter, WaitsForOutput) and adapter.waits_for_output:
                 watchers.append(asyncio.create_task(release_output(proc)))
 
+        if frozen is not None:
+            frozen.add_done_callback(lambda told: None if told.cancelled() else stream.freeze(told.result()))
         try:
             ended = await supervise(
                 invocation,
@@ -194,6 +198,8 @@ class Stream:
     over: str = ""
     """Why it may not use more."""
     last_chance: asyncio.TimerHandle | None = None
+    retry_at: float | None = None
+    """When the server said that it can be asked again, as the CLI announced it last."""
 
     def __post_init__(self) -> None:
         self.reader = self.adapter.reader(self.job) if isinstance(self.adapter, Remembers) else self.adapter
@@ -291,14 +297,27 @@ class Stream:
         self.last = event
 
     def _bear(self, trouble: Retrying) -> None:
+        """A wait that is announced to be too long is not begun: it becomes the login's, for all to see."""
         self.trouble = trouble
-        if self.patience is None and not self.done and self.live:
+        if self.done or not self.live:
+            return
+        if trouble.wait_s is not None and trouble.told:
+            self.retry_at = self.clock() + trouble.wait_s
+        if trouble.wait_s is not None and trouble.wait_s > self.patience_s:
+            self._give_up()
+        elif self.patience is None:
             self.patience = asyncio.get_running_loop().call_later(self.patience_s, self._give_up)
 
     def relieved(self) -> None:
         if self.patience:
             self.patience.cancel()
         self.patience = None
+
+    def freeze(self, reason: str) -> None:
+        """Somebody who watches it found no sign of life."""
+        if not self.done and not self.broken:
+            self.broken = (ErrorClass.TIMED_OUT, reason)
+            self.halt.set()
 
     def _give_up(self) -> None:
         assert self.trouble is not None
@@ -383,6 +402,8 @@ class Stream:
             return self.done.retry_at
         if error not in WAITS:
             return None
+        if self.retry_at is not None and self.retry_at > self.clock():
+            return self.retry_at
         return reset_time(reason if self.done else f"{reason}\n{stderr}", self.clock())
 
     def _error(self, ended: Exit, stderr: str) -> tuple[ErrorClass | None, str]:

@@ -105,6 +105,7 @@ _SPAN = re.compile(
 )
 _ONE = re.compile(_NUMBER, re.IGNORECASE)
 _HEADER = re.compile(r"retry-after\W{1,4}(\d+(?:\.\d+)?)\b", re.IGNORECASE)
+_REQUESTED = re.compile(r"requested (\d+(?:\.\d+)?)s retry delay", re.IGNORECASE)
 _EPOCH = re.compile(r"(?:reset[s_]?(?:at|_at)?|limit reached)\W{1,4}(1\d{9})(\d{3})?\b", re.IGNORECASE)
 _ISO = re.compile(r"\b(20\d\d-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?)(?:\.\d+)?\s*(Z|UTC|[+-]\d\d:?\d\d)?", re.IGNORECASE)
 _CLOCK = re.compile(
@@ -118,7 +119,7 @@ _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct",
 
 def reset_time(text: str, now: float) -> float | None:
     """When a limit ends, as the words say; None when they do not."""
-    for reading in (_epoch, _header, _span, _iso, _wall_clock):
+    for reading in (_epoch, _header, _requested, _span, _iso, _wall_clock):
         found = reading(text, now)
         if found is not None and now < found <= now + LONGEST_WAIT_S:
             return found
@@ -132,6 +133,12 @@ def _epoch(text: str, now: float) -> float | None:
 
 def _header(text: str, now: float) -> float | None:
     found = _HEADER.search(text)
+    return now + float(found[1]) if found else None
+
+
+def _requested(text: str, now: float) -> float | None:
+    """As pi tells it: `Server requested 40s retry delay (max: 1s)`."""
+    found = _REQUESTED.search(text)
     return now + float(found[1]) if found else None
 
 

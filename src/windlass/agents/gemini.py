@@ -6,8 +6,9 @@ Its stream tells them at its end; the chat that it records, after every response
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from windlass.agents.account import Account, CliAdapter
@@ -18,6 +19,7 @@ from windlass.agents.base import (
     Invocation,
     Job,
     Ledger,
+    Retrying,
     Said,
     SessionSeen,
     ToolFinished,
@@ -49,6 +51,9 @@ _NAMES = {name: tool for tool, names in _TOOLS.items() for name in names} | {"se
 #: sent, spoken, and all of it: in the stream, and in the recorded chat
 _TOLD = ("input_tokens", "output_tokens", "total_tokens")
 _RECORDED = ("input", "output", "total")
+_ATTEMPT = re.compile(r"Attempt \d+ failed(?: with)?:?\s*(.*)")
+_AGAIN = re.compile(r"Retrying (?:after (\d+)\s*ms|with backoff)")
+_SUGGESTED = re.compile(r"retry after (\d+(?:\.\d+)?)\s*s\b")
 _TURN_LIMIT = "FatalTurnLimitedError"
 
 
@@ -127,6 +132,10 @@ class GeminiReader:
     """The model said something, though no event tells of it yet."""
     tools: dict[str, str] = field(default_factory=dict)
     trouble: str = ""
+    failing: str = ""
+    """Why a request failed that it is about to repeat."""
+    retrying: Retrying | None = None
+    """The last such failure, while the model has not answered since: its last word may leave out the status."""
     tally: Tally = field(default_factory=Tally)
 
     def ledger(self) -> Ledger:
@@ -148,9 +157,11 @@ class GeminiReader:
                 return [SessionSeen(text(data, "session_id"))]
             case "message" if data.get("role") == "assistant":
                 self.heard = True
+                self.retrying = None
                 self.answer.append(text(data, "content"))
                 return []
             case "tool_use":
+                self.retrying = None
                 return [*self._said(), self._started(data)]
             case "tool_result":
                 return [self._finished(data)]
@@ -161,6 +172,27 @@ class GeminiReader:
                 return self._result(data)
             case _:
                 return []
+
+    def parse_error(self, line: str) -> list[AgentEvent]:
+        """That it asks again stands on its standard error: `Attempt 1 failed: WHY. Retrying after 41743ms...`, where
+        WHY may take several lines."""
+        begun = _ATTEMPT.match(line)
+        if begun:
+            self.failing = begun[1]
+        found = _AGAIN.search(line)
+        if not found:
+            return []
+        why = (self.failing or line).partition(". Retrying ")[0]
+        suggested = _SUGGESTED.search(line)
+        wait_s = float(suggested[1]) if suggested else float(found[1]) / 1000 if found[1] else None
+        known = class_of(why)
+        error = ErrorClass.OVERLOADED if known is ErrorClass.CRASHED else known
+        self.failing = ""
+        self.retrying = Retrying(error, why[:REASON], wait_s, told=suggested is not None)
+        return [self.retrying]
+
+    def without_log(self, stderr: str) -> str:
+        return stderr
 
     def at_exit(self, said: str, code: int | None) -> Done | None:
         return _failed(self.trouble) if self.trouble else None
@@ -192,7 +224,10 @@ class GeminiReader:
         told = text(error, "message") or self.trouble
         if text(error, "type") == _TURN_LIMIT:
             return [*spent, Done("", error=ErrorClass.TIMED_OUT, reason=told[:REASON])]
-        return [*spent, _failed(told)]
+        failed = _failed(told)
+        if failed.error is ErrorClass.CRASHED and self.retrying:
+            failed = replace(failed, error=self.retrying.error)
+        return [*spent, failed]
 
 
 def _failed(told: str) -> Done:

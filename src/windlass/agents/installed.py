@@ -25,6 +25,17 @@ TESTED = {
 }
 
 
+INSTALL = {
+    "claude": "npm install -g @anthropic-ai/claude-code",
+    "codex": "npm install -g @openai/codex",
+    "gemini": "npm install -g @google/gemini-cli (Node 20 or newer)",
+    "opencode": "npm install -g opencode-ai",
+    # newer ones name packages that do not exist
+    "pi": f"npm install -g @earendil-works/pi-coding-agent@{pi.TESTED} (Node 22.19 or newer)",
+}
+"""How a person gets each CLI."""
+
+
 ACCOUNTS = {
     "claude": claude.ACCOUNT,
     "codex": codex.ACCOUNT,

@@ -1,42 +1,67 @@
-"""Is an agent at work? Judged from evidence: events, processor time, children. It warns; it does not kill."""
+"""Is an agent at work? Judged from evidence: its events, processor time, files touched, a tool that runs.
+
+After a while without an event it warns. When there has been no evidence of any kind for longer, the dispatch is frozen.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from windlass.agents.base import AgentEvent, ToolFinished
+from windlass.agents.base import AgentEvent, ToolFinished, ToolStarted
 
 QUIET_S = 90.0
+FROZEN_S = 300.0
 ERRORS_IN_A_ROW = 3
 CRITICAL_TOOLS = frozenset({"bash", "write", "edit"})
+BUSY_SHARE = 0.1
+"""Of a processor. The CLIs use up to 0.06 while they wait for a model that does not answer."""
+MOST_ENTRIES = 20_000
+"""Looked at in search of touched files: a slot may hold a whole package tree."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What the process tree shows at one moment."""
+    """What the process tree and the files show at one moment."""
 
     cpu_s: float
     children: int
-    """Processes below the agent itself: a test run that takes its time is work."""
+    """Processes below the agent itself that are not stopped: a test run that takes its time is work."""
+    touched: int = 0
+    """The newest change of a file that was found, in nanoseconds. Only compared with the one before."""
 
 
 @dataclass
 class Liveness:
+    """`now` is a reading of the monotonic clock, in all of it: a clock set back is no sign of life, nor of death."""
+
     now: float
     quiet_s: float = QUIET_S
+    frozen_s: float = FROZEN_S
     _heard: float = field(init=False)
+    _alive: float = field(init=False)
+    _sampled: float = field(init=False)
     _warned: set[str] = field(default_factory=set)
     _errors: int = 0
+    _tools: int = 0
+    """At work now, as far as the events tell."""
     _last: Sample | None = None
 
     def __post_init__(self) -> None:
-        self._heard = self.now
+        self._heard = self._alive = self._sampled = self.now
 
     def event(self, event: AgentEvent, now: float) -> str:
         """A warning, or ''. Every event is a sign of life; errors of critical tools in a row are said early."""
-        self._heard = now
+        self._heard = self._alive = now
         self._warned.discard("quiet")
         self._warned.discard("stuck")
+        if isinstance(event, ToolStarted):
+            self._tools += 1
+        if isinstance(event, ToolFinished):
+            self._tools = max(0, self._tools - 1)
         if isinstance(event, ToolFinished) and event.tool in CRITICAL_TOOLS:
             self._errors = 0 if event.ok else self._errors + 1
         if self._errors >= ERRORS_IN_A_ROW and "errors" not in self._warned:
@@ -44,21 +69,36 @@ class Liveness:
             return f"{self._errors} tool errors in a row"
         return ""
 
+    def is_quiet(self, now: float) -> bool:
+        """Long enough without an event that files are worth a look."""
+        return now - self._heard >= min(self.quiet_s, self.frozen_s) / 2
+
     def tick(self, now: float, sample: Sample | None) -> str:
         """A warning when nothing was heard for long: quiet, or stuck when nothing moves either."""
+        moved = self._moved(now, sample)
+        self._alive = now if moved else self._alive
+        self._last, self._sampled = sample, now
         quiet = now - self._heard
-        moved = self._moved(sample)
-        self._last = sample
         if quiet < self.quiet_s:
             return ""
         if moved:
             return self._once("quiet", f"no event for {quiet:.0f} s; the agent may be stuck")
         return self._once("stuck", f"no event for {quiet:.0f} s, no processor time, no child at work: it seems stuck")
 
-    def _moved(self, sample: Sample | None) -> bool:
-        if sample is None or self._last is None:
+    def frozen(self, now: float) -> str:
+        """Why it counts as frozen; '' while there is evidence of life."""
+        still = now - self._alive
+        if still < self.frozen_s:
+            return ""
+        return f"frozen: no event, no processor time and no file touched for {still:.0f} s (limits.frozen)"
+
+    def _moved(self, now: float, sample: Sample | None) -> bool:
+        last, since = self._last, now - self._sampled
+        if sample is None or last is None:
             return True
-        return sample.cpu_s - self._last.cpu_s > 0.01 or sample.children > 0
+        if sample.cpu_s - last.cpu_s > BUSY_SHARE * since or sample.touched > last.touched > 0:
+            return True
+        return self._tools > 0 and sample.children > 0
 
     def _once(self, kind: str, text: str) -> str:
         if kind in self._warned:
@@ -67,13 +107,38 @@ class Liveness:
         return text
 
 
-def sample(supervisor: int) -> Sample | None:
-    """The tree below a supervisor; None when it is gone."""
+def sample(supervisor: int, folders: Sequence[Path] = ()) -> Sample | None:
+    """The tree below a supervisor, and the newest file below these folders; None when the supervisor is gone."""
     import psutil
 
     try:
         tree = psutil.Process(supervisor).children(recursive=True)
         cpu = sum(sum(process.cpu_times()[:2]) for process in tree)
+        going = sum(process.status() != psutil.STATUS_STOPPED for process in tree)
     except psutil.Error:
         return None
-    return Sample(cpu, max(0, len(tree) - 1))
+    return Sample(cpu, max(0, going - 1), max((newest(folder) for folder in folders), default=0))
+
+
+def newest(folder: Path) -> int:
+    """When a file below was last changed, in nanoseconds; of a large tree only a part is looked at."""
+    found, left = 0, MOST_ENTRIES
+    for entry in _files(str(folder)):
+        left -= 1
+        if left < 0:
+            break
+        with suppress(OSError):
+            found = max(found, entry.stat(follow_symlinks=False).st_mtime_ns)
+    return found
+
+
+def _files(folder: str) -> Iterator[os.DirEntry[str]]:
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return
+    yield from entries
+    for entry in entries:
+        with suppress(OSError):
+            if entry.is_dir(follow_symlinks=False):
+                yield from _files(entry.path)

@@ -175,7 +175,11 @@ class OpencodeReader:
     def parse_error(self, line: str) -> list[AgentEvent]:
         known = opencode_log.fields(line)
         trouble = opencode_log.retrying(known)
-        return [trouble] if trouble else self._begun(opencode_log.asked_for(known))
+        if trouble:
+            return [trouble]
+        # the stream names the session with its first step only, which may never come to its end
+        seen = self._seen(known.get("session.id", "")) if known.get("message") == "loop" else []
+        return [*seen, *self._begun(opencode_log.asked_for(known))]
 
     def without_log(self, stderr: str) -> str:
         return opencode_log.without_log(stderr)

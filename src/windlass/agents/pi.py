@@ -13,6 +13,7 @@ from windlass.agents.base import (
     Done,
     Invocation,
     Job,
+    Retrying,
     Said,
     SessionSeen,
     Spent,
@@ -48,8 +49,12 @@ _PROVIDER = "windlass"
 _MODEL = "model"
 _TOOLS = ("read", "grep", "find", "ls", "bash", "write", "edit")
 _ROOM = {"PI_OFFLINE": "1", "PI_TELEMETRY": "0", "PI_SKIP_VERSION_CHECK": "1"}
-#: the waits are ours, so that they are seen
-_SETTINGS: dict[str, Json] = {"retry": {"enabled": False, "provider": {"maxRetries": 0}}, "quietStartup": True}
+#: The waits are ours, so that they are seen. With a retry of its own, however short its longest one, it says how long
+#: the server asked it to wait.
+_SETTINGS: dict[str, Json] = {
+    "retry": {"enabled": False, "provider": {"maxRetries": 1, "maxRetryDelayMs": 1}},
+    "quietStartup": True,
+}
 _ALONE = (
     "--no-extensions",
     "--no-skills",
@@ -136,6 +141,8 @@ class PiReader:
                 return [_finished(data)]
             case "message_end":
                 return self._message(table(data, "message"))
+            case "auto_retry_start":
+                return [_retrying(data)]
             case "agent_settled":
                 return [self._done()]
             case _:
@@ -177,6 +184,13 @@ class PiReader:
                 return Done(_said(self.last))
             case _:
                 return Done("", error=ErrorClass.CRASHED, reason=f"ended without an answer ({stop or 'silent'})")
+
+
+def _retrying(data: dict[str, Any]) -> Retrying:
+    why = text(data, "errorMessage")
+    found = class_of(why)
+    error = ErrorClass.OVERLOADED if found is ErrorClass.CRASHED else found
+    return Retrying(error, why[:REASON] or "the model failed", count(data, "delayMs") / 1000, told=False)
 
 
 def _said(message: dict[str, Any]) -> str:

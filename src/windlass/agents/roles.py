@@ -125,10 +125,14 @@ def render(role: Role, purpose: str, values: Mapping[str, str]) -> str:
     return f"{text}\n{late.strip()}\n" if late.strip() else text
 
 
-def going_on(tag: str = "") -> str:
-    """To an agent whose own session is continued after an interruption. `tag`: of the block that it owes."""
+def going_on(why: str = "", tag: str = "") -> str:
+    """To an agent whose own session is continued after an interruption.
+
+    `why`: '' when Windlass was stopped. `tag`: of the block that it owes.
+    """
+    cause = why or "the machine or Windlass was stopped"
     told = (
-        "You were interrupted in the middle of this work: the machine or Windlass was stopped. The working directory is"
+        f"You were interrupted in the middle of this work: {cause}. The working directory is"
         " as you left it. See what is done, finish the rest, and answer as you were asked to at the beginning.\n"
     )
     return f"{told}The tag of the answer's block is `{tag}`.\n" if tag else told

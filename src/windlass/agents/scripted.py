@@ -2,7 +2,7 @@
 
 `parse` reads what `scripted_program` streams, one JSON object a line:
 session {id} · tool {tool, text} · tool_end {tool, ok} · say {text} · usage {input, output, cached, cost_usd}, a running
-total · done {text}.
+total · retrying {text, wait_s} · done {text}.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from windlass.agents.base import (
     Done,
     Invocation,
     Job,
+    Retrying,
     Said,
     SessionSeen,
     Spent,
@@ -94,6 +95,9 @@ def _event(data: dict[str, Any]) -> AgentEvent | None:
             return Said(text)
         case "usage":
             return Spent(_usage(data), total=True)
+        case "retrying":
+            wait_s = data.get("wait_s")
+            return Retrying(ErrorClass.OVERLOADED, text, float(wait_s) if isinstance(wait_s, int | float) else None)
         case "done":
             return Done(text)
         case _:

@@ -156,14 +156,20 @@ class Retries(Table):
     """It declined to do it."""
     context_overflow: Count = 0
     """The task did not fit its context."""
-    pauses: Durations = (5.0, 15.0, 60.0, 180.0, 600.0)
-    """Seconds before each repetition when an agent's service is busy; the last one repeats."""
+    pauses: Durations = (5.0, 10.0, 20.0, 30.0, 30.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+    """Seconds before each repetition when an agent's service is busy and names no time; the last one repeats."""
+    longest_wait: Duration = 21_600.0
+    """So long a run waits for a service that cannot be used before it rests with the reason; `windlass resume` goes
+    on."""
 
 
 class Limits(Table):
     output_mb: AtLeastOne = 64
     """The most that an agent, a check or a set-up command may write to its standard output, and to its standard error.
     Whoever writes more is ended, and the file is cut there."""
+    frozen: Duration = 300.0
+    """So long a dispatch may show no sign of life: no event, no processor time, no file touched. Then it is ended, and
+    goes on as after a timeout."""
 
 
 class Notify(Table):

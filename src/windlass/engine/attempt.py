@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import assert_never
 
@@ -19,6 +19,7 @@ from windlass.engine.desk import Seen
 from windlass.engine.instructions import with_instructions
 from windlass.engine.jobs import WORK, Order, make_intent, make_job
 from windlass.engine.journal import Failure
+from windlass.engine.recovery import Left
 from windlass.engine.watching import Watch
 from windlass.errors import UserError
 from windlass.events import ArtifactStored, DispatchFinished, DispatchStarted, Event, Warned
@@ -47,6 +48,19 @@ class Judged:
     reminder: str = ""
     session: str = ""
     """The agent's own, in which it can be told what was wrong."""
+    left: Left | None = None
+    """The agent's session, for the next attempt to go on with."""
+
+
+#: what is left half done is worth going on with; of the others it is what made them fail
+UNFINISHED = frozenset(
+    {
+        *(ErrorClass.RATE_LIMITED, ErrorClass.OVERLOADED, ErrorClass.KILLED, ErrorClass.DRIVER_LOST),
+        *(ErrorClass.CRASHED, ErrorClass.TIMED_OUT, ErrorClass.OVER_BUDGET),
+        *(ErrorClass.AUTH, ErrorClass.BILLING, ErrorClass.DISK_FULL),
+    }
+)
+MOST_NAMED = 20
 
 
 async def attempt(order: Order, is_final: Callable[[Failure], bool]) -> Judged:
@@ -68,6 +82,8 @@ async def attempt(order: Order, is_final: Callable[[Failure], bool]) -> Judged:
 async def _run(order: Order, reserved: float) -> tuple[AgentResult, Seen]:
     desk, ours = order.place.desk, (order.parts.world.facts.branch,)
     slot = desk.sit_at(order.left.slot) if order.left else await desk.ready(order.key.text, order.n)
+    if order.n > 1 and not order.left and order.role.writes == "code":
+        order = replace(order, half_done=await _half_done(order))
     await _lay_out(order)
     before = await desk.before(ours)
     job = await make_job(order, slot.path)
@@ -77,7 +93,7 @@ async def _run(order: Order, reserved: float) -> tuple[AgentResult, Seen]:
 
 
 async def _watched(order: Order, job: Job) -> AgentResult:
-    watch, meter = Watch(order), Meter(order)
+    watch, meter = Watch(order, (job.cwd, job.folder)), Meter(order)
     ticking = asyncio.create_task(watch.tick())
     try:
         result = await run_agent(
@@ -89,9 +105,11 @@ async def _watched(order: Order, job: Job) -> AgentResult:
             on_started=watch.started,
             clock=order.parts.machine.clock,
             afford=meter.read,
+            frozen=watch.frozen,
         )
     finally:
         ticking.cancel()
+        watch.frozen.cancel()
         meter.end()
     await asyncio.to_thread(redact_transcript, job.folder, order.parts.redactor)
     return redacted_result(result, order.parts.redactor)
@@ -147,15 +165,34 @@ def _begin(order: Order, job: Job, slot: int, reserved: float) -> None:
     order.parts.journal.begin(
         make_intent(order, job, slot, reserved), started, told=order.addressees if order.told else ()
     )
+    if job.session:
+        order.parts.journal.note_session(order.key, order.n, job.session)
+
+
+async def _half_done(order: Order) -> str:
+    """What an earlier attempt left in the slot, as words of the prompt; '' when the slot is clean."""
+    files, commits = await order.place.desk.half_done()
+    parts = [f"uncommitted: {_named(files)}"] if files else []
+    parts += [f"committed: {_named(commits)}"] if commits else []
+    if not parts:
+        return ""
+    return f"what they left half done lies in this directory ({'; '.join(parts)}): look at it, keep what is right"
+
+
+def _named(names: Sequence[str]) -> str:
+    shown = [f"'{git.plain(name)}'" for name in names[:MOST_NAMED]]
+    more = len(names) - MOST_NAMED
+    return ", ".join([*shown, f"{more} more"] if more > 0 else shown)
 
 
 # -- judging
 
 
 async def _judge(order: Order, result: AgentResult, seen: Seen, is_final: Callable[[Failure], bool]) -> Judged:
+    if result.error is not None and result.error is not ErrorClass.BAD_OUTPUT:
+        return await _judge_unfinished(order, result, seen, is_final)
     contents = await _contents(order, result) if result.error is None else {}
-    unfinished = result.error is not None and result.error is not ErrorClass.BAD_OUTPUT
-    notes = _notes(seen) + (await _set_aside(order, seen) if unfinished else await _settle(order, seen))
+    notes = _notes(seen) + await _settle(order, seen)
     parsed = _parsed(order, result) if result.error is None else contracts.Parsed()
     unchanged = result.error is None and order.must_change and order.place.desk.is_unchanged
     reason = _no_change(parsed.value) if unchanged else ""
@@ -171,6 +208,50 @@ async def _judge(order: Order, result: AgentResult, seen: Seen, is_final: Callab
     # What was refused is never in force, neither now nor in a replay.
     _finish(order, result, told if final else None, {}, failure)
     return Judged(told, {}, failure, final, reminder, result.session)
+
+
+async def _judge_unfinished(
+    order: Order, result: AgentResult, seen: Seen, is_final: Callable[[Failure], bool]
+) -> Judged:
+    """The agent did not come to its end. Unless that is the step's result, what it left is there for the next try."""
+    assert result.error is not None
+    failure = Failure(result.error, result.reason, result.retry_at, _limit_hint(order, result))
+    # A session that did not go on at all is given up; the try that finds it out is not the agent's failure.
+    lost = _session_lost(order, result)
+    final = not lost and is_final(failure)
+    over = final or lost or order.parts.wanted.abort or bool(seen.status.refused)
+    left = None if over else _session(order, result)
+    notes = _notes(seen)
+    if left:
+        await order.place.desk.keep_half_done(order.key.text, order.n)
+        await order.place.desk.reserve(order.key.text, order.n)
+    elif not final and order.role.writes == "code" and result.error in UNFINISHED and not seen.status.refused:
+        await order.place.desk.keep_half_done(order.key.text, order.n)
+    else:
+        notes += await _set_aside(order, seen)
+    reply = _failed(order, await _reply(order, result, contracts.Parsed(), {}, notes), failure, final)
+    await order.parts.journal.settle()
+    _finish(order, result, reply if final else None, {}, failure)
+    return Judged(reply, {}, failure, final, left=left)
+
+
+def _session(order: Order, result: AgentResult) -> Left | None:
+    """The agent's session, where it can be continued and holds more than the prompt."""
+    session, slot = result.session or (order.left.session if order.left else ""), order.place.desk.slot
+    if not (session and slot and order.adapter.capabilities.resume and result.error in UNFINISHED):
+        return None
+    if not order.left and not _did_something(result):
+        return None
+    return Left(slot, session, order.parts.folder / order.folder, order.adapter.name, result.reason)
+
+
+def _session_lost(order: Order, result: AgentResult) -> bool:
+    """It was to go on with a session, and ended without a sign of it: the CLI does not know the session any more."""
+    return order.left is not None and result.error is ErrorClass.CRASHED and not _did_something(result)
+
+
+def _did_something(result: AgentResult) -> bool:
+    return bool(result.tools or result.usage.input or result.usage.output or result.text.strip())
 
 
 async def _contents(order: Order, result: AgentResult) -> dict[str, str]:

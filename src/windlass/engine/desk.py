@@ -67,6 +67,8 @@ class Desk:
         self.slot: Slot | None = None
         self._moved = False
         self._taken = False
+        self._reserved = False
+        """The slot waits, as it is, for the session of its last attempt to go on."""
         self._slots = slots
         self._run = run
         self._clock = clock
@@ -112,7 +114,7 @@ class Desk:
         """An interrupted agent goes on here: the slot stays as it was left."""
         if self.slot is not None and self.slot.n != slot.n and self._spare is not None:
             self._spare.append((self.slot, self.head))
-        self.slot, self._moved, self._seen = slot, False, None
+        self.slot, self._moved, self._seen, self._reserved = slot, False, None, False
         return slot
 
     async def _sit_down(self, key: str, n: int) -> Slot:
@@ -190,6 +192,28 @@ class Desk:
         """Keep what is there, then put the slot back to this scope's head."""
         return await self._put_at_head(key, n)
 
+    async def keep_half_done(self, key: str, n: int) -> None:
+        """Refs lead to what the attempt made so far; the slot itself stays as it is."""
+        assert self.slot is not None
+        self.engine.require_fence()
+        slot, attempt, seen = self.slot, self._attempt(key, n), self._seen
+        await asyncio.to_thread(keep, self.engine, slot, attempt, self._clock(), (), seen)
+
+    async def reserve(self, key: str, n: int) -> None:
+        """The attempt's session can go on in this slot, also under another driver."""
+        assert self.slot is not None
+        await asyncio.to_thread(self._slots.reserve, self.slot, self._attempt(key, n))
+        self._reserved = True
+
+    async def half_done(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What lies in the slot beyond this scope's head: changed files, and subjects of commits, oldest first."""
+        assert self.slot is not None
+        slot, head = self.slot, self.head
+        status = await asyncio.to_thread(self._status, slot)
+        log = ("log", "--reverse", "--format=%h %s", f"{head}..HEAD")
+        commits = await asyncio.to_thread(slot.git, *log) if status.head != head else None
+        return tuple(status.dirty), tuple(commits.out.splitlines()) if commits else ()
+
     async def reset(self) -> None:
         """Back to this scope's head; what is dropped is stored elsewhere."""
         assert self.slot is not None
@@ -239,6 +263,9 @@ class Desk:
     async def leave(self, key: str) -> None:
         """For the next scope of the run, or for others; what was in it is kept either way."""
         if self.slot is None:
+            return
+        if self._reserved:
+            self.slot, self._reserved = None, False
             return
         if self._spare is not None:
             await self._put_at_head(key, 0)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from windlass.agents.base import Adapter
 from windlass.engine.attempt import Judged, attempt
+from windlass.engine.governor import WAITS
 from windlass.engine.jobs import Order, Place, addressees
 from windlass.engine.journal import Failure
 from windlass.engine.parts import Parts
@@ -53,36 +54,48 @@ class Dispatcher:
 
     async def _tries(self, place: Place, call: Call, inputs: dict[str, Json]) -> Judged:
         role, reminder = self._parts.roles[call.role], ""
-        same: Left | None = None
+        left, began = self._parts.left.pop(place.key.text, None), time.monotonic()
         while True:
             self._parts.wanted.check()
             adapter = self._parts.adapters(self._parts.assignment(call.role, call.profile).agent)
-            await self._parts.governor.wait(adapter.credential)
+            turn = await self._parts.governor.turn(place.key.text, adapter.credential)
             n = self._journal.next_attempt(place.key)
             told = tuple(self._parts.store.untold(self._journal.run, addressees(role)))
-            left = self._parts.left.pop(place.key.text, None) or same
-            order = Order(self._parts, place, call, role, adapter, inputs, n, reminder, told, left)
-            judged, _ = await asyncio.gather(
-                attempt(order, lambda failure: isinstance(self._next(place.key, failure, 0), Fail)),
-                # beside the work: some CLIs take a second to tell
-                self._versions.look(adapter.name),
+            if left and left.agent not in ("", adapter.name):
+                # Another agent plays the role now: the slot is cleaned, what is in it is kept.
+                place.desk.sit_at(left.slot)
+                place.desk.disturbed()
+                left = None
+            order = Order(
+                self._parts, place, call, role, adapter, inputs, n, reminder, told, left, answered=turn.answered
             )
-            self._parts.governor.passed(adapter.credential, judged.failure.error if judged.failure else None)
+            try:
+                judged, _ = await asyncio.gather(
+                    attempt(order, lambda failure: isinstance(self._next(place.key, failure, 0), Fail)),
+                    # beside the work: some CLIs take a second to tell
+                    self._versions.look(adapter.name),
+                )
+                if judged.failure and judged.failure.error in WAITS:
+                    # Before the probe is given back: nobody shall slip in between.
+                    reason, retry_at = judged.failure.reason, judged.failure.retry_at
+                    self._parts.governor.hold(place.key.text, adapter.credential, turn, reason, retry_at)
+            finally:
+                turn.end()
             if judged.failure is None or judged.final:
                 return judged
-            reminder, same = judged.reminder, self._same_session(order, judged)
+            reminder, left = judged.reminder, judged.left or self._same_session(order, judged)
             if judged.failure.error is ErrorClass.OVER_BUDGET and not judged.failure.hint:
                 # The run's own limit: whoever raises it lets this dispatch go on.
                 await self._parts.budget.require_room(call.role, order.cap, reports=order.reports)
                 continue
-            await self._pause(place.key, adapter, judged.failure)
+            await self._pause(place.key, judged.failure, began)
 
     def _same_session(self, order: Order, judged: Judged) -> Left | None:
         """An answer that could not be used is asked for again where it was given: the agent has read everything."""
         slot = order.place.desk.slot
         if not (judged.reminder and judged.session and slot and order.adapter.capabilities.resume):
             return None
-        return Left(slot, judged.session, self._parts.folder / order.folder)
+        return Left(slot, judged.session, self._parts.folder / order.folder, order.adapter.name)
 
     def _next(self, key: Key, failure: Failure, recorded: int) -> Next:
         """Counted from the attempts on record, so that a restart gives no more tries."""
@@ -91,17 +104,22 @@ class Dispatcher:
         retries = Retries(settings.crashed, settings.timed_out, settings.refused, settings.context_overflow)
         return after(failure.error, errors[failure.error] - recorded, retries, settings.pauses)
 
-    async def _pause(self, key: Key, adapter: Adapter, failure: Failure) -> None:
+    async def _pause(self, key: Key, failure: Failure, began: float) -> None:
         match self._next(key, failure, 1):
             case Stop(hint=hint):
                 raise StoppedError(failure.reason, hint=failure.hint or hint)
-            case Again(pause_s=seconds, shared=True):
-                until = failure.retry_at or self._parts.machine.clock() + seconds
-                self._parts.governor.hold(key.text, adapter.credential, until, failure.reason)
+            case Again(shared=True):
+                pass  # the governor holds the next try back
+            case Again() if time.monotonic() - began > self._parts.config.retries.longest_wait:
+                self._parts.wanted.check()
+                raise StoppedError(
+                    f"{key} does not come to its end (retries.longest_wait): {failure.reason}",
+                    hint="windlass resume goes on",
+                )
             case Again(pause_s=seconds):
                 await self._sleep(seconds)
             case Fail():
-                raise AssertionError("a failure that is a result was recorded")
+                pass  # only a session that was lost: it begins anew at once
 
     async def _sleep(self, seconds: float) -> None:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -10,6 +10,7 @@ from pathlib import Path
 from windlass.agents import contracts
 from windlass.agents.assignment import Assignment
 from windlass.agents.base import Adapter, Job, Limits
+from windlass.agents.fences import plain
 from windlass.agents.roles import Role, contract_for, going_on, instructed, render, told, variables, wished
 from windlass.engine.desk import Desk
 from windlass.engine.parts import Parts
@@ -58,6 +59,10 @@ class Order:
     """What a person said to this role and nobody was given yet."""
     left: Left | None = None
     """An interrupted attempt to go on with, in its slot and its session."""
+    half_done: str = ""
+    """What an earlier attempt left in the working directory, in words, for an agent that begins afresh in it."""
+    answered: Callable[[], None] = lambda: None
+    """Called when the agent's model says or does something: its service can be used."""
     instructions: Mapping[str, str] = field(default_factory=dict)
     """Files of the project that the agent is told to follow: path -> content."""
 
@@ -200,7 +205,8 @@ def _options(order: Order) -> dict[str, str]:
 def _prompt(order: Order, known: Mapping[str, str]) -> str:
     """A session that goes on has the task already: it is told what happened, nothing again."""
     if order.left:
-        return (f"{order.reminder}\n" if order.reminder else going_on(order.tag)) + told(order.told)
+        again = f"{order.reminder}\n" if order.reminder else going_on(plain(order.left.why), order.tag)
+        return again + told(order.told)
     before = instructed(order.instructions) + wished(wishes_of(order.call))
     return before + render(order.role, order.call.purpose, known) + told(order.told)
 
@@ -235,7 +241,8 @@ def _recovery(order: Order) -> str:
         if failed
         else []
     )
-    return f"{' and '.join(told)}; this directory is clean." if told else ""
+    state = order.half_done or "this directory is clean"
+    return f"{' and '.join(told)}; {state}." if told else ""
 
 
 def make_intent(order: Order, job: Job, slot: int, reserved: float) -> Intent:

@@ -9,6 +9,7 @@ from windlass.model import ErrorClass
 
 FORMAT_RETRIES = 2
 PAUSES = (2.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+"""Seconds before each try again; the last one repeats."""
 
 
 #: nothing is stored: the run stops, a person mends it, a resume tries again
@@ -28,7 +29,7 @@ class Again:
 
     pause_s: float = 0.0
     shared: bool = False
-    """The pause is a timer of the credential, obeyed by every dispatch."""
+    """The pause is the governor's: one timer per login, obeyed by every dispatch."""
 
 
 @dataclass(frozen=True)
@@ -58,17 +59,19 @@ def after(error: ErrorClass, failed_before: int, retries: Retries, pauses: tuple
     """`failed_before`: earlier attempts of this key that ended with this class."""
     if error in STOPS:
         return Stop(STOPS[error])
+    pause = pauses[min(failed_before, len(pauses) - 1)]
     match error:
         case ErrorClass.RATE_LIMITED | ErrorClass.OVERLOADED:
-            return Again(pauses[min(failed_before, len(pauses) - 1)], shared=True)
+            return Again(shared=True)
         case ErrorClass.KILLED | ErrorClass.DRIVER_LOST:
-            return Again()
+            # Once it is our own doing or a mishap; again and again it is not.
+            return Again(pause if failed_before else 0.0)
         case ErrorClass.BAD_OUTPUT:
             return Again() if failed_before < FORMAT_RETRIES else Fail()
         case ErrorClass.CRASHED:
-            return Again(pauses[0]) if failed_before < retries.crashed else Fail()
+            return Again(pause) if failed_before < retries.crashed else Fail()
         case ErrorClass.TIMED_OUT:
-            return Again() if failed_before < retries.timed_out else Fail()
+            return Again(pause if failed_before else 0.0) if failed_before < retries.timed_out else Fail()
         case ErrorClass.REFUSED:
             return Again() if failed_before < retries.refused else Fail()
         case ErrorClass.CONTEXT_OVERFLOW:

@@ -13,7 +13,7 @@ from windlass.events import BranchPublished
 from windlass.store.rows import AttemptRow, RunRow, StepRow
 from windlass.store.sqlite import Store
 from windlass.store.tips import tips_of_steps
-from windlass.workspace import Attempt, EngineRepo, Slot, Slots
+from windlass.workspace import Attempt, EngineRepo, Lease, Slot, Slots
 from windlass.workspace.repair import RunRecord, repair, repair_slot
 
 
@@ -24,6 +24,10 @@ class Left:
     slot: Slot
     session: str
     folder: Path
+    agent: str = ""
+    """Whose session it is; another agent cannot go on with it."""
+    why: str = ""
+    """Why the attempt ended, in words; '' when its driver died."""
 
 
 @dataclass(frozen=True)
@@ -91,12 +95,31 @@ def recover(
         end_checks(slots.engine, folder, host, boot)
     end_attempts(lost, run, slots, folder, host, boot)
     _clear_ref_locks(slots, run)
-    going_on = [row for row in lost if row.session and row.intent.slot and resumes(row.intent.agent)]
+    going_on = [row for row in (*lost, *_reserved(store, run, slots)) if row.session and row.intent.slot]
+    going_on = [row for row in going_on if resumes(row.intent.agent)]
     intact = [row for row in going_on if _is_intact(row, slots) and not before_may_live]
+    for row in intact:
+        # This driver may be stopped before it goes on with them.
+        slots.reserve(slots.slot(int(row.intent.slot)), Attempt(run, row.intent.key, row.intent.n))
     left = {row.intent.key: _left(row, slots, folder) for row in intact}
     _leave_slots(store, run, slots, lost, {one.slot.n for one in left.values()}, retire=before_may_live)
     close(lost)
     return Recovered(len(lost), left)
+
+
+def _reserved(store: Store, run: str, slots: Slots) -> list[AttemptRow]:
+    """Attempts that ended without a result, the last of their step, whose slot waits for their session to go on."""
+    waiting = {lease.attempt: lease for lease in slots.held(run) if lease.attempt}
+    if not waiting:
+        return []
+    done = {step.key for step in store.steps(run)}
+    last = {row.intent.key: row for row in store.attempts(run) if row.intent.key not in done}
+    ended = [row for row in last.values() if row.state in ("failed", "interrupted")]
+    return [row for row in ended if _holds(waiting.get(f"{row.intent.key}@{row.intent.n}"), row)]
+
+
+def _holds(lease: Lease | None, row: AttemptRow) -> bool:
+    return lease is not None and str(lease.n) == row.intent.slot
 
 
 def _is_copied(row: AttemptRow, engine: EngineRepo) -> bool:
@@ -110,7 +133,8 @@ def _clear_ref_locks(slots: Slots, run: str) -> None:
 
 
 def _left(row: AttemptRow, slots: Slots, folder: Path) -> Left:
-    return Left(slots.slot(int(row.intent.slot)), row.session, folder / row.intent.folder)
+    slot, why = slots.slot(int(row.intent.slot)), row.reason if row.state == "failed" else ""
+    return Left(slot, row.session, folder / row.intent.folder, row.intent.agent, why)
 
 
 def _is_intact(row: AttemptRow, slots: Slots) -> bool:

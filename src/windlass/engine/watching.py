@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
 from typing import assert_never
 
 from windlass.agents.base import (
@@ -28,11 +31,14 @@ TICK_S = 5.0
 class Watch:
     """Shows what an agent does while it works, and says when it seems not to."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: Order, folders: Sequence[Path] = ()) -> None:
         self._order = order
-        self._clock = order.parts.machine.clock
-        self._liveness = Liveness(self._clock())
+        self._liveness = Liveness(time.monotonic(), frozen_s=order.parts.config.limits.frozen)
+        self._folders = folders
+        """Where files are touched while it works: its slot, and its own folder with the CLI's session."""
         self._supervisor = 0
+        self.frozen: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """Why there is no sign of life any more."""
 
     def started(self, proc: Proc) -> None:
         self._supervisor = proc.supervisor
@@ -40,14 +46,22 @@ class Watch:
     def event(self, event: AgentEvent) -> None:
         if isinstance(event, SessionSeen):
             self._order.parts.journal.note_session(self._order.key, self._order.n, event.id)
-        self._warn(self._liveness.event(event, self._clock()))
+        if isinstance(event, ToolStarted | ToolFinished | Said | Spent):
+            self._order.answered()
+        self._warn(self._liveness.event(event, time.monotonic()))
         _show(self._order, redacted_event(event, self._order.parts.redactor))
 
     async def tick(self) -> None:
+        pause = min(TICK_S, self._liveness.frozen_s / 4)
         while True:
-            await asyncio.sleep(TICK_S)
-            seen = await asyncio.to_thread(sample, self._supervisor) if self._supervisor else None
-            self._warn(self._liveness.tick(self._clock(), seen))
+            await asyncio.sleep(pause)
+            folders = self._folders if self._liveness.is_quiet(time.monotonic()) else ()
+            seen = await asyncio.to_thread(sample, self._supervisor, folders) if self._supervisor else None
+            now = time.monotonic()
+            self._warn(self._liveness.tick(now, seen))
+            if (why := self._liveness.frozen(now)) and not self.frozen.done():
+                self._warn(f"{why}; it is ended, and goes on by retries.timed_out")
+                self.frozen.set_result(why)
 
     def _warn(self, text: str) -> None:
         if text:
@@ -79,8 +93,9 @@ def _activity(event: AgentEvent) -> tuple[str, str, bool, float | None] | None:
             return ("text", words, True, None) if words else None
         case Spent(usage=usage):
             return "usage", "", True, usage.cost_usd
-        case Retrying(reason=reason):
-            return "text", f"its model's server failed, it asks again: {reason}", False, None
+        case Retrying(reason=reason, wait_s=wait_s):
+            when = "" if wait_s is None else f" in {wait_s:.0f} s"
+            return "text", f"its model's server failed, it asks again{when}: {reason}", False, None
         case SessionSeen() | Done():
             return None
         case _:

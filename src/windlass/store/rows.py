@@ -131,16 +131,6 @@ class AdoptionRow:
 
 
 @dataclass(frozen=True)
-class TimerRow:
-    credential: str
-    until: float
-    since: float
-    reason: str
-    probed_at: float = 0.0
-    """When a dispatch went ahead to see whether the quota is back; 0: none has."""
-
-
-@dataclass(frozen=True)
 class Spend:
     """What a run has cost so far, over all its attempts."""
 

@@ -26,7 +26,7 @@ from windlass.store.opening import (
     require_database,
     was_left_open,
 )
-from windlass.store.rows import AdoptionRow, AttemptRow, Intent, QuestionRow, RunRow, Spend, StepRow, TimerRow, load
+from windlass.store.rows import AdoptionRow, AttemptRow, Intent, QuestionRow, RunRow, Spend, StepRow, load
 from windlass.store.transaction import Transaction
 
 FIRST_PAGE, PAGE = 100, 2_000
@@ -358,7 +358,7 @@ class Store:
             "UPDATE question SET data = ? WHERE run = ? AND key = ? AND state = 'pending'", (dump(data), run, key)
         )
 
-    # -- content, adoptions, timers, checks
+    # -- content, adoptions, checks
 
     def put_blob(self, sha: str, content: str) -> None:
         data = content.encode("utf-8", "surrogatepass")
@@ -411,29 +411,6 @@ class Store:
     def mark_told(self, run: str, key: str, roles: Sequence[str]) -> None:
         marks = ",".join("?" * len(roles))
         self.db.execute(f"UPDATE told SET key = ? WHERE run = ? AND key = '' AND role IN ({marks})", (key, run, *roles))
-
-    def set_timer(self, timer: TimerRow) -> None:
-        self.db.execute(
-            "INSERT INTO timer (credential, until, since, reason) VALUES (?,?,?,?) ON CONFLICT (credential)"
-            " DO UPDATE SET until = max(until, excluded.until), reason = excluded.reason, probed_at = 0",
-            (timer.credential, timer.until, timer.since, timer.reason),
-        )
-
-    def timers(self) -> list[TimerRow]:
-        rows = self._all("SELECT * FROM timer ORDER BY until", ())
-        return [TimerRow(r["credential"], r["until"], r["since"], r["reason"], r["probed_at"]) for r in rows]
-
-    def claim_probe(self, credential: str, stale_s: float) -> bool:
-        """True for the one that may try first; a claim nobody came back from is given again."""
-        now = self.clock()
-        done = self.db.execute(
-            "UPDATE timer SET probed_at = ? WHERE credential = ? AND until <= ? AND probed_at < ?",
-            (now, credential, now, now - stale_s),
-        )
-        return done.rowcount == 1
-
-    def clear_timer(self, credential: str) -> None:
-        self.db.execute("DELETE FROM timer WHERE credential = ?", (credential,))
 
     def put_checked(self, tree: str, command: str, setup: str, result: Json) -> None:
         self.db.execute(

@@ -34,6 +34,10 @@ class Attempt:
     n: int
 
     @property
+    def name(self) -> str:
+        return f"{self.key}@{self.n}"
+
+    @property
     def ref(self) -> str:
         return f"refs/windlass/keep/{self.run}/{self.key}/@{self.n}"
 

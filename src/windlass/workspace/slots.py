@@ -45,6 +45,8 @@ class Lease:
     use: Use
     run: str = ""
     key: str = ""
+    attempt: str = ""
+    """`KEY@N`: the slot is as that attempt left it, so that the agent's session can go on in it."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,11 @@ class Slots:
         clear_locks(slot)
         self._renew(slot, at, kept.status if kept and _is_plain(slot) else None)
         return kept.refs if kept else ()
+
+    def reserve(self, slot: Slot, attempt: Attempt) -> None:
+        """The slot stays leased and as it is until that attempt's session goes on in it, whatever becomes of us."""
+        with locked(self.folder / "lock"), self.engine.fence():
+            self._write(Lease(slot.n, Use.TAKEN, attempt.run, attempt.key, attempt.name))
 
     def release(self, slot: Slot, attempt: Attempt, date: float) -> tuple[str, ...]:
         """Keep what is in the slot, then let others have it."""
@@ -287,7 +294,8 @@ def _parse(file: Path) -> Lease | None:
     """None: it was removed this moment. One that nobody can read says nothing of whose the slot is: it is retired."""
     try:
         data = json.loads(file.read_text())
-        return Lease(int(data["n"]), Use(data["use"]), str(data["run"]), str(data["key"]))
+        named = (str(data["run"]), str(data["key"]), str(data.get("attempt", "")))
+        return Lease(int(data["n"]), Use(data["use"]), *named)
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):
