@@ -92,14 +92,14 @@ Options = Mapping[str, str | tuple[str, ...]]
 
 
 def _version(name: str, path: str, options: Options, environ: Mapping[str, str]) -> str:
-    if name not in installed.TESTED:
+    if name not in installed.ORDER:
         return ""
     node, binary = str(options.get("node", "")), str(options.get("bin", ""))
     return installed.version(binary if node else path, environ, node)
 
 
 def _login(name: str, options: Options, environ: Mapping[str, str]) -> str:
-    if name not in installed.TESTED:
+    if name not in installed.ORDER:
         return ""
     for option in ("api_key", "api_key_env", "base_url"):
         if options.get(option):

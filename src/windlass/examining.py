@@ -147,7 +147,7 @@ def _agents(kit: Kit) -> Iterator[Finding]:
         yield Finding(Level.FIX, "agents", f"flow '{config.flow}' has no agent for {', '.join(without)}", hint)
         if not installed.first(kit.world.environ):
             for name in installed.ORDER:
-                yield Finding(Level.NOTE, "agents", f"{name} is not on the PATH", installed.INSTALL[name])
+                yield Finding(Level.NOTE, "agents", f"{name} is not on the PATH", installed.install_command(name))
     for name in sorted(set(players.values()) - {"", "none"}):
         yield from _agent_findings(look_at(kit, config, name))
     for text in unpriced_models(kit.parse(kit.find_flow(config.flow), roles), roles, config):

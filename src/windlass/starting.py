@@ -158,7 +158,7 @@ def unpriced_models(flow: Flow, roles: Mapping[str, Role], config: Config, cast:
         found = assign(config, roles, role, profile, everyone=cast.agent, named=cast.roles)
         options = config.agents.options(found.agent)
         model = found.model or str(options.get("model", ""))
-        if model and found.agent in installed.TESTED and registry.FLAT not in options:
+        if model and found.agent in installed.ORDER and registry.FLAT not in options:
             asked[found.agent, model] = None
     # the price list takes half a second to load
     unknown = [(name, model) for name, model in asked if pricing.cost(model, Usage(1, 1)) is None] if asked else []

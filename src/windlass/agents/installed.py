@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shutil
 import subprocess  # noqa: TID251 - a version is asked for before there is a run that could supervise it
@@ -9,39 +10,21 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
-from windlass.agents import claude, codex, gemini, opencode, pi
+from windlass.agents.account import Account
 
 PATIENCE_S = 20.0
 ORDER = ("claude", "codex", "pi", "gemini", "opencode")
 """Who is asked first; the last two are less well tried."""
 _NUMBER = re.compile(r"\d+\.\d+\.\d+[\w.+-]*")
-TESTED = {
-    "claude": claude.TESTED,
-    "codex": codex.TESTED,
-    "gemini": gemini.TESTED,
-    "opencode": opencode.TESTED,
-    "pi": pi.TESTED,
-}
-
-
 INSTALL = {
     "claude": "npm install -g @anthropic-ai/claude-code",
     "codex": "npm install -g @openai/codex",
     "gemini": "npm install -g @google/gemini-cli (Node 20 or newer)",
     "opencode": "npm install -g opencode-ai",
     # newer ones name packages that do not exist
-    "pi": f"npm install -g @earendil-works/pi-coding-agent@{pi.TESTED} (Node 22.19 or newer)",
-}
-"""How a person gets each CLI."""
-
-
-ACCOUNTS = {
-    "claude": claude.ACCOUNT,
-    "codex": codex.ACCOUNT,
-    "gemini": gemini.ACCOUNT,
-    "opencode": opencode.ACCOUNT,
-    "pi": pi.ACCOUNT,
+    "pi": "npm install -g @earendil-works/pi-coding-agent@{tested} (Node 22.19 or newer)",
 }
 
 
@@ -50,6 +33,26 @@ class Login:
     found: bool
     how: str
     """The variable or the file that was found; else where it was looked for."""
+
+
+def tested(name: str) -> str:
+    """The version that was tried with Windlass; '' for what is none of these CLIs."""
+    return str(_adapter(name).TESTED) if name in ORDER else ""
+
+
+def install_command(name: str) -> str:
+    """How a person gets the CLI."""
+    return INSTALL[name].format(tested=tested(name))
+
+
+def _account(name: str) -> Account:
+    found: Account = _adapter(name).ACCOUNT
+    return found
+
+
+def _adapter(name: str) -> ModuleType:
+    # Loaded when something is asked of it: a run that needs one agent does not wait for the others.
+    return importlib.import_module(f"windlass.agents.{name}")
 
 
 def find(name: str, environ: Mapping[str, str], binary: str = "") -> str:
@@ -86,10 +89,10 @@ def version(binary: str, environ: Mapping[str, str], node: str = "") -> str:
 
 def untested(name: str, found: str) -> str:
     """A warning, or ''."""
-    tested = TESTED.get(name, "")
-    if not found or not tested or found == tested:
+    known = tested(name)
+    if not found or not known or found == known:
         return ""
-    return f"{name} {found} was not tested with Windlass; {tested} was"
+    return f"{name} {found} was not tested with Windlass; {known} was"
 
 
 def login_state(name: str, environ: Mapping[str, str], home: Path) -> Login:
@@ -105,9 +108,9 @@ def login_state(name: str, environ: Mapping[str, str], home: Path) -> Login:
 
 
 def _places(name: str, environ: Mapping[str, str], home: Path) -> tuple[tuple[str, ...], list[Path]]:
-    if name not in ACCOUNTS:
+    if name not in ORDER:
         return (), []
-    account = ACCOUNTS[name]
+    account = _account(name)
     return _keys(account.variables), [Path(account.place(environ, str(home))) / file for file in account.files]
 
 

@@ -1,4 +1,7 @@
-"""The adapters, written by hand; a test walks the folder and compares."""
+"""The adapters, written by hand; a test walks the folder and compares.
+
+Each is loaded when it is made: a run that needs one agent does not wait for the others.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from windlass.agents import acp
 from windlass.agents.base import Adapter
-from windlass.agents.claude import ClaudeAdapter
 from windlass.agents.cli import settings_of
-from windlass.agents.codex import CodexAdapter
-from windlass.agents.command import CommandAdapter
-from windlass.agents.contracts import CONTRACTS
-from windlass.agents.gemini import GeminiAdapter
-from windlass.agents.opencode import OpencodeAdapter
-from windlass.agents.pi import PiAdapter
-from windlass.agents.script import load_script
-from windlass.agents.scripted import ScriptedAdapter
 from windlass.errors import UserError, near
 
 Options: TypeAlias = Mapping[str, Any]
@@ -29,6 +22,10 @@ _NOTHING: Environ = MappingProxyType({})
 
 
 def _scripted(options: Options, environ: Environ) -> Adapter:
+    from windlass.agents.contracts import CONTRACTS
+    from windlass.agents.script import load_script
+    from windlass.agents.scripted import ScriptedAdapter
+
     if not options.get("script"):
         raise UserError(
             "the scripted agent needs a script", hint="--script FILE, or script = … under [agents.scripted]"
@@ -39,23 +36,57 @@ def _scripted(options: Options, environ: Environ) -> Adapter:
 
 
 def _command(options: Options, environ: Environ) -> Adapter:
+    from windlass.agents.command import CommandAdapter
+
     return CommandAdapter(tuple(options.get("argv") or ()), str(options.get("name") or "command"))
 
 
 def _acp(options: Options, environ: Environ, name: str = "acp") -> Adapter:
+    from windlass.agents import acp
+
     settings = acp.settings_of(name, options)
     acp.need_sdk(name)
     return acp.AcpAdapter(settings, name, environ)
 
 
+def _claude(options: Options, environ: Environ) -> Adapter:
+    from windlass.agents.claude import ClaudeAdapter
+
+    return ClaudeAdapter(settings_of("claude", options, environ), environ)
+
+
+def _codex(options: Options, environ: Environ) -> Adapter:
+    from windlass.agents.codex import CodexAdapter
+
+    return CodexAdapter(settings_of("codex", options, environ), environ)
+
+
+def _gemini(options: Options, environ: Environ) -> Adapter:
+    from windlass.agents.gemini import GeminiAdapter
+
+    return GeminiAdapter(settings_of("gemini", options, environ), environ)
+
+
+def _opencode(options: Options, environ: Environ) -> Adapter:
+    from windlass.agents.opencode import OpencodeAdapter
+
+    return OpencodeAdapter(settings_of("opencode", options, environ), environ)
+
+
+def _pi(options: Options, environ: Environ) -> Adapter:
+    from windlass.agents.pi import PiAdapter
+
+    return PiAdapter(settings_of("pi", options, environ), environ)
+
+
 ADAPTERS: dict[str, Callable[[Options, Environ], Adapter]] = {
     "acp": _acp,
-    "claude": lambda options, environ: ClaudeAdapter(settings_of("claude", options, environ), environ),
-    "codex": lambda options, environ: CodexAdapter(settings_of("codex", options, environ), environ),
+    "claude": _claude,
+    "codex": _codex,
     "command": _command,
-    "gemini": lambda options, environ: GeminiAdapter(settings_of("gemini", options, environ), environ),
-    "opencode": lambda options, environ: OpencodeAdapter(settings_of("opencode", options, environ), environ),
-    "pi": lambda options, environ: PiAdapter(settings_of("pi", options, environ), environ),
+    "gemini": _gemini,
+    "opencode": _opencode,
+    "pi": _pi,
     "scripted": _scripted,
 }
 

@@ -158,7 +158,8 @@ def work(spec: dict[str, Any], rule: dict[str, Any]) -> bool:
 
 
 def finish(spec: dict[str, Any], rule: dict[str, Any]) -> int:
-    text = rule.get("say", "" if "json" in rule else "Done.")
+    # One that ends with an error has said nothing, unless its rule says what.
+    text = rule.get("say", "" if "json" in rule or rule.get("exit") else "Done.")
     if "json" in rule:
         text = f"{text}\n\n```{spec['tag']}\n{to_json(rule['json'])}\n```".strip()
     if text:

@@ -15,7 +15,7 @@ class Versions:
         self._looked: set[str] = set()
 
     async def look(self, agent: str) -> None:
-        if agent in self._looked or agent not in installed.TESTED:
+        if agent in self._looked or agent not in installed.ORDER:
             return
         self._looked.add(agent)
         text = installed.untested(agent, await asyncio.to_thread(self._version, agent))
