@@ -31,6 +31,33 @@ NO_EXTRAS = "".join(f'[roles.{role}]\nagent = "none"\n' for role in ("security-r
 NO_PLAN_REVIEW = '[roles.architect]\nagent = "none"\n'
 LEAN = NO_EXTRAS + NO_PLAN_REVIEW
 
+#: the smallest flow that lands something
+ONE_TASK = """\
+flow: tiny
+about: One task, one dispatch, landed.
+branch: windlass/{slug}-{id8}
+tdd: off
+commit: agent
+over_budget: stop
+settings: {}
+artifacts:
+  plan: {kind: text, contract: tasks, given: true}
+phases:
+  - id: execute
+    kind: tasks
+    from: plan
+    order: list
+    slots: 1
+    failure: stop
+    steps:
+      - id: implement
+        kind: produce
+        calls: [{role: implementer, in: [task, plan]}]
+        on: {failed: fail}
+    land: {checks: all, max: 1, on: {conflict: fail, red: fail}}
+    on: {done: finish, stopped: stop}
+"""
+
 
 @dataclass(frozen=True)
 class Done:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from front import LEAN, NO_EXTRAS, PASS, Front, basics, builder, passing, plan_text, scripted
+from front import LEAN, NO_EXTRAS, ONE_TASK, PASS, Front, basics, builder, passing, plan_text, scripted
 from windlass.events import DispatchFinished
 
 QUICK = "[retries]\ncrashed = 0\n"
@@ -215,32 +215,8 @@ def test_nothing_to_change_without_a_reason_does_not_count(front: Front) -> None
     assert "needs a reason" in front.prompt("execute/t1/implement", 2)
 
 
-UNREVIEWED = """\
-flow: plain
-about: One step, no review.
-branch: windlass/{slug}-{id8}
-tdd: off
-commit: agent
-over_budget: stop
-settings: {}
-artifacts:
-  plan: {kind: text, contract: tasks, given: true}
-phases:
-  - id: execute
-    kind: tasks
-    from: plan
-    order: list
-    slots: 1
-    failure: stop
-    steps:
-      - {id: implement, kind: produce, calls: [{role: implementer, in: [task, plan]}], on: {failed: fail}}
-    land: {checks: all, max: 1, on: {conflict: fail, red: fail}}
-    on: {done: finish, stopped: stop}
-"""
-
-
 def test_nothing_to_change_that_nobody_reviews_is_not_complete(front: Front) -> None:
-    commit(front, ".windlass/flows/plain.yaml", UNREVIEWED)
+    commit(front, ".windlass/flows/tiny.yaml", ONE_TASK)
     front.say([DECLARED])
-    assert front("run", "--script", str(front.script), "--flow", "plain", "--yes", "--", "x").code == 12
+    assert front("run", "--script", str(front.script), "--flow", "tiny", "--yes", "--", "x").code == 12
     assert "no review confirmed" in front.view.tasks[0].reason

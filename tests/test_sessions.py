@@ -16,35 +16,10 @@ from typing import Any
 
 import pytest
 
-from front import Front, Rule
+from front import ONE_TASK, Front, Rule
 from processes_for_tests import until
 from windlass.events import DispatchFinished, WaitStarted
 
-FLOW = """\
-flow: tiny
-about: One task, one dispatch, landed.
-branch: windlass/{slug}-{id8}
-tdd: off
-commit: agent
-over_budget: stop
-settings: {}
-artifacts:
-  plan: {kind: text, contract: tasks, given: true}
-phases:
-  - id: execute
-    kind: tasks
-    from: plan
-    order: list
-    slots: 1
-    failure: stop
-    steps:
-      - id: implement
-        kind: produce
-        calls: [{role: implementer, in: [task, plan]}]
-        on: {failed: fail}
-    land: {checks: all, max: 1, on: {conflict: fail, red: fail}}
-    on: {done: finish, stopped: stop}
-"""
 #: stands in for pi: notes how it was called, leaves a file half done, then does what its list says
 AGENT = """\
 import json, os, pathlib, sys, time
@@ -149,7 +124,7 @@ def bench(tmp_path: Path) -> Bench:
     version = '[ "$1" = --version ] && echo 0.87.1 && exit\n'
     (home / "pi").write_text(f'#!/bin/sh\n{version}exec {sys.executable} {home}/agent.py "$@"\n')
     (home / "pi").chmod(0o755)
-    front = Front(tmp_path, files={".windlass/flows/tiny.yaml": FLOW})
+    front = Front(tmp_path, files={".windlass/flows/tiny.yaml": ONE_TASK})
     configure(front, home)
     return Bench(front, home)
 
@@ -261,7 +236,7 @@ def test_a_run_in_another_repository_waits_for_the_same_login_and_says_so(bench:
     (bench.home / "agent.py").write_text(AGENT.replace("try again in 0.1s", "try again in 30s"))
     bench.plan("429", "ok")
     assert bench.run() == 12
-    other = Front(tmp_path / "other", files={".windlass/flows/tiny.yaml": FLOW})
+    other = Front(tmp_path / "other", files={".windlass/flows/tiny.yaml": ONE_TASK})
     other.__dict__["env"] = bench.front.env
     assert other("run", "--flow", "tiny", "--yes", "--", "Add it").code == 12
     assert len(bench.calls) == 1

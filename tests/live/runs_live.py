@@ -13,7 +13,7 @@ from typing import Any
 
 from clis import binary_of, left_behind, options
 
-from front import LEAN, Done, Front
+from front import LEAN, ONE_TASK, Done, Front
 from windlass.events import DispatchFinished, WaitStarted
 from windlass.model import RunState
 from windlass.testing.scripted_model import Request, ScriptedModel
@@ -32,31 +32,6 @@ MODELS = {
 REQUEST = "Add add"
 FIRST = {"role": "implementer", "attempt": "1"}
 FLOW = ("--flow", "tiny", "--yes")
-TINY = """\
-flow: tiny
-about: One task, one dispatch, landed.
-branch: windlass/{slug}-{id8}
-tdd: off
-commit: agent
-over_budget: stop
-settings: {}
-artifacts:
-  plan: {kind: text, contract: tasks, given: true}
-phases:
-  - id: execute
-    kind: tasks
-    from: plan
-    order: list
-    slots: 1
-    failure: stop
-    steps:
-      - id: implement
-        kind: produce
-        calls: [{role: implementer, in: [task, plan]}]
-        on: {failed: fail}
-    land: {checks: all, max: 1, on: {conflict: fail, red: fail}}
-    on: {done: finish, stopped: stop}
-"""
 
 
 def front_of(tmp_path: Path, name: str, server: ScriptedModel, **more: Any) -> Front:
@@ -84,7 +59,7 @@ class Tiny:
         self.name, self.server, self.options = name, server, options
         self.seen: dict[str, Any] = {"waits": []}
         self.seen_at = 0.0
-        self.front = Front(tmp_path, files={".windlass/flows/tiny.yaml": TINY})
+        self.front = Front(tmp_path, files={".windlass/flows/tiny.yaml": ONE_TASK})
         self.configure(config)
 
     def configure(self, more: str) -> None:

@@ -85,12 +85,10 @@ class Accounts:
         return NOTHING_READ
 
     def _started(self) -> dict[tuple[str, int], DispatchStarted]:
-        events = (recorded.event for recorded in self.store.events(self.run))
-        return {(event.key, event.attempt): event for event in events if isinstance(event, DispatchStarted)}
+        return {(event.key, event.attempt): event for event in self.store.events_of(self.run, DispatchStarted)}
 
     def _ended(self) -> set[tuple[str, int]]:
-        events = (recorded.event for recorded in self.store.events(self.run))
-        return {(event.key, event.attempt) for event in events if isinstance(event, DispatchFinished)}
+        return {(event.key, event.attempt) for event in self.store.events_of(self.run, DispatchFinished)}
 
     def _tell_end(
         self, row: AttemptRow, result: AgentResult, assumed: float, started: dict[tuple[str, int], DispatchStarted]

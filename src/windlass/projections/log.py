@@ -8,6 +8,7 @@ from windlass import events as e
 from windlass.events import Event, Recorded
 from windlass.projections.parts import costed_text, ended_cost
 from windlass.projections.text import clean, elapsed, hhmm, money, plural, short_sha, stamp, to_ascii
+from windlass.projections.view import OutputEvent
 
 
 def log_line(recorded: Recorded, *, unicode: bool = True) -> str:
@@ -131,17 +132,6 @@ def _question(event: e.QuestionAsked | e.QuestionAnswered | e.QuestionRefused) -
             return f"{event.key} '{clean(event.answer, 100)}'{_tail(event.reason)}"
         case _:
             assert_never(event)
-
-
-OutputEvent = (
-    e.ArtifactStored
-    | e.PlanAdopted
-    | e.ReportWritten
-    | e.FixLanded
-    | e.BranchPublished
-    | e.PublishFinished
-    | e.RunLanded
-)
 
 
 def _output(event: OutputEvent) -> str:
