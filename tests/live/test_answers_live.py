@@ -15,6 +15,8 @@ from jobs import run
 from windlass.agents.base import AgentResult, Job, Limits
 from windlass.model import ErrorClass
 
+pytestmark = pytest.mark.deep
+
 Model = Callable[..., Any]
 BAD: dict[str, Any] = {"status": "fail", "findings": [{"severity": "high", "message": "no"}], "summary": "no"}
 QUOTED = """For the record, docs/notes.md says:

@@ -19,6 +19,8 @@ from windlass.agents import pricing
 from windlass.model import Usage
 from windlass.testing.scripted_model import ScriptedModel
 
+pytestmark = pytest.mark.deep
+
 Model = Callable[..., ScriptedModel]
 CENT = 0.005
 #: three responses before the tool that never ends, so that most of the cost is known before it

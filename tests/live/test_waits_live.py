@@ -14,6 +14,8 @@ from processes_for_tests import until
 from windlass.model import ErrorClass
 from windlass.testing.scripted_model import ScriptedModel
 
+pytestmark = pytest.mark.deep
+
 Model = Callable[..., ScriptedModel]
 Note = Callable[[str, object], None]
 RESET_S = 25.0
