@@ -40,6 +40,10 @@ def recorded(name: str) -> bytes:
 
 def seconds(name: str, stream: bytes) -> float:
     """Processor time from the bytes of its output to events that are taken and written down."""
+    return asyncio.run(_read(name, stream))
+
+
+async def _read(name: str, stream: bytes) -> float:
     with tempfile.TemporaryFile("w", encoding="utf-8") as log:
         reading = Stream(registry.make(name, {}), _job(name), lambda event: None, time.time, log, asyncio.Event())
         lines = Lines(reading.line)

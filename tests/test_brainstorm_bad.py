@@ -38,7 +38,7 @@ def test_an_answer_not_to_contract_is_asked_for_twice_more_and_then_a_person_is(
     done = front.begin(prose)
     assert (done.code, front.open) == (10, "questions/asked#1!parse-error")
     assert front.keys.count("questions/brainstormer") == 3
-    assert "could not be used: there is no closed block tagged `superteam-brainstorm`" in front.prompt(
+    assert "could not be used: there is no closed block tagged `superteam-brainstorm-" in front.prompt(
         "questions/brainstormer", 3
     )
     question = asked(front)
@@ -333,11 +333,15 @@ def test_a_fix_of_the_whole_that_breaks_the_checks_is_not_taken(tmp_path: Path) 
 
 
 def test_what_the_plan_drops_is_a_person_s_to_drop(tmp_path: Path) -> None:
-    """A revision that nobody asked to shorten keeps every task; one that the user asked for may not."""
+    """A revision that drops a task without a finding is asked about; one that the user asked for may drop it."""
     front = Brainstorm(tmp_path, NO_EXTRAS)
-    shorter = planner("Users", when={"role": "planner", "purpose": "revise"})
-    front.begin(failing("architect", "wrong order", phase="plan-review", times=1), shorter, argv=AGREED)
-    assert front.keys.count("plan-review/fix#1") == 3
+    revising = {"role": "planner", "purpose": "revise"}
+    shorter, whole = planner("Users", when=revising, times=1), planner("Users", "Login", when=revising, times=1)
+    objection = failing("architect", "wrong order", phase="plan-review", times=1)
+    front.begin(objection, shorter, whole, planner("Users", when=revising), argv=AGREED)
+    assert front.keys.count("plan-review/fix#1") == 1
+    assert "dropped-tasks" in front.open
+    front.say_yes("restore")
     assert [task.title for task in front.view.tasks] == ["Users", "Login"]
     front.say_yes("revise | without the login")
     assert [task.title for task in front.view.tasks] == ["Users"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,12 @@ def test_what_an_earlier_check_wrote_and_cannot_be_removed_is_said_not_shown(
     front = made(tmp_path, "echo first >&2; exit 1\n")
     front("check")
 
-    def refused(path: Path, **more: object) -> None:
+    remove: Any = shutil.rmtree
+
+    def refused(path: Path, **more: object) -> Any:
+        # The slot is made clean first, by the same function.
+        if "slots" in Path(path).parts:
+            return remove(path, **more)
         raise PermissionError(1, "Operation not permitted", str(path))
 
     monkeypatch.setattr(shutil, "rmtree", refused)

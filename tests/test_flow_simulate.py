@@ -52,13 +52,13 @@ def test_an_unknown_setting_is_refused_with_its_near_match() -> None:
 
 
 def test_the_numbers_of_plan_for_one_task() -> None:
-    # fewest: scout, planner, implement, spec, quality; most: every retry, fix and optional reviewer
-    assert simulate(load("plan"), 1, {}) == Simulation(5, 35, 3, 5, ("approve", "escalation"))
+    # fewest: scout, planner, implement, for no reviewer need be there; most: every retry, fix and optional reviewer
+    assert simulate(load("plan"), 1, {}) == Simulation(3, 35, 3, 5, ("approve", "escalation"))
 
 
 def test_a_single_pass_costs_no_fixes() -> None:
     given = {"review_mode": "single-pass", "execution_mode": "auto"}
-    assert simulate(load("plan"), 1, given) == Simulation(5, 4 + 2 + 7 + 1, 1, 2, ("approve", "escalation"))
+    assert simulate(load("plan"), 1, given) == Simulation(3, 4 + 2 + 7 + 1, 1, 2, ("approve", "escalation"))
 
 
 @pytest.mark.parametrize("name", sorted(FILES))

@@ -237,6 +237,6 @@ def test_a_wave_goes_on_without_the_task_that_stays_unproved(tmp_path: Path) -> 
     test = {"tests/test_two.py": "import two\n\n\ndef test_two():\n    assert two.two() == 2\n"}
     rules = [planned, building(CHEAT, task="t1"), building({**alone, **test}, task="t2")]
     done = proving.front.start(rules, "--flow", str(proving.flow))
-    assert done.code == 0, done.out + done.err
+    assert done.code == 14, done.out + done.err
     assert {task.id: task.state for task in proving.front.view.tasks} == {"t1": "failed", "t2": "complete"}
     assert {proof.task: proof.proof for proof in proving.proofs} == {"t1": "unproved", "t2": "proved"}

@@ -45,7 +45,7 @@ def test_without_a_remote_the_branch_stays_and_the_commands_are_shown(tmp_path: 
 
 def test_where_nothing_landed_nothing_is_published(tmp_path: Path) -> None:
     team = Team(tmp_path)
-    done = team.go([engineer(files={}), *ONE])
+    done = team.go([engineer(files={}, json={"nothing_to_change": True, "reason": "it is there"}), *ONE])
     assert done.code == 0, done
     assert {event.detail for event in _found(team).values()} == {"nothing has landed, so there is nothing to publish"}
     assert team.created == []

@@ -91,20 +91,23 @@ def test_a_stash_and_a_branch_that_an_agent_left_are_kept_under_its_own_task(cre
     assert "side.txt" not in crew.landed
 
 
-def test_half_done_work_of_a_crashed_try_does_not_land(retrying: Crewed) -> None:
+def test_half_done_work_of_a_crashed_try_is_kept_and_the_next_try_is_told_of_it(retrying: Crewed) -> None:
     crash = rule("t1", {"half.txt": "half\n", "src/a.py": "broken\n"}, when={"attempt": 1}, exit=7)
     crash.pop("commit")
-    done = retrying.go(flow(slots=1), [plan_rule([{"title": "A"}]), crash, rule("t1", {"src/b.py": "whole\n"})])
+    tidy = rule("t1", {"src/b.py": "whole\n"}, run=["rm half.txt src/a.py"])
+    done = retrying.go(flow(slots=1), [plan_rule([{"title": "A"}]), crash, tidy])
     assert done.code == 0, done.out
+    assert "uncommitted: 'half.txt', 'src/a.py'" in retrying.prompt("execute/t1/implement", 2)
     assert [tip_file(retrying, name) for name in ("src/b.py", "half.txt", "src/a.py")] == ["whole", "", ""]
     assert "half.txt" in kept_files(retrying)
 
 
-def test_commits_of_a_crashed_try_do_not_land(retrying: Crewed) -> None:
+def test_commits_of_a_crashed_try_are_named_to_the_next_one(retrying: Crewed) -> None:
     crash = rule("t1", {"half.txt": "half\n"}, when={"attempt": 1}, exit=7)
     done = retrying.go(flow(slots=1), [plan_rule([{"title": "A"}]), crash, rule("t1", {"src/b.py": "whole\n"})])
     assert done.code == 0, done.out
-    assert (tip_file(retrying, "src/b.py"), tip_file(retrying, "half.txt")) == ("whole", "")
+    assert "committed: '" in retrying.prompt("execute/t1/implement", 2)
+    assert (tip_file(retrying, "src/b.py"), tip_file(retrying, "half.txt")) == ("whole", "half")
 
 
 FILTER = """

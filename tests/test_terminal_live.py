@@ -150,7 +150,7 @@ def test_what_a_person_tells_goes_with_the_next_dispatch(person: Person) -> None
     with person.run(scout(), planner("One"), person.held(), passing(), argv=("--yes",)) as tty:
         tty.wait("▸ running while")
         tty.send("t")
-        tty.wait("What shall the agents know?")
+        tty.wait("What shall the agent that writes code know?")
         tty.send("use the Clock class", ENTER)
         tty.wait("told by terminal: use the Clock class")
         person.gate.touch()

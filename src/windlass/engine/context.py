@@ -377,7 +377,9 @@ class TaskHere(Here):
 
     async def land(self, cycle: int, *, checked: bool, waived: bool = False) -> Landed:
         key = self.key.child("land", cycle=cycle)
-        if not waived and self._journal.recorded(key) is None and self.desk.is_unchanged and not self._is_confirmed:
+        # Where the flow had no step for the task, nobody claimed to have built it.
+        claimed = bool(self._outcomes) and not self._is_confirmed
+        if not waived and self._journal.recorded(key) is None and self.desk.is_unchanged and claimed:
             await self.shared.lander.give_up_turn(self._own_task.id)
             return Landed(UNCHANGED, "it changed no file, and no review confirmed that nothing has to change")
         # With an open conflict the lander refuses it anyway: that is what its fixer must be told.

@@ -45,6 +45,7 @@ HIDDEN = {"drive"}
 """`drive` is what a detached run starts."""
 NO_JSON = {
     "demo": "is a show for people; its sample repository is like any other, and the commands there have it",
+    "workflow": "does what its text demands: each of the commands that it stands for has it",
     "mcp": "speaks the protocol of AI hosts",
     "completions": "prints a shell's own code",
     "flow show": "prints the flow's YAML as it is",
