@@ -144,9 +144,18 @@ class Journal:
             for key in keys:
                 self.store.supersede(self.run, key, 0)
                 self._replaced[key] = self._steps.pop(key)
+            self._unsay(keys)
             if keys and self.tip:
                 left = [tip for tip in tips_of_steps(self._steps.values()) if tip not in lost]
                 self.put_tip("", left[0] if left else self.store.run(self.run).base)
+
+    def _unsay(self, keys: Sequence[str]) -> None:
+        """What is done again is told again: what was emitted at these steps, and how their tasks ended."""
+        under = tuple(f"{key}/" for key in keys) + tuple(f"{key.rpartition('/')[0]}+" for key in keys if "/" in key)
+        places = {mark: mark.partition("|")[0] for mark in self._marks}
+        again = [mark for mark, place in places.items() if place in keys or place.startswith(under)]
+        self.store.drop_marks(self.run, again)
+        self._marks.difference_update(again)
 
     def recorded(self, key: Key) -> StepRow | None:
         return self._steps.get(key.text)

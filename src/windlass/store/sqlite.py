@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -322,6 +322,10 @@ class Store:
     def marks(self, run: str) -> set[str]:
         rows = self._all("SELECT mark FROM event WHERE run = ? AND mark IS NOT NULL", (run,))
         return {row["mark"] for row in rows}
+
+    def drop_marks(self, run: str, marks: Iterable[str]) -> None:
+        """The events stay; the same may be emitted once more."""
+        self.db.executemany("UPDATE event SET mark = NULL WHERE run = ? AND mark = ?", [(run, mark) for mark in marks])
 
     # -- questions
 
