@@ -74,6 +74,10 @@ def test_without_its_state_folder_a_run_does_again_what_is_lost_and_goes_on(poin
     assert "was lost" in warnings(bench)
 
 
+PUBLISHED = """SELECT 1 FROM event WHERE type = 'branch.published'
+               AND seq > (SELECT seq FROM event WHERE type = 'task.landed')"""
+
+
 def test_a_copied_repository_goes_on_by_itself_and_leaves_the_originals_agents_alone(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     slow = default_script(bench)
@@ -86,6 +90,8 @@ def test_a_copied_repository_goes_on_by_itself_and_leaves_the_originals_agents_a
     try:
         wait_for(bench, "SELECT 1 FROM attempt WHERE key = 'execute/t2/implement' AND state = 'running'")
         until(lambda: bool(list(bench.run_folder.glob("attempts/execute/t2/implement/@1/proc.json"))))
+        # The first task's commits are being unpacked in the background: a copy is made of what is whole.
+        wait_for(bench, PUBLISHED)
         shutil.copytree(bench.root, tmp_path / "elsewhere", symlinks=True)
         copy = Elsewhere(tmp_path)
         other = copy.begin("resume", "--yes")
