@@ -6,7 +6,7 @@ The runs are interrupted in every way that the adapters know, while a tool runs 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,9 @@ STUCK = {
     "usage": {"input": 91_003, "output": 1_203},
 }
 REST = build(usage={"input": 31_007, "output": 907})
-#: its stream tells of a response when the tools that it asked for have ended
-LATE = ("opencode",)
+#: How many dispatches are told as assumed. opencode's stream tells of a response when the tools that it asked for have
+#: ended. codex leaves a tool that takes 10 s to itself and asks the model on: on a busy machine that answer is on its way
+UNKNOWN = {"opencode": (1,), "codex": (0, 1)}
 
 
 def served_usd(run: Tiny) -> float:
@@ -46,12 +47,12 @@ def figures(run: Tiny) -> tuple[float, float, int]:
     return told["known_usd"], told["assumed_usd"], told["assumed_dispatches"]
 
 
-def assert_told(run: Tiny, *, unknown: int = 0) -> None:
+def assert_told(run: Tiny, *, unknown: Collection[int] = (0,)) -> None:
     """Every interface says the same, and it is what was served, or more where it says that it assumes."""
     known, assumed, dispatches = figures(run)
     served = served_usd(run)
-    assert dispatches == unknown, figures(run)
-    if unknown:
+    assert dispatches in unknown, figures(run)
+    if dispatches:
         assert assumed > 0
         assert known <= served + CENT
     else:
@@ -77,7 +78,7 @@ def test_what_a_dispatch_spent_before_its_driver_was_ended_is_counted(
     run = Tiny(tmp_path, name, model(STUCK, REST))
     stop_in_tool(run, number)
     run.ended_right(run.front("resume"))
-    assert_told(run, unknown=1 if name in LATE else 0)
+    assert_told(run, unknown=UNKNOWN.get(name, (0,)))
 
 
 def test_what_a_dispatch_spent_before_its_time_was_over_is_counted(name: str, tmp_path: Path, model: Model) -> None:
@@ -88,7 +89,7 @@ def test_what_a_dispatch_spent_before_its_time_was_over_is_counted(name: str, tm
     run = Tiny(tmp_path, name, model(stuck, REST), config=f'[roles.implementer]\nwall = "{wall:.0f}s"\n')
     run.ended_right(run.start())
     assert run.errors[0] == "timed_out"
-    assert_told(run, unknown=1 if name in LATE else 0)
+    assert_told(run, unknown=UNKNOWN.get(name, (0,)))
 
 
 def test_an_outage_without_a_token_costs_nothing(name: str, tmp_path: Path, model: Model) -> None:
@@ -113,7 +114,7 @@ def test_a_response_that_was_on_its_way_when_the_driver_was_killed_is_shown_as_a
         driver.wait()
     until(lambda: left_behind(run.front.run) == [], PATIENT)
     run.ended_right(run.front("resume"))
-    assert_told(run, unknown=1)
+    assert_told(run, unknown=(1,))
 
 
 def test_a_dispatch_much_dearer_than_the_ones_before_is_not_stopped(name: str, tmp_path: Path, model: Model) -> None:

@@ -10,6 +10,7 @@ from runs_live import FIRST, REQUEST, Tiny, build
 
 from processes_for_tests import until
 from windlass.events import DispatchFinished
+from windlass.model import ErrorClass
 from windlass.testing.scripted_model import ScriptedModel
 
 #: gemini forgets a call that had no answer yet; opencode tells of its session late, so it may begin afresh
@@ -34,7 +35,8 @@ def test_a_driver_killed_in_the_middle_of_a_tool_leaves_nothing_and_the_run_goes
     assert f"Title: {REQUEST}" in again
     assert "sleep 300" in again or name in FORGETFUL
     # what the first attempt spent is not counted a second time
-    [ended] = run.front.events(DispatchFinished)
+    lost, ended = run.front.events(DispatchFinished)
+    assert lost.error == ErrorClass.DRIVER_LOST
     assert (ended.input, ended.output) == (USAGE["input"], USAGE["output"])
     assert ended.cost_usd is not None
     how = "begins afresh or goes on with its session" if name in FORGETFUL else "goes on with its session"
