@@ -32,7 +32,7 @@ STUCK = {
 }
 REST = build(usage={"input": 31_007, "output": 907})
 #: How many dispatches are told as assumed. opencode's stream tells of a response when the tools that it asked for have
-#: ended. codex leaves a tool that takes 10 s to itself and asks the model on: on a busy machine that answer is on its way
+#: ended. codex leaves a tool that takes 10 s to itself and asks the model on: on a busy machine one is on its way
 UNKNOWN = {"opencode": (1,), "codex": (0, 1)}
 
 
