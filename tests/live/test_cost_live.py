@@ -126,7 +126,7 @@ def test_a_dispatch_much_dearer_than_the_ones_before_is_not_stopped(name: str, t
         "error": {"status": 400, "turn": 2},
         "usage": {"input": 60, "output": 2},
     }
-    run = Tiny(tmp_path, name, model(stump, build(usage={"input": 900_000, "output": 9_000})))
+    run = Tiny(tmp_path, name, model(stump, build(usage={"input": 60_000, "output": 60_000})))
     run.ended_right(run.start("--budget", "20"))
     assert "over_budget" not in run.errors
     assert_told(run)
