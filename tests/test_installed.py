@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from captured import CLIS
-from windlass.agents.installed import Login, find, login_state, tested, untested, version
+from windlass.agents.installed import Login, find, login_state, tested_version, untested, version
 
 FILES = {
     "claude": ".claude/.credentials.json",
@@ -42,9 +42,9 @@ def test_a_cli_is_looked_for_in_the_path_that_is_given(tmp_path: Path) -> None:
 
 
 def test_an_untested_version_is_a_warning() -> None:
-    assert untested("claude", tested("claude")) == ""
+    assert untested("claude", tested_version("claude")) == ""
     assert untested("claude", "") == untested("mine", "1.2.3") == ""
-    assert untested("claude", "9.9.9") == f"claude 9.9.9 was not tested with Windlass; {tested('claude')} was"
+    assert untested("claude", "9.9.9") == f"claude 9.9.9 was not tested with Windlass; {tested_version('claude')} was"
 
 
 @pytest.mark.parametrize("cli", CLIS)
