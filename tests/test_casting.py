@@ -167,7 +167,7 @@ def claude_that_says(version: str) -> str:
     return f"[ \"$1\" = --version ] && echo {version} && exit 0\necho '{json.dumps(result)}'"
 
 
-def test_a_cli_of_an_untested_version_is_said_once_per_run_and_works(tmp_path: Path) -> None:
+def test_a_cli_of_an_unversion_tried_is_said_once_per_run_and_works(tmp_path: Path) -> None:
     front = Front(tmp_path)
     front.configure(scripted(front) + LEAN)
     front.clis(claude=claude_that_says("0.0.1"))

@@ -18,7 +18,7 @@ import pytest
 from front import Front, basics
 from gitrepo import commit, footprint, sh, write
 from windlass import git
-from windlass.agents.installed import tested_version
+from windlass.agents.installed import version_tried
 from windlass.config import load_config
 from windlass.examining import UNSEEN
 from windlass.interfaces.cli import setup
@@ -341,18 +341,18 @@ def listed(front: Front) -> dict[str, Any]:
 
 def test_an_installed_cli_is_shown_with_path_version_login_and_roles(tmp_path: Path) -> None:
     front = Front(tmp_path)
-    folder = front.clis(claude=f"echo '{tested_version('claude')} (Claude Code)'", codex="echo codex-cli 0.0.1")
+    folder = front.clis(claude=f"echo '{version_tried('claude')} (Claude Code)'", codex="echo codex-cli 0.0.1")
     front.env["ANTHROPIC_API_KEY"] = "sk-ant-something"
     found = listed(front)
     claude, codex = found["claude"], found["codex"]
     assert (claude["path"], claude["version"], claude["warning"]) == (
         str(folder / "claude"),
-        tested_version("claude"),
+        version_tried("claude"),
         "",
     )
     assert claude["login"] == "found: ANTHROPIC_API_KEY"
     assert "implementer" in claude["roles"]
-    assert codex["warning"] == f"codex 0.0.1 was not tested with Windlass; {tested_version('codex')} was"
+    assert codex["warning"] == f"codex 0.0.1 was not tested with Windlass; {version_tried('codex')} was"
     assert codex["login"].startswith("no login found (")
     assert (found["pi"]["usable"], found["pi"]["problem"]) == (False, "'pi' is not installed")
     said = " ".join(front("agents").out.split())
@@ -392,11 +392,11 @@ def test_without_a_default_the_first_cli_that_is_installed_works(
     assert [name for name, one in listed(front).items() if "implementer" in one["roles"]] == ([first] if first else [])
 
 
-def test_the_doctor_warns_of_an_untested_version_and_a_missing_login(tmp_path: Path) -> None:
+def test_the_doctor_warns_of_an_unversion_tried_and_a_missing_login(tmp_path: Path) -> None:
     front = Front(tmp_path)
     front.clis(pi="echo 0.0.1")
     found = findings(front)
-    assert f"pi 0.0.1 was not tested with Windlass; {tested_version('pi')} was" in found["warn"]
+    assert f"pi 0.0.1 was not tested with Windlass; {version_tried('pi')} was" in found["warn"]
     assert any(text.startswith("pi: no login found") for text in found["note"])
     assert front("doctor").code == 0
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from captured import CLIS
-from windlass.agents.installed import Login, find, login_state, tested_version, untested, version
+from windlass.agents.installed import Login, find, login_state, untested, version, version_tried
 
 FILES = {
     "claude": ".claude/.credentials.json",
@@ -41,10 +41,10 @@ def test_a_cli_is_looked_for_in_the_path_that_is_given(tmp_path: Path) -> None:
     assert find("claude", {}, path) == path
 
 
-def test_an_untested_version_is_a_warning() -> None:
-    assert untested("claude", tested_version("claude")) == ""
+def test_an_unversion_tried_is_a_warning() -> None:
+    assert untested("claude", version_tried("claude")) == ""
     assert untested("claude", "") == untested("mine", "1.2.3") == ""
-    assert untested("claude", "9.9.9") == f"claude 9.9.9 was not tested with Windlass; {tested_version('claude')} was"
+    assert untested("claude", "9.9.9") == f"claude 9.9.9 was not tested with Windlass; {version_tried('claude')} was"
 
 
 @pytest.mark.parametrize("cli", CLIS)

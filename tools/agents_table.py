@@ -18,7 +18,7 @@ from pathlib import Path
 from reference import table
 from windlass.agents import registry
 from windlass.agents.base import Capabilities
-from windlass.agents.installed import ORDER, tested_version
+from windlass.agents.installed import ORDER, version_tried
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "agents-table.md"
@@ -119,7 +119,7 @@ def declared() -> list[str]:
     """What the code says: it cannot go stale without a test that fails."""
     can = {name: registry.make(name, {}).capabilities for name in ORDER}
     rows = [
-        ["tested version", *(tested_version(name) for name in ORDER)],
+        ["tested version", *(version_tried(name) for name in ORDER)],
         ["cost", *(COSTS[can[name].cost] for name in ORDER)],
         *([label, *(yes(can[name], field) for name in ORDER)] for label, field in ABILITIES.items()),
     ]

@@ -35,14 +35,14 @@ class Login:
     """The variable or the file that was found; else where it was looked for."""
 
 
-def tested_version(name: str) -> str:
+def version_tried(name: str) -> str:
     """The version that was tried with Windlass; '' for what is none of these CLIs."""
     return str(_adapter(name).TESTED) if name in ORDER else ""
 
 
 def install_command(name: str) -> str:
     """How a person gets the CLI."""
-    return INSTALL[name].format(tested=tested_version(name))
+    return INSTALL[name].format(tested=version_tried(name))
 
 
 def _account(name: str) -> Account:
@@ -89,7 +89,7 @@ def version(binary: str, environ: Mapping[str, str], node: str = "") -> str:
 
 def untested(name: str, found: str) -> str:
     """A warning, or ''."""
-    known = tested_version(name)
+    known = version_tried(name)
     if not found or not known or found == known:
         return ""
     return f"{name} {found} was not tested with Windlass; {known} was"
