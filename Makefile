@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.stamp
 INPUTS := requirements-uv.lock pyproject.toml tools/setup.py
 
-.PHONY: demo test noloss stopped powercut outage agents lint format spec mutants bench setup lock clean
+.PHONY: demo test proofs noloss stopped powercut outage agents lint format spec mutants bench setup lock clean
 
 demo: $(READY)  ## a run on a sample repository; only the model's words are not real
 	@$(BIN)/python -m compileall -q src
@@ -18,6 +18,9 @@ demo: $(READY)  ## a run on a sample repository; only the model's words are not 
 
 test: $(READY)
 	@$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+proofs: $(READY)  ## the whole table of cheats and honest changes for the TDD proof; `make test` takes every third
+	@WINDLASS_PROOFS=all $(BIN)/python -m pytest -q -n $(JOBS) tests/test_proof_table.py $(ARGS)
 
 noloss: $(READY)  ## 200 runs with random graphs, conflicts and kills; RUNS=N for another number
 	@WINDLASS_NOLOSS_RUNS=$(or $(RUNS),200) $(BIN)/python -m pytest -q -n $(JOBS) tests/test_no_loss.py $(ARGS)
