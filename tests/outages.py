@@ -33,9 +33,9 @@ TESTS = Path(__file__).resolve().parent
 sys.path[:0] = [str(TESTS), str(TESTS / "live")]
 
 from clis import CLIS, left_behind  # noqa: E402
-from runs_live import CODE, MODELS, TINY, config_of  # noqa: E402
+from runs_live import CODE, MODELS, config_of  # noqa: E402
 
-from front import Front  # noqa: E402
+from front import ONE_TASK, Front  # noqa: E402
 from windlass.agents.base import Job  # noqa: E402
 from windlass.testing.playbook import Refusal, Reply  # noqa: E402
 from windlass.testing.scripted_model import ScriptedModel  # noqa: E402
@@ -173,7 +173,7 @@ def rules() -> list[dict[str, Any]]:
 
 
 def lanes(folder: Path, cli: str, server: ScriptedModel) -> list[Lane]:
-    flow = {".windlass/flows/tiny.yaml": TINY}
+    flow = {".windlass/flows/tiny.yaml": ONE_TASK}
     one, two = Front(folder / "one", files=flow), Front(folder / "two", files=flow)
     two.__dict__["env"] = one.env  # one person, one login, two repositories
     one.configure(config_of(cli, server, model=MODELS[cli]) + CONFIG)
