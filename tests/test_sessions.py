@@ -181,7 +181,7 @@ def test_a_driver_that_was_stopped_is_followed_by_one_that_goes_on_with_the_sess
 
 
 def test_a_run_that_rested_in_a_wait_goes_on_with_the_session_however_often(bench: Bench) -> None:
-    configure(bench.front, bench.home, 'longest_wait = "1s"\n', pause="60s")
+    configure(bench.front, bench.home, 'longest_wait = "50ms"\n', pause="60s")
     bench.plan("429", "ok")
     assert bench.apart("run", "--flow", "tiny", "--yes", "--", "Add it") == 12
     # the service still names a time: this driver rests before it comes to the session
