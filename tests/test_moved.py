@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -92,7 +93,9 @@ def test_a_copied_repository_goes_on_by_itself_and_leaves_the_originals_agents_a
         until(lambda: bool(list(bench.run_folder.glob("attempts/execute/t2/implement/@1/proc.json"))))
         # The first task's commits are being unpacked in the background: a copy is made of what is whole.
         wait_for(bench, PUBLISHED)
+        driver.send_signal(signal.SIGSTOP)  # it replaces files all the time, and a copy that meets one fails
         shutil.copytree(bench.root, tmp_path / "elsewhere", symlinks=True)
+        driver.send_signal(signal.SIGCONT)
         copy = Elsewhere(tmp_path)
         other = copy.begin("resume", "--yes")
         try:
