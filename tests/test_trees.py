@@ -24,6 +24,7 @@ from windlass.workspace import (
     trees,
     work_tree,
 )
+from windlass.workspace.trees import places
 
 
 @pytest.fixture
@@ -186,3 +187,13 @@ def test_the_work_tree_has_files_that_became_folders_links_and_back(tmp_path: Pa
     head = harvest(engine, slot, "x\n", DATE)
     assert engine.git("ls-tree", "-r", "-z", head).fields == listed
     assert status(engine, slot).dirty == ()
+
+
+def test_a_file_that_is_not_text_is_named_once_among_the_places(tmp_path: Path) -> None:
+    engine = make_engine(tmp_path)
+    root = engine.user.root
+    before = sh(root, "rev-parse", "HEAD")
+    (root / "a picture.bin").write_bytes(b"\0\1")
+    sh(root, "add", "-A")
+    sh(root, "commit", "-qm", "a picture")
+    assert places(engine, before, sh(root, "rev-parse", "HEAD")) == "- a picture.bin: new"

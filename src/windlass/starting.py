@@ -301,9 +301,7 @@ def task_of_plan(plan: str, name: str) -> tuple[str, str]:
     """
     parsed = contracts.parse_plan(plan)
     if parsed.problem:
-        raise UserError(
-            f"the plan cannot be carried out: {parsed.problem}", hint="see docs/guides/plans.md for its form"
-        )
+        raise _bad_plan(parsed.problem)
     wanted = " ".join(name.split()).casefold()
     numbered = enumerate(parsed.tasks, 1)
     found = [task for n, task in numbered if wanted in (task.title.casefold(), task.id.casefold(), str(n), f"t{n}")]

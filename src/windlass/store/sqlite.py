@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from windlass.cost import assumed_for
+from windlass.cost import ASSUMED_USD
 from windlass.errors import LostAttemptError, StoreError
 from windlass.events import Event, Recorded, decode, encode
 from windlass.model import Json, RunState
@@ -261,22 +261,24 @@ class Store:
 
     def spend(self, run: str) -> Spend:
         """What is at work counts when it has ended: until then its driver knows more."""
+        # In SQL: it is asked before every dispatch, and a run may have thousands of attempts.
         rows = self._all(
-            "SELECT role, state, cost_usd, usage FROM attempt WHERE run = ? AND role != '' AND state != 'running'",
-            (run,),
+            "SELECT role, sum(cost_usd) AS known, sum(assumed) AS assumed, sum(assumed > 0) AS unknown,"
+            " max(CASE WHEN state = 'done' THEN cost_usd END) AS top,"
+            " sum(CASE WHEN cost_usd IS NULL THEN tokens ELSE 0 END) AS tokens FROM"
+            " (SELECT role, state, cost_usd,"
+            "  coalesce(json_extract(usage, '$.assumed_usd'), CASE WHEN cost_usd IS NULL THEN ? ELSE 0 END) AS assumed,"
+            "  coalesce(json_extract(usage, '$.input'), 0) + coalesce(json_extract(usage, '$.output'), 0) AS tokens"
+            "  FROM attempt WHERE run = ? AND role != '' AND state != 'running') GROUP BY role",
+            (ASSUMED_USD, run),
         )
-        known, assumed, unknown, tokens, by_role = 0.0, 0.0, 0, 0, dict[str, float]()
-        for role, state, cost, told in rows:
-            usage = load(told) if told else None
-            usage = usage if isinstance(usage, dict) else {}
-            guess = usage.get("assumed_usd")
-            besides = assumed_for(cost, guess if isinstance(guess, int | float) else None)
-            known, assumed, unknown = known + (cost or 0.0), assumed + besides, unknown + (besides > 0)
-            if cost is None:
-                tokens += sum(one for name in ("input", "output") if isinstance(one := usage.get(name), int))
-            elif state == "done":
-                by_role[role] = max(cost, by_role.get(role, 0.0))
-        return Spend(known, assumed, unknown, by_role, tokens)
+        return Spend(
+            known_usd=sum(row["known"] or 0.0 for row in rows),
+            assumed_usd=sum(row["assumed"] for row in rows),
+            unknown=sum(row["unknown"] for row in rows),
+            by_role={row["role"]: row["top"] for row in rows if row["top"] is not None},
+            unpriced_tokens=sum(row["tokens"] for row in rows),
+        )
 
     # -- events
 

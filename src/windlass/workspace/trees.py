@@ -228,7 +228,9 @@ def places(engine: EngineRepo, base: str, head: str, most: int = 200) -> str:
             # a line of the file, whatever it looks like
             skip -= not line.startswith("\\")
         elif line.startswith("diff --git "):
-            path, kind = line.removeprefix("diff --git "), ""
+            # Without prefixes and renames it is the same name twice; what is not text has no other line with its name.
+            names = line.removeprefix("diff --git ")
+            path, kind = names[: len(names) // 2], ""
         elif line.startswith(("new file", "deleted file")):
             kind = "new" if line.startswith("new") else "deleted"
         elif line.startswith(("--- ", "+++ ")) and line[4:] != "/dev/null":
