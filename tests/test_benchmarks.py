@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from benchmarks import parsing
 from benchmarks.clock import best_in_turns
 from benchmarks.figures import Figure, as_json, table
+from benchmarks.sample import make_sample
 
 WITHIN = Figure("steps", 1.5, "x", 2.0, detail="279 µs")
 OVER = Figure("a task", 120.0, "ms", 50.0)
@@ -59,3 +61,10 @@ def test_every_figure_of_parsing_is_a_rate_with_the_demanded_one_beside_it(monke
     assert [(figure.name, figure.limit, figure.unit, figure.at_least) for figure in found] == [
         (f"{name}'s events read", 20.0, "k/s", True) for name in parsing.CLIS
     ]
+
+
+def test_a_planner_that_writes_its_file_and_prints_nothing_has_answered(tmp_path: Path) -> None:
+    """The run that the benchmarks time: its agent is a shell script that never prints a word."""
+    sample = make_sample(tmp_path / "sample", tasks=2, pause=0.0)
+    sample.run("run", "Write files", "--flow", "many-tasks")
+    assert len(sample.event_times("task.landed")) == 2

@@ -369,7 +369,7 @@ def _failure(
         return Failure(ErrorClass.BAD_OUTPUT, parsed.problem), contracts.reminder(
             order.contract, parsed.problem, order.tag
         )
-    silent = _silence(order, result)
+    silent = _silence(order, result, contents)
     if silent:
         return Failure(ErrorClass.BAD_OUTPUT, silent), unusable(order, silent)
     if order.must_change and order.place.desk.is_unchanged and not _no_change(parsed.value):
@@ -389,14 +389,16 @@ def _failure(
     return None, ""
 
 
-def _silence(order: Order, result: AgentResult) -> str:
-    """An agent that came to its end and said nothing did not finish. A program that only has an exit code may be
-    silent, and so may one whose words are all that was asked for: what it leaves out is told."""
+def _silence(order: Order, result: AgentResult, contents: Mapping[str, str]) -> str:
+    """An agent that ends without a message did not finish. Two exceptions: a plain program (its exit code says that it
+    finished) that changed code or wrote the files it was asked for; and a call that asks for text alone, where the
+    missing text is an error of its own."""
     if result.text.strip() or result.structured is not None:
         return ""
     artifacts = order.parts.world.flow.artifacts
     only_words = order.call.outs and all(artifacts[name].kind == "text" for name in order.call.outs)
-    by_exit = isinstance(order.adapter, EndsWithExit) and order.role.writes == "code"
+    wrote = order.role.writes == "code" or any(name in order.outs for name in contents)
+    by_exit = isinstance(order.adapter, EndsWithExit) and wrote
     return "" if only_words or by_exit else "it ended without a last message"
 
 
