@@ -25,7 +25,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ TESTS = Path(__file__).resolve().parent
 sys.path[:0] = [str(TESTS), str(TESTS / "live")]
 
 from clis import CLIS, left_behind  # noqa: E402
+from msgspec.structs import replace  # noqa: E402
 from runs_live import CODE, MODELS, config_of  # noqa: E402
 
 from front import ONE_TASK, Front  # noqa: E402

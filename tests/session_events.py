@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
 from typing import Any
 
 from hypothesis import strategies as st
@@ -178,7 +177,7 @@ BY_ANNOTATION: dict[str, st.SearchStrategy[Any]] = {
 
 
 def _builder(cls: type[Event]) -> st.SearchStrategy[Event]:
-    return st.builds(cls, **{field.name: BY_ANNOTATION[str(field.type)] for field in fields(cls)})
+    return st.builds(cls, **{name: BY_ANNOTATION[cls.__annotations__[name]] for name in cls.__struct_fields__})
 
 
 any_event: st.SearchStrategy[Event] = st.one_of([_builder(cls) for cls in e.TYPES.values()])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from acp.core import RequestError
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from captured import done, files_of, lines, only, read
 from jobs import dispatch, make_job, run

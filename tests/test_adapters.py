@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from captured import CAPTURES, CLIS, URL, a_job, done, events, files_of, lines, only, read
 from jobs import make_job, run
@@ -33,7 +33,7 @@ COSTS = {"claude": 0.0135, "codex": None, "gemini": 0.00594, "opencode": 0.01237
 TOKENS = {
     "claude": Usage(4200, 153, 600),
     "codex": Usage(3900, 153, 600),
-    "gemini": Usage(3900, 174, 600),
+    "gemini": Usage(3900, 174, 600, priced=True),
     "opencode": Usage(3900, 153, 600),
     "pi": Usage(4200, 153, 600),
 }

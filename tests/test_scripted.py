@@ -5,13 +5,13 @@ import json
 import subprocess
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from jobs import dispatch, make_job, run
 from windlass.agents.base import Adapter, Job, Limits

@@ -3,10 +3,10 @@ from __future__ import annotations
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from gitrepo import DATE, commit, footprint, make_engine, sh, write
 from windlass import git

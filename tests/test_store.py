@@ -8,10 +8,10 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from processes_for_tests import until
 from stores import RUN, Clock, intent, put_run, stored

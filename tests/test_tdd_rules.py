@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from windlass.tdd.claims import Compared
 from windlass.tdd.facts import REFUSED, Declared, Facts, Proof, Ran, Tree, Verdict

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import session_events as s
 from windlass.interfaces.terminal.dialog import Dialog, entered, moved, opened, toggled, typed

@@ -6,8 +6,9 @@ import os
 import shutil
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from windlass.agents import claude, installed, registry
 from windlass.agents.assignment import assign
@@ -21,8 +22,7 @@ from windlass.kit import Kit
 NOT_FOUND = "no login found"
 
 
-@dataclass(frozen=True)
-class AgentFacts:
+class AgentFacts(Struct, frozen=True):
     name: str
     path: str
     """The program as found on this machine, '' when it is not."""

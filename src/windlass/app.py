@@ -7,10 +7,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
 
 from windlass import place
 from windlass.service import Service, World
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
     Heard: TypeAlias = Callable[[Recorded], None]
 
 
-@dataclass(frozen=True)
-class App:
+class App(Struct, frozen=True, dict=True):
     world: World
 
     @cached_property

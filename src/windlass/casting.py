@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from windlass.agents.assignment import assign
 from windlass.agents.base import Adapter
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 EFFORTS = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     agent: str
     model: str = ""
     effort: str = ""
@@ -86,8 +86,7 @@ def check_capable(adapter: Adapter, role: str, effort: str) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Cast:
+class Cast(Struct, frozen=True):
     agent: str = ""
     """Of every role that is not named."""
     roles: Mapping[str, str] = field(default_factory=dict)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
 
 from windlass.git import plain
 from windlass.model import Json, digest
@@ -33,8 +34,7 @@ JUNIT_CASE = re.compile(r"<testcase\b([^>]*[^/])>(.*?)</testcase>", re.DOTALL)
 JUNIT_NAME = re.compile(r'\b(classname|name)="([^"]*)"')
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(Struct, frozen=True):
     argv: tuple[str, ...]
     timeout: float = 1800.0
 
@@ -43,8 +43,7 @@ class Check:
         return " ".join(self.argv)
 
 
-@dataclass(frozen=True)
-class RunOutput:
+class RunOutput(Struct, frozen=True):
     code: int | None
     """None when a signal or the wall limit ended it."""
     out_path: Path
@@ -61,8 +60,7 @@ class Runner(Protocol):
     ) -> RunOutput: ...
 
 
-@dataclass(frozen=True)
-class CheckResult:
+class CheckResult(Struct, frozen=True):
     command: str
     ok: bool
     code: int | None

@@ -7,8 +7,10 @@ import signal
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass import git
 from windlass.agents import contracts
@@ -64,8 +66,7 @@ ABORT, BY_USER = "abort", "aborted by the user"
 TRY_AGAIN = "windlass resume tries again"
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """How a driver let go of a run."""
 
     run: str
@@ -77,8 +78,7 @@ class Ended:
     """Folders that `--keep` left as they were."""
 
 
-@dataclass(frozen=True)
-class Reins:
+class Reins(Struct, frozen=True):
     """What a face in the driver's own process may ask of it; heard at the next step, without the database."""
 
     _wanted: Wanted

@@ -6,9 +6,10 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+
+from msgspec import Struct
 
 from windlass import git
 from windlass.acquainting import NOT_FOUND, AgentFacts, look_at
@@ -54,8 +55,7 @@ class Level(StrEnum):
     BLIND = "blind"
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(Struct, frozen=True):
     level: Level
     topic: str
     text: str

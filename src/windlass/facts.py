@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 from windlass.model import Json
 
 
-@dataclass(frozen=True)
-class FactView:
+class FactView(Struct, frozen=True):
     """What a condition may look at: recorded results only."""
 
     settings: Mapping[str, str] = field(default_factory=dict)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass import git
 from windlass.errors import UserError, near
@@ -48,8 +50,7 @@ BEFORE_ALL = frozenset({"baseline", "adopt"})
 """Heads of keys that belong to no phase and come before the first one."""
 
 
-@dataclass(frozen=True)
-class Beginning:
+class Beginning(Struct, frozen=True):
     """What a run recorded before it first entered a phase."""
 
     events: tuple[Recorded, ...]

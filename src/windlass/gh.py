@@ -7,8 +7,9 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from windlass.git import plain
 
@@ -25,8 +26,7 @@ HOME = "github.com"
 MANY = 50
 
 
-@dataclass(frozen=True)
-class Repo:
+class Repo(Struct, frozen=True):
     """A repository as its server names it."""
 
     host: str
@@ -52,8 +52,7 @@ def repo_of(url: str) -> Repo | None:
     return Repo((found["host"] or found["short"]).lower(), found["owner"], found["name"])
 
 
-@dataclass(frozen=True)
-class Heading:
+class Heading(Struct, frozen=True):
     """From which branch, whose, to which repository."""
 
     branch: str
@@ -72,8 +71,7 @@ class Heading:
         return [f"--repo={self.repo}"] if self.repo else []
 
 
-@dataclass(frozen=True)
-class Said:
+class Said(Struct, frozen=True):
     code: int
     out: str
     err: str
@@ -102,8 +100,7 @@ class Said:
         return " ".join(self.err.split())[-600:] or f"gh ended with {self.code}"
 
 
-@dataclass(frozen=True)
-class Gh:
+class Gh(Struct, frozen=True):
     """The program as this machine has it, called in the user's checkout with the user's environment."""
 
     binary: str

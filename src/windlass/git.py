@@ -14,10 +14,11 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import ParamSpec, TypeVar
+
+from msgspec import Struct
 
 from windlass.errors import GitError, GitLockError, GitUnansweredError, UserError, WindlassError, exhausted_in
 
@@ -72,8 +73,7 @@ def plain(text: str) -> str:
     return ESCAPES.sub("", text.replace("\r\n", "\n"))
 
 
-@dataclass(frozen=True)
-class Done:
+class Done(Struct, frozen=True):
     code: int
     out: str
     """Bytes that are not UTF-8 are kept as surrogate escapes, so that a path can be given back to git unchanged."""
@@ -271,8 +271,7 @@ async def _forgiving(empty: T, read: Callable[P, T], *args: P.args, **kwargs: P.
         return empty
 
 
-@dataclass(frozen=True)
-class UserRepo:
+class UserRepo(Struct, frozen=True):
     root: Path
     common_dir: Path
     """Shared by all worktrees of the repository: what Windlass stores there is seen from each of them."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from windlass import casting
 from windlass.agents import contracts, installed, registry
@@ -18,8 +19,7 @@ from windlass.place import config_dir
 from windlass.service import World
 
 
-@dataclass(frozen=True)
-class Kit:
+class Kit(Struct, frozen=True):
     world: World
 
     def config(self, budget: float | None = None, told: Mapping[str, str] | None = None) -> Config:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+
+from msgspec import Struct
 
 from windlass import git
 from windlass.errors import GitError
@@ -35,8 +36,7 @@ class Landing(StrEnum):
     CONFLICT = "conflict"
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     kind: Landing
     commit: str
     """To become the tip; for `already` the commit that brought the head in; '' for a conflict."""
@@ -72,8 +72,7 @@ def make_candidate(engine: EngineRepo, tip: str, task_id: str, title: str, head:
     return Candidate(Landing.MERGED, commit, merge.tree, tip, files)
 
 
-@dataclass(frozen=True)
-class Joined:
+class Joined(Struct, frozen=True):
     """A task's head with the tip in it."""
 
     commit: str
@@ -121,8 +120,7 @@ def _brought_in_by(engine: EngineRepo, tip: str, head: str) -> str:
     return found[-1] if found else head
 
 
-@dataclass(frozen=True)
-class _Merge:
+class _Merge(Struct, frozen=True):
     tree: str
     conflicts: tuple[Conflict, ...] = ()
 

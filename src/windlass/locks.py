@@ -8,16 +8,16 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct, to_builtins
 
 from windlass.errors import LockHeldError, TakenOverError
 from windlass.private import make_private
 
 
-@dataclass(frozen=True)
-class DriverLock:
+class DriverLock(Struct, frozen=True):
     """The lock that this process holds on a run."""
 
     path: Path
@@ -99,8 +99,7 @@ def holder(path: Path) -> int | None:
 # -- who a driver is
 
 
-@dataclass(frozen=True)
-class DriverId:
+class DriverId(Struct, frozen=True):
     """A process, told from every other one that has or had its number."""
 
     host: str
@@ -121,7 +120,7 @@ class DriverId:
             return None
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self))
+        return json.dumps(to_builtins(self))
 
     @property
     def here(self) -> bool:

@@ -7,10 +7,12 @@ import json
 import re
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from functools import cached_property
 from typing import TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from windlass.errors import UserError
 
@@ -32,8 +34,7 @@ def is_inner_path(text: str) -> bool:
     return bool(text.strip()) and not odd and not {"", ".", "..", ".git"} & set(parts)
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     id: str
     visit: int = 1
     """nth time the machine entered this phase or task; 1 is not written."""
@@ -46,8 +47,7 @@ class Part:
         return f"{self.id}{visit}{cycle}"
 
 
-@dataclass(frozen=True)
-class Key:
+class Key(Struct, frozen=True, dict=True):
     """A step's name: reads like a path, valid in refs and file names."""
 
     parts: tuple[Part, ...] = ()
@@ -149,8 +149,7 @@ class ErrorClass(StrEnum):
     TOO_MUCH_OUTPUT = "too_much_output"
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(Struct, frozen=True):
     message: str
     severity: Severity = Severity.MEDIUM
     file: str = ""
@@ -196,8 +195,7 @@ class Finding:
         return replace(self, role=role)
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(Struct, frozen=True):
     """One item of a plan, as the engine holds it: the id is given once and never re-used."""
 
     id: str
@@ -242,14 +240,13 @@ def _strings(value: object) -> tuple[str, ...]:
     return tuple(str(item) for item in value) if isinstance(value, list | tuple) else ()
 
 
-@dataclass(frozen=True)
-class Usage:
+class Usage(Struct, frozen=True):
     input: int = 0
     output: int = 0
     cached: int = 0
     cost_usd: float | None = None
     """None: the agent did not say. Unknown is never 0."""
-    priced: bool = field(default=False, compare=False)
+    priced: bool = False
     """It told tokens, and the money is ours: by a price list."""
 
     def to_json(self, assumed_usd: float | None = None) -> dict[str, Json]:
@@ -258,8 +255,7 @@ class Usage:
         return {**told, "cost_usd": self.cost_usd} | ({} if assumed_usd is None else {"assumed_usd": assumed_usd})
 
 
-@dataclass(frozen=True)
-class RunFacts:
+class RunFacts(Struct, frozen=True):
     """What is frozen when a run starts. Every step may use it as an input."""
 
     id: str
@@ -302,15 +298,13 @@ def slugify(text: str) -> str:
     return words or "run"
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(Struct, frozen=True):
     key: str
     label: str
     about: str = ""
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(Struct, frozen=True):
     """A question as it is stored and shown. `text` and `detail` are already rendered."""
 
     id: str
@@ -332,12 +326,11 @@ class Question:
     task: str = ""
     title: str = ""
     """The heading of its dialog, as `Question 2 of 5`."""
-    objection: str = field(default="", compare=False)
+    objection: str = ""
     """Why `--yes` may not answer it: what a review found and nobody has mended. Not stored: it is true now."""
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True):
     value: str
     comment: str = ""
     by: str = ""

@@ -12,11 +12,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from msgspec import Struct
 
 from windlass.engine.parts import known_secrets
 from windlass.events import QuestionAnswered, QuestionAsked, Recorded, RunEnded
@@ -37,16 +38,14 @@ LONGEST_S = 10.0
 """How long an ending driver waits for messages that are on their way."""
 
 
-@dataclass(frozen=True)
-class Notice:
+class Notice(Struct, frozen=True):
     title: str
     body: str
     kind: str
     """As apprise has it: info | success | warning | failure."""
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(Struct, frozen=True):
     """What a finished run came to."""
 
     has_code: bool = True
@@ -54,8 +53,7 @@ class Result:
     """Of its tasks, in words; '' when all were carried out."""
 
 
-@dataclass(frozen=True)
-class Subject:
+class Subject(Struct, frozen=True):
     """What every message is about."""
 
     run: str

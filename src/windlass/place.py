@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from windlass.errors import UserError, require_text
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(Struct, frozen=True):
     """A repository as seen from a folder inside it."""
 
     root: Path

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Protocol, TypeAlias
+
+from msgspec.structs import replace
 
 from windlass.engine.adopting import Edit
 from windlass.errors import TakenOverError

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 PYTEST_FILES = ("pytest.ini", "conftest.py", "tests/conftest.py", "tox.ini", "setup.cfg", "pyproject.toml")
 NODE_TOOLS = {
@@ -39,8 +40,7 @@ NODE_RUNNERS = {
 GO_TEST = ("go", "test", "-json", "-count=1", "{folders}")
 
 
-@dataclass(frozen=True)
-class Proposal:
+class Proposal(Struct, frozen=True):
     checks: tuple[str, ...] = ()
     setup: tuple[str, ...] = ()
     """A slot is a clean checkout: what is not committed must be made there."""

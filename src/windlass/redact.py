@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from urllib.parse import quote, urlsplit
+
+from msgspec import Struct
 
 from windlass.model import Json
 
@@ -88,8 +89,7 @@ _NAMED_FORMS = tuple(
 )
 
 
-@dataclass(frozen=True)
-class Redactor:
+class Redactor(Struct, frozen=True, dict=True):
     """Contract: the same text in, the same text out; what was redacted once stays as it is."""
 
     _known: tuple[str, ...]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from windlass import git
 from windlass.agents.processes import agent_env
@@ -31,8 +32,7 @@ NOTHING_TO_BREAK = "not possible: HEAD has no code besides tests, so nothing can
 PROVED = "good: with all code broken on purpose the checks are red, so they look at the slot"
 
 
-@dataclass(frozen=True)
-class Circumstances:
+class Circumstances(Struct, frozen=True):
     """How checks are run, for a person who wonders why they fail."""
 
     commands: tuple[str, ...]
@@ -44,8 +44,7 @@ class Circumstances:
     """Names of what the checks see of the environment."""
 
 
-@dataclass(frozen=True)
-class Rehearsal:
+class Rehearsal(Struct, frozen=True):
     head: str
     dirty: bool
     """Uncommitted changes were not checked."""

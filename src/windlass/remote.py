@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from windlass import git
 from windlass.errors import UserError, near
@@ -21,8 +22,7 @@ CREDENTIALS = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Remote:
+class Remote(Struct, frozen=True):
     """A remote of the user's repository, with what is needed to reach it."""
 
     root: Path

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+
+from msgspec import Struct
 
 from windlass.engine.answers import answer_from_outside, refuse_final
 from windlass.errors import LockHeldError, UserError, near
@@ -24,8 +25,7 @@ from windlass.store.rows import QuestionRow, RunRow
 from windlass.store.sqlite import Store
 
 
-@dataclass(frozen=True)
-class World:
+class World(Struct, frozen=True):
     """The outside, handed in by `app.build`."""
 
     place: Place

@@ -7,10 +7,11 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from windlass import git
 from windlass.agents import contracts, installed, pricing, registry
@@ -38,8 +39,7 @@ from windlass.store.sqlite import Store
 from windlass.workspace import MIN_FREE_BYTES, EngineRepo, enter_in_place, lacking
 
 
-@dataclass(frozen=True)
-class Start:
+class Start(Struct, frozen=True):
     """What `windlass run` was told."""
 
     request: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from windlass import git
 from windlass.errors import UserError, near
@@ -13,8 +13,7 @@ from windlass.store.tips import tip_of_run
 from windlass.workspace import EngineRepo, TaskWork, base_of, diff, newest, repo_id, take, task_work
 
 
-@dataclass(frozen=True)
-class FoundWork:
+class FoundWork(Struct, frozen=True):
     """The work that stands for a task, or the run's own."""
 
     task: str

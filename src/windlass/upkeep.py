@@ -6,9 +6,10 @@ import os
 import shutil
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct
 
 from windlass import git
 from windlass.agents.processes import AtWork, at_work
@@ -49,8 +50,7 @@ PLACEHOLDERS = ("run", "branch", "into", "request", "title", "tip", "tasks")
 TITLE = 72
 
 
-@dataclass(frozen=True)
-class LandOptions:
+class LandOptions(Struct, frozen=True):
     unfinished: bool = False
     style: LandStyle = LandStyle.AUTO
     message: str = ""
@@ -59,8 +59,7 @@ class LandOptions:
     force_red: bool = False
 
 
-@dataclass(frozen=True)
-class LandReport:
+class LandReport(Struct, frozen=True):
     name: str
     """What landed: the run's branch, or the run where it has none."""
     result: LandResult

@@ -7,13 +7,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from acp_agents import AGENTS, as_config, settings
 from clis import PATIENT, READ_TOOLS, left_behind
+from msgspec.structs import replace
 
 from gitrepo import sh
 from jobs import dispatch, run

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from clis import left_behind
+from msgspec.structs import replace
 from runs_live import build, front_of
 
 from jobs import run

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from clis import READ_TOOLS, binary_of, left_behind
+from msgspec.structs import replace
 from runs_live import FIRST, Tiny, build
 
 from gitrepo import sh

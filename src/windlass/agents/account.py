@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
+
+from msgspec import Struct
 
 from windlass.agents.base import Job
 from windlass.agents.cli import DEFAULTS, KEY_VARIABLE, Settings, key_variable
@@ -12,8 +13,7 @@ from windlass.agents.failures import classify_text
 from windlass.model import ErrorClass, digest
 
 
-@dataclass(frozen=True)
-class Account:
+class Account(Struct, frozen=True):
     """Where a CLI looks for its login, and for its earlier sessions."""
 
     variables: tuple[str, ...]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field, to_builtins
+from msgspec.structs import replace
 
 from windlass.agents.base import (
     AgentEvent,
@@ -36,8 +38,7 @@ AUTH_REQUIRED = -32000
 _TOOLS = {"edit": "edit", "execute": "bash", "read": "read", "search": "grep"}
 
 
-@dataclass(frozen=True)
-class AcpSettings:
+class AcpSettings(Struct, frozen=True):
     """`[agents.acp]` of the config, or `[agents.NAME]` with `protocol = "acp"`."""
 
     argv: tuple[str, ...] = ()
@@ -60,7 +61,7 @@ class AcpSettings:
 
 
 def settings_of(agent: str, options: Mapping[str, Any]) -> AcpSettings:
-    known = {one.name: one.default for one in fields(AcpSettings)}
+    known = to_builtins(AcpSettings())
     for name, value in options.items():
         if name not in known:
             raise UserError(f"agent '{agent}' has no setting '{name}'", hint=near(name, known))
@@ -145,8 +146,7 @@ def _filled(item: str, words: Mapping[str, str]) -> str:
     return item
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(Struct, frozen=True):
     """A tool call as far as it was told."""
 
     id: str
@@ -189,8 +189,7 @@ class Call:
         return f"running {snippet(self.title)}" if self.tool == "bash" else snippet(self.title) or f"using {self.tool}"
 
 
-@dataclass
-class AcpReader:
+class AcpReader(Struct):
     job: Job | None = None
     message: str = ""
     """Its id, where messages have one."""

@@ -10,7 +10,8 @@ names a profile that role's table and file; then the model that the role's file 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from windlass.agents.roles import Role
 from windlass.config import Config
@@ -23,8 +24,7 @@ SERVES = {"claude": "claude-", "codex": "gpt-"}
 """How the names of the models begin that a CLI serves with its own login. A role's file recommends by such names."""
 
 
-@dataclass(frozen=True)
-class Assignment:
+class Assignment(Struct, frozen=True):
     agent: str
     """'' when nobody plays the role, `none` when it is switched off."""
     model: str = ""

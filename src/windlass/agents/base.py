@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol, TypeAlias, runtime_checkable
 
+from msgspec import Struct, field
+
 from windlass.model import ErrorClass, Json, Usage
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     wall_s: float = 1800.0
     turns: int | None = None
     usd: float | None = None
@@ -23,8 +23,7 @@ class Limits:
     """What was left of the run when it started, for a CLI that can keep to it by itself."""
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(Struct, frozen=True):
     """One dispatch, complete: nothing else reaches the agent."""
 
     run: str
@@ -62,24 +61,21 @@ class Job:
     """Adapter's own settings from the config: script, argv template ..."""
 
 
-@dataclass(frozen=True)
-class ToolStarted:
+class ToolStarted(Struct, frozen=True):
     tool: str
     text: str
     """In words: reading src/x.py, running pytest -q."""
     id: str = ""
 
 
-@dataclass(frozen=True)
-class ToolFinished:
+class ToolFinished(Struct, frozen=True):
     tool: str
     ok: bool
     text: str = ""
     id: str = ""
 
 
-@dataclass(frozen=True)
-class ToolUpdated:
+class ToolUpdated(Struct, frozen=True):
     """What a tool has given so far."""
 
     tool: str
@@ -87,26 +83,22 @@ class ToolUpdated:
     id: str = ""
 
 
-@dataclass(frozen=True)
-class Said:
+class Said(Struct, frozen=True):
     text: str
 
 
-@dataclass(frozen=True)
-class Spent:
+class Spent(Struct, frozen=True):
     """Usage so far. `total`: replaces what was reported before; else it adds."""
 
     usage: Usage
     total: bool = False
 
 
-@dataclass(frozen=True)
-class SessionSeen:
+class SessionSeen(Struct, frozen=True):
     id: str
 
 
-@dataclass(frozen=True)
-class Done:
+class Done(Struct, frozen=True):
     """The terminal event: without one the dispatch failed, whatever the exit code."""
 
     text: str
@@ -116,8 +108,7 @@ class Done:
     retry_at: float | None = None
 
 
-@dataclass(frozen=True)
-class Retrying:
+class Retrying(Struct, frozen=True):
     """The model's server failed and the CLI asks again by itself: forgotten with the next thing it does or says."""
 
     error: ErrorClass
@@ -132,8 +123,7 @@ class Retrying:
 AgentEvent: TypeAlias = ToolStarted | ToolUpdated | ToolFinished | Said | Spent | SessionSeen | Retrying | Done
 
 
-@dataclass(frozen=True)
-class Invocation:
+class Invocation(Struct, frozen=True):
     """How to start the CLI for one job. No shell, ever."""
 
     argv: tuple[str, ...]
@@ -146,8 +136,7 @@ class Invocation:
     put back if the CLI renewed it, and taken away at the end; a folder (earlier sessions) is linked."""
 
 
-@dataclass(frozen=True)
-class Capabilities:
+class Capabilities(Struct, frozen=True):
     resume: bool = False
     cost: str = "none"
     """stream | end | tokens | none"""
@@ -185,8 +174,7 @@ class Overhears(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Ledger:
+class Ledger(Struct, frozen=True):
     """Where a CLI writes down what it spends."""
 
     folder: str
@@ -240,8 +228,7 @@ class Unsure(StrEnum):
     """It used the model, and there is no figure."""
 
 
-@dataclass(frozen=True)
-class AgentResult:
+class AgentResult(Struct, frozen=True):
     """What became of one dispatch: the supervisor's facts and the stream's, joined."""
 
     text: str = ""

@@ -6,16 +6,16 @@ import os
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from windlass.private import make_private
 
 MAX_BYTES = 4 << 20
 
 
-@dataclass(frozen=True)
-class Carried:
+class Carried(Struct, frozen=True):
     copy: Path
     source: Path
     content: bytes

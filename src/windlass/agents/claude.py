@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from windlass.agents.account import Account, CliAdapter
 from windlass.agents.base import (
@@ -142,8 +144,7 @@ def _flags(job: Job, settings: Settings) -> tuple[str, ...]:
     return tuple(flags)
 
 
-@dataclass
-class ClaudeReader:
+class ClaudeReader(Struct):
     job: Job | None = None
     started: dict[str, str] = field(default_factory=dict)
     """Tools at work: id -> name."""

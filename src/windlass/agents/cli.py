@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.agents import pricing
 from windlass.agents.base import Job
@@ -20,8 +22,7 @@ READ_TOOLS = ("read", "grep", "find", "ls")
 SNIPPET = 100
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """`[agents.NAME]` of the config."""
 
     bin: str = ""
@@ -48,7 +49,7 @@ class Settings:
     """The folder of the attempt whose session is continued."""
 
     def for_job(self, job: Job) -> Settings:
-        names = {field.name for field in fields(self)}
+        names = set(self.__struct_fields__)
         own = replace(self, **{name: value for name, value in job.options.items() if name in names and value})
         return replace(own, base_url=own.base_url.replace("{job}", job_token(job)).rstrip("/"))
 
@@ -60,7 +61,7 @@ DEFAULTS = Settings()
 
 
 def settings_of(agent: str, options: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
-    names = [field.name for field in fields(Settings)]
+    names = list(Settings.__struct_fields__)
     for name, value in options.items():
         if name not in names:
             raise UserError(f"agent '{agent}' has no setting '{name}'", hint=near(name, names))

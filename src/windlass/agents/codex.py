@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from windlass.agents.account import Account, CliAdapter
 from windlass.agents.base import (
@@ -135,8 +136,7 @@ def _server(base_url: str) -> list[str]:
     return ["-c", f"model_provider={_PROVIDER}", "-c", f"model_providers.{_PROVIDER}={{{fields}}}"]
 
 
-@dataclass
-class CodexReader:
+class CodexReader(Struct):
     job: Job | None = None
     model: str = ""
     answer: str = ""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal
 
+from msgspec import Struct, field
 from pydantic import BaseModel, Field, ValidationError
 
 from windlass.agents import blocks
@@ -32,8 +32,7 @@ _TAG_HERE = "\0tag\0"
 TASK_LISTS = {"subtasks": "subtasks", "contract-tasks": "tasks"}
 
 
-@dataclass(frozen=True)
-class Parsed:
+class Parsed(Struct, frozen=True):
     value: Json = None
     """The block, checked and in the engine's own words. With a problem it is None, or a review that is inconclusive."""
     problem: str = ""
@@ -44,8 +43,7 @@ class Parsed:
         return not self.problem
 
 
-@dataclass(frozen=True)
-class ReviewBlock:
+class ReviewBlock(Struct, frozen=True):
     """Every review contract ends as this, whatever words its document uses."""
 
     verdict: Verdict
@@ -69,8 +67,7 @@ class ReviewBlock:
 Finish = Callable[[Any], Parsed]
 
 
-@dataclass(frozen=True)
-class Contract:
+class Contract(Struct, frozen=True):
     name: str
     tags: tuple[str, ...]
     """The block's tag; a further one is accepted too."""

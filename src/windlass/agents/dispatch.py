@@ -8,9 +8,12 @@ import json
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol, TextIO, assert_never, runtime_checkable
+
+from msgspec import Struct, field
+from msgspec.structs import asdict, replace
 
 from windlass.agents.base import (
     Adapter,
@@ -155,8 +158,7 @@ def marker_of(job: Job) -> str:
     return f"{job.run}:{job.key}@{job.attempt}"
 
 
-@dataclass
-class Stream:
+class Stream(Struct, eq=False, dict=True):
     """What the agent's lines add up to."""
 
     adapter: Adapter
@@ -169,7 +171,6 @@ class Stream:
     afford: Callable[[Usage], str] = lambda usage: ""
     live: bool = True
     """False: the lines are read again after the dispatch ended, to see what it cost."""
-    reader: Reader = field(init=False)
     usage: Usage = Usage()
     dearest_usd: float = 0.0
     """Of single usage reports."""
@@ -201,8 +202,9 @@ class Stream:
     retry_at: float | None = None
     """When the server said that it can be asked again, as the CLI announced it last."""
 
-    def __post_init__(self) -> None:
-        self.reader = self.adapter.reader(self.job) if isinstance(self.adapter, Remembers) else self.adapter
+    @cached_property
+    def reader(self) -> Reader:
+        return self.adapter.reader(self.job) if isinstance(self.adapter, Remembers) else self.adapter
 
     def line(self, text: str) -> None:
         self._take_all(lambda: self.reader.parse(text))
@@ -235,7 +237,7 @@ class Stream:
 
     def _take(self, event: AgentEvent) -> None:
         # thousands in a second may come: nothing is copied that is only read
-        self._log({"at": self.clock(), "type": type(event).__name__, **vars(event)})
+        self._log({"at": self.clock(), "type": type(event).__name__, **asdict(event)})
         match event:
             case ToolStarted():
                 self.tools += 1
@@ -279,7 +281,7 @@ class Stream:
         most = self.job.limits.output_bytes
         if self.logged >= most:
             return
-        line = json.dumps(fields, default=vars)
+        line = json.dumps(fields, default=asdict)
         self.logged += len(line) + 1
         # The line that would pass the limit is left out, and the log says so.
         self.log.write((line if self.logged < most else json.dumps({"type": "Cut", "limit_bytes": most})) + "\n")

@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from windlass.agents.account import Account, CliAdapter
 from windlass.agents.base import (
@@ -121,8 +123,7 @@ def _auth(login: Mapping[str, str]) -> str:
     return "vertex-ai" if "GOOGLE_GENAI_USE_VERTEXAI" in login or "GOOGLE_API_KEY" in login else "oauth-personal"
 
 
-@dataclass
-class GeminiReader:
+class GeminiReader(Struct):
     job: Job | None = None
     model: str = ""
     """The one that was asked for, until a reply names another: not every reply does."""

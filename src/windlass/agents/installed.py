@@ -8,9 +8,10 @@ import shutil
 import subprocess  # noqa: TID251 - a version is asked for before there is a run that could supervise it
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+
+from msgspec import Struct
 
 from windlass.agents.account import Account
 
@@ -28,8 +29,7 @@ INSTALL = {
 }
 
 
-@dataclass(frozen=True)
-class Login:
+class Login(Struct, frozen=True):
     found: bool
     how: str
     """The variable or the file that was found; else where it was looked for."""

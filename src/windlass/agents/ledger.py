@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
+
+from msgspec import Struct
 
 from windlass.agents.base import Ledger
 from windlass.agents.processes import CHUNK, Lines
@@ -19,8 +20,7 @@ MOST_FILES = 1_000
 """In one folder: an agent can fill it."""
 
 
-@dataclass
-class Growing:
+class Growing(Struct):
     read: int
     lines: Lines
 

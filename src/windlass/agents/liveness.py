@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from windlass.agents.base import AgentEvent, ToolFinished, ToolStarted
 
@@ -23,8 +24,7 @@ MOST_ENTRIES = 20_000
 """Looked at in search of touched files: a slot may hold a whole package tree."""
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """What the process tree and the files show at one moment."""
 
     cpu_s: float
@@ -34,16 +34,15 @@ class Sample:
     """The newest change of a file that was found, in nanoseconds. Only compared with the one before."""
 
 
-@dataclass
-class Liveness:
+class Liveness(Struct):
     """`now` is a reading of the monotonic clock, in all of it: a clock set back is no sign of life, nor of death."""
 
     now: float
     quiet_s: float = QUIET_S
     frozen_s: float = FROZEN_S
-    _heard: float = field(init=False)
-    _alive: float = field(init=False)
-    _sampled: float = field(init=False)
+    _heard: float = 0.0
+    _alive: float = 0.0
+    _sampled: float = 0.0
     _warned: set[str] = field(default_factory=set)
     _errors: int = 0
     _tools: int = 0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from windlass.agents import opencode_log
 from windlass.agents.account import Account, CliAdapter
@@ -136,8 +137,7 @@ def _permission(job: Job) -> dict[str, Json]:
     return allowed | ({"external_directory": "allow"} if "bash" in tools else {})
 
 
-@dataclass
-class OpencodeReader:
+class OpencodeReader(Struct):
     job: Job | None = None
     model: str = ""
     session: str = ""

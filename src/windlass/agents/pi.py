@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from windlass.agents.account import Account, CliAdapter
 from windlass.agents.base import (
@@ -115,8 +116,7 @@ def _server(job: Job, settings: Settings) -> dict[str, Json]:
     return {"providers": {_PROVIDER: server}}
 
 
-@dataclass
-class PiReader:
+class PiReader(Struct):
     job: Job | None = None
     spent: Usage | None = None
     heard: bool = False

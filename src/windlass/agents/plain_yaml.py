@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import yaml
+from msgspec import Struct
 
 MAX_CHARS = 8_000_000
 MAX_DEPTH = 32
@@ -25,21 +25,18 @@ class YamlError(Exception):
         self.line = line
 
 
-@dataclass(frozen=True)
-class Scalar:
+class Scalar(Struct, frozen=True):
     line: int
     text: str | None
     quoted: bool = False
 
 
-@dataclass(frozen=True)
-class Sequence:
+class Sequence(Struct, frozen=True):
     line: int
     items: tuple[Node, ...]
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(Struct, frozen=True):
     line: int
     items: dict[str, Node]
     lines: dict[str, int]

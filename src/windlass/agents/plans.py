@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from itertools import count
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.agents.fences import last_block, plain
 from windlass.agents.plain_yaml import Plain, YamlError, read, values
@@ -19,8 +21,7 @@ TDD = ("behaviour-change", "test-only", "preserve", "exempt")
 MAX_TASKS = 10_000
 
 
-@dataclass(frozen=True)
-class PlanTask:
+class PlanTask(Struct, frozen=True):
     """One entry as the plan has it; the engine's id is given by `match_tasks`."""
 
     title: str
@@ -48,8 +49,7 @@ class PlanTask:
         }
 
 
-@dataclass(frozen=True)
-class PlanParse:
+class PlanParse(Struct, frozen=True):
     tasks: tuple[PlanTask, ...] = ()
     problem: str = ""
     """'' when the list is sound; else every problem, one a line."""
@@ -57,8 +57,7 @@ class PlanParse:
     """There is no block or it lists nothing: the flow's `empty`, not a malformed plan."""
 
 
-@dataclass(frozen=True)
-class MatchResult:
+class MatchResult(Struct, frozen=True):
     tasks: tuple[Task, ...] = ()
     problem: str = ""
 

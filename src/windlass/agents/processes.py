@@ -9,11 +9,12 @@ import socket
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import psutil
+from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.agents.base import Invocation
 from windlass.agents.supervisors import Supervisor
@@ -46,8 +47,7 @@ def agent_env(environ: Mapping[str, str], extra: Collection[str] = (), *, ci: bo
     return allowed | ({"CI": "1"} if ci else {})
 
 
-@dataclass(frozen=True)
-class Proc:
+class Proc(Struct, frozen=True):
     """Who runs: recorded with the attempt, so that a later driver can tell it from a stranger with the same pid."""
 
     supervisor: int
@@ -66,8 +66,7 @@ class Proc:
         return cls(*ids, str(data["boot_id"]), str(data["host"]), str(data["marker"]))
 
 
-@dataclass(frozen=True)
-class Exit:
+class Exit(Struct, frozen=True):
     code: int | None
     signal: int | None
     reason: str
@@ -302,8 +301,7 @@ def is_at_work(proc_json: Path) -> bool:
     return proc.host == socket.gethostname() and proc.boot_id == boot_id() and bool(_known(proc))
 
 
-@dataclass(frozen=True)
-class AtWork:
+class AtWork(Struct, frozen=True):
     """A process that can be seen."""
 
     pid: int

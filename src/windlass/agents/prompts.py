@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias, assert_never
+
+from msgspec import Struct
 
 from windlass.agents.fences import fence, plain
 
@@ -38,13 +39,11 @@ class TemplateError(Exception):
         self.line = line
 
 
-@dataclass(frozen=True)
-class Var:
+class Var(Struct, frozen=True):
     name: str
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(Struct, frozen=True):
     name: str
     parts: tuple[Piece, ...]
 
@@ -110,8 +109,7 @@ def _shown(name: str, value: str) -> str:
     return " ".join(plain(value).replace("`", "'").split())
 
 
-@dataclass(frozen=True)
-class _Token:
+class _Token(Struct, frozen=True):
     kind: str
     text: str
     line: int

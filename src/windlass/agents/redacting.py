@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import assert_never
+
+from msgspec.structs import replace
 
 from windlass.agents.base import (
     AgentEvent,

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from windlass.agents import plain_yaml
 from windlass.agents.contracts import CONTRACTS
@@ -34,15 +35,13 @@ class RoleError(UserError):
     """A role file that cannot be used, with every problem as file:line."""
 
 
-@dataclass(frozen=True)
-class Prompt:
+class Prompt(Struct, frozen=True):
     pieces: tuple[Piece, ...]
     line: int
     """Where its text starts in the file."""
 
 
-@dataclass(frozen=True)
-class Role:
+class Role(Struct, frozen=True):
     name: str
     about: str
     tools: tuple[str, ...]

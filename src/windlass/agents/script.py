@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from windlass.agents.plain_yaml import Node, Scalar, Sequence, Table, YamlError, read
 from windlass.errors import UserError, near
@@ -21,8 +22,7 @@ class ScriptError(UserError):
     """A script that cannot be used, with every problem as file:line."""
 
 
-@dataclass(frozen=True)
-class Script:
+class Script(Struct, frozen=True):
     path: Path
     rules: tuple[dict[str, Json], ...]
 

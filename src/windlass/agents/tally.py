@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from windlass.agents.base import AgentEvent, Spent
 from windlass.agents.cli import summed
 from windlass.model import Usage
 
 
-@dataclass
-class Tally:
+class Tally(Struct):
     """Both are totals and never added to each other: that which tells more tokens counts."""
 
     spent: Usage | None = None

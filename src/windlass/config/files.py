@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, field
+from msgspec.structs import replace
 from pydantic import BaseModel, ValidationError
 
 from windlass.config.lines import Lines, json_lines, toml_lines
@@ -20,8 +21,7 @@ USER_FILE = "config.toml"
 SUPERTEAM_FILE = ".superteam.json"
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(Struct, frozen=True):
     name: str
     """As shown in errors: a file, or the command line."""
     data: dict[str, Any] = field(default_factory=dict)

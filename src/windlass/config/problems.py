@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, get_args, get_origin
 
+from msgspec import Struct
 from pydantic import BaseModel, ValidationError
 
 from windlass.config.lines import Lines, line_of
@@ -22,8 +22,7 @@ class ConfigError(UserError):
         super().__init__(f"the configuration has {count}:\n{lines}", hint="correct the lines named above")
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(Struct, frozen=True):
     file: str
     line: int
     """0: the place has no lines, as the command line."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from windlass.agents.base import Adapter, AgentResult, Job, Unsure
 from windlass.agents.dispatch import CONTINUED, recount
@@ -20,8 +21,7 @@ _COUNTS = ("input", "output", "cached")
 NOTHING_READ = AgentResult(error=ErrorClass.DRIVER_LOST, unsure=Unsure.ALL)
 
 
-@dataclass(frozen=True)
-class Accounts:
+class Accounts(Struct, frozen=True):
     store: Store
     run: str
     folder: Path

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from windlass.agents import contracts
 from windlass.engine.journal import Journal
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from windlass.engine.context import PhaseHere
 
 
-@dataclass(frozen=True)
-class Edit:
+class Edit(Struct, frozen=True):
     """A file that no longer says what the step recorded."""
 
     artifact: str
@@ -29,8 +29,7 @@ class Edit:
     content: str
 
 
-@dataclass(frozen=True)
-class Proposal:
+class Proposal(Struct, frozen=True):
     """What adopting it would mean."""
 
     edit: Edit

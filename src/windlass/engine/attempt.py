@@ -6,9 +6,11 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import assert_never
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from windlass import git
 from windlass.agents import contracts, pricing
@@ -36,8 +38,7 @@ MAX_REASON = 2_000
 PLANS = ("tasks", *contracts.TASK_LISTS)
 
 
-@dataclass(frozen=True)
-class Judged:
+class Judged(Struct, frozen=True):
     """What is made of one attempt: a reply that is recorded, or why there is none yet."""
 
     reply: Reply

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from windlass.engine.journal import Journal
 from windlass.errors import Exit, StoppedError, UserError, WindlassError
@@ -37,8 +39,7 @@ class Asker(Protocol):
     async def __call__(self, key: str, question: Question, problem: str) -> Answer | None: ...
 
 
-@dataclass(frozen=True)
-class Policy:
+class Policy(Struct, frozen=True):
     """Answers given beforehand."""
 
     answers: Mapping[str, str] = field(default_factory=dict)
@@ -88,14 +89,14 @@ class Broker:
     def answered(self, key: Key, question: Question) -> Answer | None:
         """The answer that this very question got there; None when it got none."""
         row = self._store.question(self._run, f"{key}!{question.id}")
-        if row is None or row.state != "answered" or question_of(row.data) != question:
+        if row is None or row.state != "answered" or question_of(row.data) != replace(question, objection=""):
             return None
         return Answer(row.answer, row.comment, row.by)
 
     def _pend(self, name: str, question: Question, row: QuestionRow | None) -> None:
         event = _asked(name, question)
         if row is not None:
-            if question_of(row.data) != question:
+            if question_of(row.data) != replace(question, objection=""):
                 with self._store.tx():
                     self._store.replace_question(self._run, name, question_json(question))
             # It was asked before this driver came: show it again, record it once.

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from windlass.cost import ASSUMED_USD, Cost, dollars
 from windlass.engine.journal import Journal
@@ -24,8 +25,7 @@ LEAST_USD = 0.01
 NEAR = 0.8
 
 
-@dataclass(frozen=True)
-class Prices:
+class Prices(Struct, frozen=True):
     dispatch_usd: float = 5.0
     """Reserved while nothing is known of what dispatches cost."""
     unknown_usd: float = ASSUMED_USD
@@ -36,8 +36,7 @@ class Prices:
     """The same, of all such dispatches of a run."""
 
 
-@dataclass(frozen=True)
-class Shortage:
+class Shortage(Struct, frozen=True):
     """A dispatch that does not fit the limit."""
 
     refusal: OverBudgetError
@@ -49,8 +48,7 @@ class Shortage:
         return self.cost.limit or 0.0
 
 
-@dataclass
-class Held:
+class Held(Struct):
     """A dispatch at work."""
 
     reserved: float

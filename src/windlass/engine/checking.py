@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.agents.base import Invocation
 from windlass.agents.dispatch import too_much
@@ -31,8 +33,7 @@ NO_END = ("lost", "stopped", "driver-died")
 """How a supervisor ends, or is ended, without a word of the program's own end."""
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What the checks said of one tree."""
 
     ok: bool

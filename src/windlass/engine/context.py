@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from windlass.agents import contracts
 from windlass.engine import keeping, mending

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from windlass.errors import GitError, GitUnansweredError
 from windlass.workspace import (
@@ -23,8 +24,7 @@ from windlass.workspace.conflicts import Conflict, OpenConflicts, unresolved
 from windlass.workspace.keep import keep
 
 
-@dataclass(frozen=True)
-class Before:
+class Before(Struct, frozen=True):
     """What the engine's repository and the user's looked like when a dispatch began."""
 
     refs: dict[str, str]
@@ -33,8 +33,7 @@ class Before:
     """Which of the engine's own moves the refs may not show yet."""
 
 
-@dataclass(frozen=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """What a dispatch left: the slot, and what it should not have touched."""
 
     status: SlotStatus

@@ -6,7 +6,8 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from windlass.engine.attempt import Judged, attempt
 from windlass.engine.governor import WAITS

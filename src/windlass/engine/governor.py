@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from windlass.engine.journal import Journal
 from windlass.errors import StoppedError
@@ -20,8 +21,7 @@ TICK_S = 0.25
 WAITS = (ErrorClass.RATE_LIMITED, ErrorClass.OVERLOADED)
 
 
-@dataclass(frozen=True)
-class Patience:
+class Patience(Struct, frozen=True):
     pauses: Sequence[float]
     """Seconds before each try in a row, where the service names no time; the last one repeats."""
     longest_s: float

@@ -5,7 +5,7 @@ They are read as they were when the scope began: no agent rewrites what its own 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from windlass.engine.jobs import Order
 from windlass.events import Warned

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from windlass.agents import contracts
 from windlass.agents.assignment import Assignment
@@ -30,8 +31,7 @@ def addressees(role: Role) -> tuple[str, ...]:
     return (role.name, "") if role.writes == "code" else (role.name,)
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where in the run a dispatch stands."""
 
     key: Key
@@ -42,8 +42,7 @@ class Place:
     completed: tuple[Task, ...] = ()
 
 
-@dataclass(frozen=True)
-class Order:
+class Order(Struct, frozen=True, dict=True):
     """All that is settled before an attempt begins."""
 
     parts: Parts

@@ -10,7 +10,8 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from windlass.errors import JournalMismatchError, StoppedError
 from windlass.events import Event, Recorded, Warned, encode
@@ -21,8 +22,7 @@ from windlass.store.tips import tips_of_steps
 from windlass.workspace.durable import Barrier
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """Why an attempt gave no good result."""
 
     error: ErrorClass
@@ -33,8 +33,7 @@ class Failure:
     """The way out, where it is not that of the class."""
 
 
-@dataclass(frozen=True)
-class EndedLanding:
+class EndedLanding(Struct, frozen=True):
     """An attempt at a landing with its result."""
 
     key: Key

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from windlass import landing
 from windlass.engine.checking import Checker, Verdict
@@ -30,8 +31,7 @@ PUBLISH_PAUSE_S = 0.5
 """The branch only shows what has landed: while much lands, not every step of it."""
 
 
-@dataclass(frozen=True)
-class Landable:
+class Landable(Struct, frozen=True):
     """A task's work that wants to become part of the tip."""
 
     key: Key
@@ -48,16 +48,14 @@ class Landable:
         return {"task": self.task.id, "tree": self.desk.tree}
 
 
-@dataclass(eq=False)
-class _Waiting:
+class _Waiting(Struct, eq=False):
     order: Landable
     n: int
     date: float
     done: bool = False
 
 
-@dataclass(frozen=True)
-class _Link:
+class _Link(Struct, frozen=True):
     """A candidate in a chain; its tip is the candidate before it."""
 
     waiting: _Waiting

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from windlass.errors import StoppedError
 from windlass.flow.schema import Flow, Phase, Stage
@@ -34,22 +36,19 @@ class World(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Asking:
+class Asking(Struct, frozen=True):
     question: str
     reason: str
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(Struct, frozen=True):
     state: RunState
     reason: str = ""
     fresh: bool = True
     """A person's retry enters the phase as a new visit; False: it was never entered, the gate stopped it."""
 
 
-@dataclass(frozen=True)
-class State:
+class State(Struct, frozen=True):
     at: str
     """The phase the machine stands in."""
     visits: Mapping[str, int] = field(default_factory=dict)
@@ -73,22 +72,19 @@ class State:
         return self.visits.get(self.at, 0)
 
 
-@dataclass(frozen=True)
-class RunPhase:
+class RunPhase(Struct, frozen=True):
     phase: Phase
     visit: int
     fixing: bool = False
 
 
-@dataclass(frozen=True)
-class SkipPhase:
+class SkipPhase(Struct, frozen=True):
     phase: Phase
     visit: int
     reason: str
 
 
-@dataclass(frozen=True)
-class AskQuestion:
+class AskQuestion(Struct, frozen=True):
     """A route asks: the answer's option says where to go."""
 
     question: str
@@ -98,8 +94,7 @@ class AskQuestion:
     reason: str
 
 
-@dataclass(frozen=True)
-class End:
+class End(Struct, frozen=True):
     state: RunState
     reason: str = ""
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from windlass.agents.assignment import Assignment, assign
 from windlass.agents.base import Adapter
@@ -31,8 +32,7 @@ def known_secrets(config: Config, environ: Mapping[str, str], root: Path) -> lis
     return [*secrets_in(environ), *config.agents.keys(environ), *secrets_below(root, config.workspace.copied)]
 
 
-@dataclass
-class Wanted:
+class Wanted(Struct):
     """What a person asked of the running driver: pause when the running dispatches are done, or stop now."""
 
     pause: str = ""
@@ -68,8 +68,7 @@ class Wanted:
             raise PausedError(self.pause or "another task cannot go on", hint="windlass resume goes on")
 
 
-@dataclass(frozen=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """Where this driver runs."""
 
     host: str
@@ -78,8 +77,7 @@ class Machine:
     clock: Callable[[], float]
 
 
-@dataclass(frozen=True)
-class Bench:
+class Bench(Struct, frozen=True, dict=True):
     """What checks need. A run has it as a part of its parts, `windlass check` without a run."""
 
     store: Store
@@ -97,8 +95,7 @@ class Bench:
         return redactor(known_secrets(self.config, self.machine.environ, self.slots.engine.user.root))
 
 
-@dataclass(frozen=True)
-class Parts(Bench):
+class Parts(Bench, frozen=True, dict=True):
     world: World
     broker: Broker
     budget: Budget

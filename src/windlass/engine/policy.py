@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from windlass.model import ErrorClass
 
@@ -23,8 +24,7 @@ STOPS = {
 }
 
 
-@dataclass(frozen=True)
-class Again:
+class Again(Struct, frozen=True):
     """The same key, next attempt, after a pause."""
 
     pause_s: float = 0.0
@@ -32,13 +32,11 @@ class Again:
     """The pause is the governor's: one timer per login, obeyed by every dispatch."""
 
 
-@dataclass(frozen=True)
-class Fail:
+class Fail(Struct, frozen=True):
     """The failure is the step's result; the flow routes it."""
 
 
-@dataclass(frozen=True)
-class Stop:
+class Stop(Struct, frozen=True):
     """Nothing is stored; the run stops and a resume tries again."""
 
     hint: str
@@ -47,8 +45,7 @@ class Stop:
 Next: TypeAlias = Again | Fail | Stop
 
 
-@dataclass(frozen=True)
-class Retries:
+class Retries(Struct, frozen=True):
     crashed: int = 1
     timed_out: int = 1
     refused: int = 0

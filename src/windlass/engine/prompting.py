@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from windlass.agents import contracts
 from windlass.agents.prompts import VARIABLES
@@ -17,8 +18,7 @@ MAX_FILES = 200
 MOST_TITLES = 100
 
 
-@dataclass(frozen=True)
-class Extra:
+class Extra(Struct, frozen=True):
     """What only the moment of the dispatch knows."""
 
     cwd: str

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.checks import Check, read_end, tail_of
 from windlass.config import Tests
@@ -35,8 +37,7 @@ NO_SETUP = (
 UNCHECKED = "tests.run_files is not configured: that the tests were red without the code was not proved"
 
 
-@dataclass(frozen=True)
-class Proven:
+class Proven(Struct, frozen=True):
     ok: bool
     proof: Proof
     detail: str = ""

@@ -9,7 +9,9 @@ import asyncio
 import os
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass import gh, git, remote
 from windlass.engine.lander import Lander
@@ -28,8 +30,7 @@ NOTHING = "nothing has landed, so there is nothing to publish"
 TITLE = 72
 
 
-@dataclass(frozen=True)
-class Wish:
+class Wish(Struct, frozen=True):
     """What the flow says about where to publish; '' leaves it to the repository."""
 
     remote: str = ""
@@ -37,8 +38,7 @@ class Wish:
     tag: str = ""
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Struct, frozen=True):
     state: str
     detail: str = ""
     url: str = ""

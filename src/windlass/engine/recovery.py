@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from windlass.agents.processes import end_leftover, is_at_work
 from windlass.engine.heads import commits_of, lost_steps
@@ -17,8 +18,7 @@ from windlass.workspace import Attempt, EngineRepo, Lease, Slot, Slots
 from windlass.workspace.repair import RunRecord, repair, repair_slot
 
 
-@dataclass(frozen=True)
-class Left:
+class Left(Struct, frozen=True):
     """An interrupted attempt whose agent can be taken up where it was: its session, and the slot as it left it."""
 
     slot: Slot
@@ -30,8 +30,7 @@ class Left:
     """Why the attempt ended, in words; '' when its driver died."""
 
 
-@dataclass(frozen=True)
-class Recovered:
+class Recovered(Struct, frozen=True):
     lost: int
     """Attempts that had begun and never ended."""
     left: dict[str, Left]

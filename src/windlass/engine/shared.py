@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from windlass.engine.checking import Checker
 from windlass.engine.desk import Desk
@@ -16,8 +17,7 @@ from windlass.phases.base import Outcome
 from windlass.workspace import Attempt, Slot
 
 
-@dataclass
-class Shared:
+class Shared(Struct):
     """What all places of a run have in common while it is driven."""
 
     parts: Parts
@@ -48,8 +48,7 @@ class Shared:
             await asyncio.to_thread(parts.slots.release, slot, whose, parts.machine.clock())
 
 
-@dataclass(frozen=True)
-class Again:
+class Again(Struct, frozen=True):
     """How and why a place is entered another time."""
 
     visit: int = 1

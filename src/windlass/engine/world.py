@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from windlass.agents import contracts
 from windlass.errors import StoppedError, UserError, near
@@ -14,8 +16,7 @@ from windlass.model import Answer, Json, RunFacts, Task, content_id
 from windlass.phases.base import PlanView, holds
 
 
-@dataclass(frozen=True)
-class Held:
+class Held(Struct, frozen=True):
     """An artifact in force: its content, and the step that produced it."""
 
     sha: str
@@ -23,8 +24,7 @@ class Held:
     producer: str
 
 
-@dataclass
-class World:
+class World(Struct):
     flow: Flow
     facts: RunFacts
     mode: str = ""

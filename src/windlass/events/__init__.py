@@ -6,8 +6,10 @@ A closed union: `decode` refuses unknown names and unknown fields, every `match`
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, fields
 from typing import ClassVar, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from windlass.errors import StoreError, near
 from windlass.events.code import BranchPublished as BranchPublished
@@ -21,8 +23,7 @@ from windlass.events.code import TaskProved as TaskProved
 from windlass.model import Json, compact
 
 
-@dataclass(frozen=True)
-class RunStarted:
+class RunStarted(Struct, frozen=True):
     """A run was recorded, before anything was dispatched."""
 
     type: ClassVar[str] = "run.started"
@@ -35,8 +36,7 @@ class RunStarted:
     dirty: bool = False
 
 
-@dataclass(frozen=True)
-class RunResumed:
+class RunResumed(Struct, frozen=True):
     """A driver took the run up again."""
 
     type: ClassVar[str] = "run.resumed"
@@ -44,8 +44,7 @@ class RunResumed:
     reason: str = ""
 
 
-@dataclass(frozen=True)
-class RunTold:
+class RunTold(Struct, frozen=True):
     """A person said something to the run: it goes with the next dispatch of that role, once."""
 
     type: ClassVar[str] = "run.told"
@@ -55,8 +54,7 @@ class RunTold:
     """'' for whoever writes code."""
 
 
-@dataclass(frozen=True)
-class RunSaid:
+class RunSaid(Struct, frozen=True):
     """The run tells the person something that is neither a question nor a warning."""
 
     type: ClassVar[str] = "run.said"
@@ -67,8 +65,7 @@ class RunSaid:
 HANDED_OVER = "goes on in the background"
 
 
-@dataclass(frozen=True)
-class RunEnded:
+class RunEnded(Struct, frozen=True):
     """A driver let go of the run: finished, aborted, or resumable with the reason."""
 
     type: ClassVar[str] = "run.ended"
@@ -77,8 +74,7 @@ class RunEnded:
     hint: str = ""
 
 
-@dataclass(frozen=True)
-class PhaseEntered:
+class PhaseEntered(Struct, frozen=True):
     type: ClassVar[str] = "phase.entered"
     phase: str
     key: str
@@ -87,8 +83,7 @@ class PhaseEntered:
     stage: str = ""
 
 
-@dataclass(frozen=True)
-class PhaseFinished:
+class PhaseFinished(Struct, frozen=True):
     type: ClassVar[str] = "phase.finished"
     phase: str
     key: str
@@ -97,8 +92,7 @@ class PhaseFinished:
     label: str = ""
 
 
-@dataclass(frozen=True)
-class PhaseSkipped:
+class PhaseSkipped(Struct, frozen=True):
     """Its `when` did not hold, or a person waived it."""
 
     type: ClassVar[str] = "phase.skipped"
@@ -108,8 +102,7 @@ class PhaseSkipped:
     waived: bool = False
 
 
-@dataclass(frozen=True)
-class StepEntered:
+class StepEntered(Struct, frozen=True):
     """A named checkpoint inside a phase: a task's step, a label a document demands."""
 
     type: ClassVar[str] = "step.entered"
@@ -118,8 +111,7 @@ class StepEntered:
     task: str = ""
 
 
-@dataclass(frozen=True)
-class TasksListed:
+class TasksListed(Struct, frozen=True):
     """The tasks of the plan now in force, in order."""
 
     type: ClassVar[str] = "tasks.listed"
@@ -127,8 +119,7 @@ class TasksListed:
     tasks: list[Json]
 
 
-@dataclass(frozen=True)
-class TaskChanged:
+class TaskChanged(Struct, frozen=True):
     type: ClassVar[str] = "task.changed"
     task: str
     state: str
@@ -137,8 +128,7 @@ class TaskChanged:
     visit: int = 1
 
 
-@dataclass(frozen=True)
-class DispatchStarted:
+class DispatchStarted(Struct, frozen=True):
     type: ClassVar[str] = "dispatch.started"
     key: str
     attempt: int
@@ -154,8 +144,7 @@ class DispatchStarted:
     """What a person said to the run and this dispatch is given."""
 
 
-@dataclass(frozen=True)
-class DispatchFinished:
+class DispatchFinished(Struct, frozen=True):
     """One attempt ended. `error` is empty when it gave a result; cost None is unknown, never 0."""
 
     type: ClassVar[str] = "dispatch.finished"
@@ -178,8 +167,7 @@ class DispatchFinished:
     """Counted besides `cost_usd`, for what nobody told. None: an old record, which says it by its unknown cost."""
 
 
-@dataclass(frozen=True)
-class DispatchCosted:
+class DispatchCosted(Struct, frozen=True):
     """What an ended attempt cost was found out later: this takes the place of what its end said."""
 
     type: ClassVar[str] = "dispatch.costed"
@@ -198,8 +186,7 @@ class DispatchCosted:
     prices: str = ""
 
 
-@dataclass(frozen=True)
-class ReviewFinished:
+class ReviewFinished(Struct, frozen=True):
     """One reviewer's verdict, or the joined one of a cycle when `role` is empty."""
 
     type: ClassVar[str] = "review.finished"
@@ -212,8 +199,7 @@ class ReviewFinished:
     cycle: int = 1
 
 
-@dataclass(frozen=True)
-class ArtifactStored:
+class ArtifactStored(Struct, frozen=True):
     type: ClassVar[str] = "artifact.stored"
     name: str
     key: str
@@ -222,8 +208,7 @@ class ArtifactStored:
     note: str = ""
 
 
-@dataclass(frozen=True)
-class ItemsProposed:
+class ItemsProposed(Struct, frozen=True):
     """An agent proposed questions, approaches or sections; one whose id was seen before takes that one's place."""
 
     type: ClassVar[str] = "items.proposed"
@@ -234,8 +219,7 @@ class ItemsProposed:
     reasoning: str = ""
 
 
-@dataclass(frozen=True)
-class QuestionAsked:
+class QuestionAsked(Struct, frozen=True):
     type: ClassVar[str] = "question.asked"
     key: str
     id: str
@@ -247,8 +231,7 @@ class QuestionAsked:
     title: str = ""
 
 
-@dataclass(frozen=True)
-class QuestionAnswered:
+class QuestionAnswered(Struct, frozen=True):
     type: ClassVar[str] = "question.answered"
     key: str
     id: str
@@ -257,8 +240,7 @@ class QuestionAnswered:
     comment: str = ""
 
 
-@dataclass(frozen=True)
-class QuestionRefused:
+class QuestionRefused(Struct, frozen=True):
     """An answer that is not valid: nothing else changed, the question stays."""
 
     type: ClassVar[str] = "question.refused"
@@ -267,8 +249,7 @@ class QuestionRefused:
     reason: str
 
 
-@dataclass(frozen=True)
-class BudgetChanged:
+class BudgetChanged(Struct, frozen=True):
     """The limit was raised or set anew, by whom."""
 
     type: ClassVar[str] = "budget.changed"
@@ -276,8 +257,7 @@ class BudgetChanged:
     by: str
 
 
-@dataclass(frozen=True)
-class WaitStarted:
+class WaitStarted(Struct, frozen=True):
     """A quota or retry timer runs: everything under that credential waits until then."""
 
     type: ClassVar[str] = "wait.started"
@@ -287,8 +267,7 @@ class WaitStarted:
     reason: str
 
 
-@dataclass(frozen=True)
-class PlanAdopted:
+class PlanAdopted(Struct, frozen=True):
     """A person took over an edited artifact; these recorded steps run again."""
 
     type: ClassVar[str] = "artifact.adopted"
@@ -298,8 +277,7 @@ class PlanAdopted:
     by: str
 
 
-@dataclass(frozen=True)
-class Warned:
+class Warned(Struct, frozen=True):
     """Something a person should know: budget, roles that broke their bounds, a branch that could not be moved."""
 
     type: ClassVar[str] = "warned"
@@ -309,16 +287,14 @@ class Warned:
     task: str = ""
 
 
-@dataclass(frozen=True)
-class ReportWritten:
+class ReportWritten(Struct, frozen=True):
     type: ClassVar[str] = "report.written"
     template: str
     path: str
     text: str
 
 
-@dataclass(frozen=True)
-class Activity:
+class Activity(Struct, frozen=True):
     """What an agent does right now. Shown live and kept in the attempt's folder, never in the journal."""
 
     type: ClassVar[str] = "activity"
@@ -372,11 +348,10 @@ Event: TypeAlias = (
 )
 
 TYPES: dict[str, type[Event]] = {cls.type: cls for cls in Event.__args__}
-_FIELDS = {name: {f.name for f in fields(cls)} for name, cls in TYPES.items()}
+_FIELDS = {name: frozenset(cls.__struct_fields__) for name, cls in TYPES.items()}
 
 
-@dataclass(frozen=True)
-class Recorded:
+class Recorded(Struct, frozen=True):
     """An event with its place in the log."""
 
     seq: int
@@ -387,7 +362,7 @@ class Recorded:
 
 def encode(event: Event) -> str:
     # Fields hold plain JSON already, so nothing has to be copied first.
-    return compact(vars(event))
+    return compact(asdict(event))
 
 
 def decode(type: str, data: str) -> Event:

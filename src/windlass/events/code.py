@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import ClassVar
+
+from msgspec import Struct, field
 
 from windlass.model import Json
 
 
-@dataclass(frozen=True)
-class CommandFinished:
+class CommandFinished(Struct, frozen=True):
     """A check, set-up or command phase ended."""
 
     type: ClassVar[str] = "command.finished"
@@ -22,8 +22,7 @@ class CommandFinished:
     tail: str = ""
 
 
-@dataclass(frozen=True)
-class TaskLanded:
+class TaskLanded(Struct, frozen=True):
     """The run's tip contains the task's commits; `checks` says what was proved on that tree."""
 
     type: ClassVar[str] = "task.landed"
@@ -34,8 +33,7 @@ class TaskLanded:
     files: list[str]
 
 
-@dataclass(frozen=True)
-class FixLanded:
+class FixLanded(Struct, frozen=True):
     """What was mended for the whole run, after its final review, is part of the tip."""
 
     type: ClassVar[str] = "fix.landed"
@@ -45,8 +43,7 @@ class FixLanded:
     files: list[str]
 
 
-@dataclass(frozen=True)
-class TaskProved:
+class TaskProved(Struct, frozen=True):
     """What the proof of test and code came to, with its evidence: the command, the trees, the tests it rests on."""
 
     type: ClassVar[str] = "task.proved"
@@ -59,8 +56,7 @@ class TaskProved:
     tests: dict[str, Json]
 
 
-@dataclass(frozen=True)
-class LandingRefused:
+class LandingRefused(Struct, frozen=True):
     """Conflict, red or unproved: the task goes back with the facts."""
 
     type: ClassVar[str] = "landing.refused"
@@ -70,8 +66,7 @@ class LandingRefused:
     files: list[str]
 
 
-@dataclass(frozen=True)
-class BranchPublished:
+class BranchPublished(Struct, frozen=True):
     """The run's branch was moved to the tip, or could not be: then `commit`, where it is, is not the tip."""
 
     type: ClassVar[str] = "branch.published"
@@ -82,8 +77,7 @@ class BranchPublished:
     """'' is `commit`."""
 
 
-@dataclass(frozen=True)
-class RunLanded:
+class RunLanded(Struct, frozen=True):
     """A person took the run's tip into a branch of their own: where, and what the checks said of the result."""
 
     type: ClassVar[str] = "run.landed"
@@ -97,8 +91,7 @@ class RunLanded:
     """passed | known failures | unchecked | failed (taken by --force-red)"""
 
 
-@dataclass(frozen=True)
-class PublishFinished:
+class PublishFinished(Struct, frozen=True):
     """A push, a pull request or a tag: done | already | left (no means for it here) | failed."""
 
     type: ClassVar[str] = "publish.finished"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
 
 from windlass.errors import near
 from windlass.facts import FACTS
@@ -17,7 +16,7 @@ from windlass.phases import ask, command, elicit, produce, publish, review, task
 from windlass.phases.base import When
 from windlass.phases.routes import Route
 
-TASK_FIELDS = frozenset(f"task.{field.name}" for field in fields(Task))
+TASK_FIELDS = frozenset(f"task.{name}" for name in Task.__struct_fields__)
 NAME = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*")
 TEMPLATE = re.compile(r"\{([^{}]*)\}")
 RUN_NAMES = frozenset({"slug", "id8", "date"})

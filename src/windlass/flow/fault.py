@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from windlass.flow.outcomes import AnyPhase
 from windlass.flow.schema import Flow
@@ -12,15 +13,13 @@ from windlass.phases import command, dialogue, elicit, produce, review, tasks
 from windlass.phases.base import CallSpec
 
 
-@dataclass(frozen=True)
-class Fault:
+class Fault(Struct, frozen=True):
     path: Path
     message: str
     hint: str = ""
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(Struct, frozen=True):
     """A phase or a step, and where it stands. Unlike a lookup by id, it sees duplicates."""
 
     path: Path

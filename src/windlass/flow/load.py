@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+
+from msgspec import Struct
 
 from windlass.errors import UserError, near
 from windlass.flow.check import check
@@ -18,8 +19,7 @@ from windlass.model import is_id
 SUFFIXES = (".yaml", ".yml")
 
 
-@dataclass(frozen=True)
-class FlowSource:
+class FlowSource(Struct, frozen=True):
     name: str
     path: Path
     text: str

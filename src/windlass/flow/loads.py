@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import assert_never
+
+from msgspec import Struct
 
 from windlass.flow.outcomes import AnyPhase, values
 from windlass.flow.schema import Flow
@@ -12,8 +13,7 @@ from windlass.phases import ask, command, dialogue, elicit, produce, publish, re
 from windlass.phases.base import CallSpec, When, holds
 
 
-@dataclass(frozen=True)
-class Load:
+class Load(Struct, frozen=True):
     """Infinite minima mean: there is no way to the end from here."""
 
     min_dispatches: float = 0
@@ -44,8 +44,7 @@ class Load:
         return self.min_dispatches, self.max_dispatches, self.min_questions, self.max_questions
 
 
-@dataclass(frozen=True)
-class Sizes:
+class Sizes(Struct, frozen=True):
     """A flow with as many tasks and with the settings that are given; the others keep their defaults."""
 
     flow: Flow

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from windlass.errors import UserError
 
 
-@dataclass(frozen=True, order=True)
-class Problem:
+class Problem(Struct, frozen=True, order=True):
     line: int
     message: str
     hint: str = ""

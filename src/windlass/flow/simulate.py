@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, reduce
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from windlass.errors import UserError, near
 from windlass.flow.fault import places
@@ -46,8 +47,7 @@ NO_WAY_ON = Load(math.inf, 0, math.inf, 0)
 ENDS: Ends = {FINISH: Load(), END: NO_WAY_ON}
 
 
-@dataclass(frozen=True)
-class Simulation:
+class Simulation(Struct, frozen=True):
     min_dispatches: int
     max_dispatches: int
     min_questions: int
@@ -118,8 +118,7 @@ def _retries(sizes: Sizes, spec: tasks.Spec) -> bool:
     return To.FAIL in ends and "retry" in sizes.words(spec.failure)
 
 
-@dataclass(frozen=True)
-class _Door:
+class _Door(Struct, frozen=True):
     """A way out of a node: which counter it uses up, and which must be used up before it opens."""
 
     way: Way

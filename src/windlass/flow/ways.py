@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from windlass.flow.outcomes import AnyPhase, routes
 from windlass.flow.schema import Flow
@@ -22,16 +24,14 @@ FINISH = "(finish)"
 END = "(end)"
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(Struct, frozen=True):
     """A phase in a mode, a step inside a tasks phase, or one of the ends."""
 
     id: str
     mode: str = ""
 
 
-@dataclass(frozen=True)
-class Way:
+class Way(Struct, frozen=True):
     source: Node
     outcome: str
     target: Target
@@ -49,8 +49,7 @@ class Way:
         return f"{self.outcome}:{self.answer}" if self.answer else self.outcome
 
 
-@dataclass(frozen=True)
-class Spot:
+class Spot(Struct, frozen=True):
     """Where a route stands: a phase in its sequence, or a step in its task."""
 
     flow: Flow

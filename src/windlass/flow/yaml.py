@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import yaml
+from msgspec import Struct, field
 from yaml.events import (
     AliasEvent,
     DocumentEndEvent,
@@ -32,8 +32,7 @@ SPECIAL: Mapping[str, Json] = {"true": True, "false": False, "null": None}
 QUOTE = "quote this text"
 
 
-@dataclass(frozen=True)
-class Located:
+class Located(Struct, frozen=True):
     """A document's value, and the line of every key and item in it."""
 
     value: Json

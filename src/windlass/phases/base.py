@@ -8,9 +8,9 @@ the verbs of `Context`, so that a replay from the top gives the same calls in th
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Protocol, TypeAlias
 
+from msgspec import Struct, field
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from windlass.events import Event
@@ -119,16 +119,14 @@ class CallSpec(Strict):
     """Files of the repository that it is told to follow, besides the flow's."""
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     name: str
     detail: str = ""
     """The reason, for people and for the text of a question."""
     findings: tuple[Finding, ...] = ()
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(Struct, frozen=True):
     """What a kind asks of an agent. `inputs` are compared on replay, `context` is only stored."""
 
     role: str
@@ -151,14 +149,13 @@ class Call:
     """Files of the repository that the agent is told to follow, besides the flow's."""
     contract: str = ""
     """What the answer must look like, whatever the role's file says."""
-    accept: Callable[[Mapping[str, str]], str] = field(default=lambda outs: "", compare=False)
+    accept: Callable[[Mapping[str, str]], str] = lambda outs: ""
     """Looks at the declared outputs; a problem in words is told to the agent and it tries again."""
-    fits: Callable[[Json], str] = field(default=lambda data: "", compare=False)
+    fits: Callable[[Json], str] = lambda data: ""
     """Looks at the contract's block in the same way."""
 
 
-@dataclass(frozen=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """What a dispatch gave. A failed one says why; its text is what the agent said last."""
 
     ok: bool
@@ -180,16 +177,14 @@ class Reply:
     """What the engine saw: a role beyond its bounds, a guard that was not met."""
 
 
-@dataclass(frozen=True)
-class PlanView:
+class PlanView(Struct, frozen=True):
     """A plan artifact, parsed: tasks with their ids, or what is wrong with it."""
 
     tasks: tuple[Task, ...] = ()
     problem: str = ""
 
 
-@dataclass(frozen=True)
-class Ran:
+class Ran(Struct, frozen=True):
     """What a command gave."""
 
     ok: bool
@@ -197,8 +192,7 @@ class Ran:
     failing: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Published:
+class Published(Struct, frozen=True):
     """What became of a push, a pull request or a tag: done | already | left (no means for it here) | failed."""
 
     state: str

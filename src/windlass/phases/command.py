@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Literal
+
+from msgspec.structs import replace
 
 from windlass.phases.base import CallSpec, Context, Count, Outcome, PhaseSpec, Ran
 from windlass.phases.calls import make_call

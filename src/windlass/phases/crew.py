@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from windlass.errors import AbortedError, Exit, InterruptedDriverError, TakenOverError, WindlassError, exhausted
 from windlass.events import StepEntered, TaskChanged, Warned
@@ -340,8 +341,7 @@ class Crew:
         self._working.clear()
 
 
-@dataclass(frozen=True)
-class Turn:
+class Turn(Struct, frozen=True):
     """One task's turns to land and to work."""
 
     crew: Crew

@@ -7,9 +7,9 @@ settled stays settled: a revision changes the one section it is for, and neither
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Annotated, Literal
 
+from msgspec.structs import replace
 from pydantic import Field
 
 from windlass.events import ItemsProposed, Warned

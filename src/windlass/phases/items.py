@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.model import Answer, Choice, Json, Question, is_id
 
@@ -17,8 +19,7 @@ YES, REVISE = "yes", "revise"
 DECIDE = "No preference: take what fits best, and say so in the design."
 
 
-@dataclass(frozen=True)
-class Query:
+class Query(Struct, frozen=True):
     """A question that an agent wants answered."""
 
     id: str
@@ -35,8 +36,7 @@ class Query:
         return next((c.label for c in option_keys(self.options) if c.key == answer.value), answer.value)
 
 
-@dataclass(frozen=True)
-class Approach:
+class Approach(Struct, frozen=True):
     id: str
     title: str
     summary: str = ""
@@ -52,8 +52,7 @@ class Approach:
         return f"about {self.tasks:g} task{'' if self.tasks == 1 else 's'}" if self.tasks else ""
 
 
-@dataclass(frozen=True)
-class Approaches:
+class Approaches(Struct, frozen=True):
     listed: tuple[Approach, ...]
     recommendation: str
     reasoning: str = ""
@@ -62,8 +61,7 @@ class Approaches:
         return next((a for a in self.listed if a.id == answer.value), None)
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(Struct, frozen=True):
     id: str
     title: str
     content: str

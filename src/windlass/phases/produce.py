@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
+
+from msgspec.structs import replace
 
 from windlass.events import Warned
 from windlass.phases.base import CallSpec, Context, Outcome, PhaseSpec, Reply, Strict, holds

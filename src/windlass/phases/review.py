@@ -10,8 +10,10 @@ import asyncio
 import itertools
 import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.events import ReviewFinished, Warned
 from windlass.model import Choice, Finding, Json, Question, Severity, Task, Verdict, content_id
@@ -70,8 +72,7 @@ class Spec(PhaseSpec):
         return {(call.role, call.profile) for call in calls} | {(c.otherwise, "") for c in calls if c.otherwise}
 
 
-@dataclass(frozen=True)
-class Round:
+class Round(Struct, frozen=True):
     """What one cycle of reviews said, joined."""
 
     verdict: Verdict

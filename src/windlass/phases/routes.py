@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct
 
 
 class To(StrEnum):
@@ -46,8 +47,7 @@ PHASE_ONLY = frozenset({To.RESTART, To.MODE})
 BACK = frozenset({To.AGAIN, To.REDO, To.RESTART, To.FIX})
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(Struct, frozen=True):
     to: To
     arg: str = ""
     otherwise: str = ""
@@ -81,8 +81,7 @@ class Target:
         return f"{self.to.value} {self.arg}".strip() + other
 
 
-@dataclass(frozen=True)
-class Route:
+class Route(Struct, frozen=True):
     """A target, or a counted one: at most `max` times, `then` where it goes after that."""
 
     target: Target

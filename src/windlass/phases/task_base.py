@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from windlass.model import Finding, Task
 from windlass.phases.base import Context, Outcome
@@ -16,8 +17,7 @@ UNCHANGED = "unchanged"
 LANDED = frozenset({COMPLETE, IMPLEMENTED})
 
 
-@dataclass(frozen=True)
-class Ending:
+class Ending(Struct, frozen=True):
     """How a task ended."""
 
     state: str
@@ -25,8 +25,7 @@ class Ending:
     visit: int = 1
 
 
-@dataclass(frozen=True)
-class Landed:
+class Landed(Struct, frozen=True):
     """What became of a landing: landed | conflict | red | unproved | unchanged, with the facts for whoever
     mends it."""
 

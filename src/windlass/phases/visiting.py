@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from windlass.events import TaskChanged
 from windlass.model import Answer, Finding, Json, Task
@@ -27,8 +29,7 @@ TOLD_AS = {CONFLICT: "conflict", "red": "checks_output", "unproved": "proof"}
 """What the fixer's prompt calls the facts."""
 
 
-@dataclass
-class Course:
+class Course(Struct):
     """Where this visit has been: counted routes taken, steps entered, landings tried."""
 
     taken: Counter[str] = field(default_factory=Counter)

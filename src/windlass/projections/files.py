@@ -7,8 +7,9 @@ import json
 import os
 import shutil
 import stat
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+
+from msgspec import Struct
 
 from windlass.errors import UserError
 from windlass.private import make_private
@@ -18,8 +19,7 @@ MEMORY = ".projections.json"
 IN_PLACE_MEMORY = "in-place.json"
 
 
-@dataclass(frozen=True)
-class Written:
+class Written(Struct, frozen=True):
     path: Path
     changed: bool
     """False: the file already said this."""

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from windlass.cost import Cost, assumed_for
 from windlass.events import DispatchCosted, DispatchFinished, PublishFinished, QuestionAsked, RunLanded, TaskProved
@@ -101,8 +103,7 @@ def proof_from(event: TaskProved) -> ProofView:
     return ProofView(event.proof, event.ok, event.reason, event.command, trees, tests)
 
 
-@dataclass(frozen=True, slots=True)
-class TaskView:
+class TaskView(Struct, frozen=True):
     id: str
     index: int
     """From 1, in the plan's order."""
@@ -279,8 +280,7 @@ class LogEntry(NamedTuple):
     text: str
 
 
-@dataclass(slots=True)
-class View:
+class View(Struct):
     """A snapshot. Only the fold changes one; `Folder.view` hands out copies."""
 
     run: str

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import asdict
+
 from windlass.model import Json, RunState
 from windlass.projections.log import log_line
 from windlass.projections.outlook import (
@@ -164,7 +166,7 @@ def status_json(view: View, now: float | None = None, *, driver_alive: bool | No
         "branch": view.published or view.branch,
         "branch_at": view.shown_at,
         "tip": view.tip,
-        "landed": dict(vars(view.landed)) if view.landed else None,
+        "landed": asdict(view.landed) if view.landed else None,
         "state": view.state.value,
         "active": not view.state.final,
         "in_part": view.state is RunState.FINISHED and bool(view.shortfall),
@@ -193,7 +195,7 @@ def status_json(view: View, now: float | None = None, *, driver_alive: bool | No
         "warnings": [_json(warning) for warning in view.warnings],
         "messages": [_json(message) for message in view.messages],
         "artifacts": [_json(artifact) for artifact in view.artifacts.values()],
-        "publishing": {what: vars(done) for what, done in view.publishing.items()},
+        "publishing": {what: asdict(done) for what, done in view.publishing.items()},
         "report": view.report_path,
         "started_at": view.started_at,
         "updated_at": view.updated_at,

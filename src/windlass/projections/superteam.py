@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from windlass.model import Json, RunState
 from windlass.projections.brainstorm import STEPS, brainstorm_state
@@ -17,8 +18,7 @@ DONE = frozenset({COMPLETE, SKIPPED})
 FAILED = frozenset({RunState.STOPPED, RunState.BLOCKED, RunState.ABORTED})
 
 
-@dataclass(frozen=True)
-class SuperteamFacts:
+class SuperteamFacts(Struct, frozen=True):
     """What the file shows and events do not carry."""
 
     settings: Mapping[str, str] = field(default_factory=dict)

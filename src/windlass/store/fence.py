@@ -10,17 +10,17 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
+
+from msgspec import Struct
 
 from windlass.errors import TakenOverError
 from windlass.model import RunState
 from windlass.store.opening import begin, connect
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """A driver's claim on a run: the epoch it was given, and the lock it holds."""
 
     run: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from functools import cached_property
+
+from msgspec import Struct, field
 
 from windlass.model import Json, RunFacts, RunState
 
@@ -13,8 +14,7 @@ def load(text: str) -> Json:
     return json.loads(text) if text else None
 
 
-@dataclass(frozen=True)
-class RunRow:
+class RunRow(Struct, frozen=True):
     id: str
     request: str
     flow: str
@@ -53,8 +53,7 @@ class RunRow:
         )
 
 
-@dataclass(frozen=True)
-class StepRow:
+class StepRow(Struct, frozen=True, dict=True):
     seq: int
     key: str
     fingerprint: str
@@ -71,8 +70,7 @@ class StepRow:
         return load(self.value)
 
 
-@dataclass(frozen=True)
-class Intent:
+class Intent(Struct, frozen=True):
     """Written before the effect, so that a resume knows what may be out there."""
 
     key: str
@@ -90,8 +88,7 @@ class Intent:
     wall_s: float | None = None
 
 
-@dataclass(frozen=True)
-class AttemptRow:
+class AttemptRow(Struct, frozen=True):
     intent: Intent
     state: str
     epoch: int
@@ -105,8 +102,7 @@ class AttemptRow:
     cost_usd: float | None = None
 
 
-@dataclass(frozen=True)
-class QuestionRow:
+class QuestionRow(Struct, frozen=True):
     key: str
     id: str
     data: dict[str, Json]
@@ -118,8 +114,7 @@ class QuestionRow:
     answered_at: float | None = None
 
 
-@dataclass(frozen=True)
-class AdoptionRow:
+class AdoptionRow(Struct, frozen=True):
     id: int
     artifact: str
     producer: str
@@ -130,8 +125,7 @@ class AdoptionRow:
     """Keys of recorded steps, each with everything below it."""
 
 
-@dataclass(frozen=True)
-class Spend:
+class Spend(Struct, frozen=True):
     """What a run has cost so far, over all its attempts."""
 
     known_usd: float

@@ -11,8 +11,9 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from windlass.locks import boot_id, process_start
 from windlass.private import make_private
@@ -30,8 +31,7 @@ CALM_S = 60.0
 pause is longer than the one before."""
 
 
-@dataclass(frozen=True)
-class SharedWait:
+class SharedWait(Struct, frozen=True):
     login: str
     until: float
     """By the wall clock, for people."""
@@ -42,8 +42,7 @@ class SharedWait:
     """Tries in a row that the service turned away."""
 
 
-@dataclass(frozen=True)
-class SharedWaits:
+class SharedWaits(Struct, frozen=True):
     path: Path
     clock: Callable[[], float]
     monotonic: Callable[[], float] = time.monotonic

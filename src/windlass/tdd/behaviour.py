@@ -10,8 +10,9 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from windlass.tdd.hollow import hollow
 
@@ -21,8 +22,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 UNUSED = "_as_the_change_wrote_it"
 
 
-@dataclass(frozen=True)
-class WithoutBehaviour:
+class WithoutBehaviour(Struct, frozen=True):
     text: str
     left: tuple[str, ...]
     """What of the change is still at work."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from windlass.tdd.junit import normal_id
 
@@ -23,8 +24,7 @@ SPELLED = re.compile(
 MODULE_NAME = re.compile(r"[A-Za-z_][\w.]*\.\w+")
 
 
-@dataclass(frozen=True)
-class TestText:
+class TestText(Struct, frozen=True):
     """One test function."""
 
     __test__ = False
@@ -38,8 +38,7 @@ class TestText:
         return (before.claims > 0 and self.claims == 0) or (before.calls > 0 and self.claims + self.calls == 0)
 
 
-@dataclass(frozen=True)
-class Compared:
+class Compared(Struct, frozen=True):
     """The tests of the base beside those of the head."""
 
     emptied: frozenset[str] = frozenset()

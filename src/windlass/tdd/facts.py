@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from windlass.tdd.claims import Compared
 from windlass.tdd.files import Changed
@@ -73,8 +75,7 @@ class Declared(StrEnum):
     PRESERVE = "preserve"
 
 
-@dataclass(frozen=True)
-class Ran:
+class Ran(Struct, frozen=True):
     """One run of the tests on one tree."""
 
     tests: Mapping[str, Status] | None = field(default_factory=dict)
@@ -99,8 +100,7 @@ class Ran:
         return (self.tests or {}).get(id)
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(Struct, frozen=True):
     changed: Changed
     declared: Declared = Declared.ADDS
     in_base: bool = False
@@ -138,8 +138,7 @@ class Facts:
         return normal_id(id) in {normal_id(known) for known in self.known}
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     proof: Proof
     reason: str
     tests: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import PurePosixPath
+
+from msgspec import Struct
 
 # How the common runners name a file that holds tests; other files below the globs help these.
 MODULE_GLOBS = (
@@ -79,8 +80,7 @@ PROGRAM_GLOBS = ("bin/*", "**/bin/*", "scripts/*", "**/scripts/*", "sbin/*", "li
 # fmt: on
 
 
-@dataclass(frozen=True)
-class GuardVerdict:
+class GuardVerdict(Struct, frozen=True):
     ok: bool
     reason: str
 
@@ -98,8 +98,7 @@ def guard(
     return GuardVerdict(False, f"code changed without a test: {shown}")
 
 
-@dataclass(frozen=True)
-class Names:
+class Names(Struct, frozen=True):
     """How the files of a repository are told apart."""
 
     tests: tuple[str, ...] = TEST_GLOBS
@@ -119,8 +118,7 @@ class Names:
         return tuple(sorted(named or code))
 
 
-@dataclass(frozen=True)
-class Changed:
+class Changed(Struct, frozen=True):
     """What a task changed, sorted by what it means for the proof."""
 
     tests: tuple[str, ...] = ()

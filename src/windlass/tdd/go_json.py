@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from windlass.git import plain
 from windlass.tdd.junit import MAX_ID, WORST, Status
@@ -19,8 +20,7 @@ ENDS = {"pass": Status.PASSED, "fail": Status.FAILED, "skip": Status.SKIPPED}
 NOT_BUILT = re.compile(r"FAIL\t(\S+) \[(?:build|setup) failed\]$")
 
 
-@dataclass
-class _Package:
+class _Package(Struct):
     ended: dict[str, Status] = field(default_factory=dict)
     running: set[str] = field(default_factory=set)
     failed: bool = False

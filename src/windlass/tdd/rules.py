@@ -8,7 +8,8 @@ bodies hollowed out: a test that still passes there asks nothing of the code.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from windlass.model import digest
 from windlass.tdd import coarse
@@ -193,8 +194,7 @@ def _something_new_passes(facts: Facts) -> Answer | None:
     return Verdict(Proof.UNPROVED, "no test passes that did not pass before")
 
 
-@dataclass(frozen=True)
-class Red:
+class Red(Struct, frozen=True):
     ran: frozenset[str]
     """Red by running: the old code gave another answer."""
     absent: frozenset[str]

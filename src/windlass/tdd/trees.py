@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from windlass.tdd.behaviour import names_removed, respelled, without_behaviour
 from windlass.tdd.claims import Compared, compare
@@ -37,8 +39,7 @@ COMMENTS = {
 COMMENT_OF = {suffix: mark for mark, suffixes in COMMENTS.items() for suffix in suffixes}
 
 
-@dataclass(frozen=True)
-class Hollow:
+class Hollow(Struct, frozen=True):
     """X: the names of the change without its behaviour."""
 
     tree: str
@@ -52,8 +53,7 @@ class Hollow:
     """Bodies were taken out somewhere: what fails in X had all names it wants."""
 
 
-@dataclass
-class _Emptied:
+class _Emptied(Struct):
     """What X has in the place of the changed code."""
 
     entries: dict[str, str] = field(default_factory=dict)
@@ -63,15 +63,14 @@ class _Emptied:
     real: bool = False
 
 
-@dataclass(frozen=True)
-class Trees:
+class Trees(Struct, frozen=True, eq=False, dict=True):
     """B and H, and what is made of the two."""
 
     engine: EngineRepo
     base: str
     head: str
     names: Names
-    _texts: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    _texts: dict[str, str] = field(default_factory=dict)
 
     @cached_property
     def paths(self) -> tuple[str, ...]:

@@ -10,10 +10,11 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from typing import Any
+
+from msgspec import Struct, field
 
 from windlass.agents.base import Job
 from windlass.agents.scripted import filled, matches
@@ -28,8 +29,7 @@ KINDS = {400: "invalid_request_error", 401: "authentication_error", 402: "billin
          413: "request_too_large", 429: "rate_limit_error", 500: "api_error", 529: "overloaded_error"}  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Reply:
+class Reply(Struct, frozen=True):
     answer: Answer
     delay: float = 0.0
     cut_after: int | None = None
@@ -38,8 +38,7 @@ class Reply:
     """The stream begins and never goes on."""
 
 
-@dataclass(frozen=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     failure: Failure
     headers: Mapping[str, str] = field(default_factory=dict)
     delay: float = 0.0

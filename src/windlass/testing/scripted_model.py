@@ -13,11 +13,12 @@ import re
 import select
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from windlass.agents.base import Job
 from windlass.agents.contracts import CONTRACTS
@@ -34,8 +35,7 @@ NO_TOKENS = Tokens()
 MODELS = ("scripted-model", "claude-sonnet-4-5", "gpt-5", "gemini-2.5-pro")
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(Struct, frozen=True):
     method: str
     path: str
     """Without the token and the query."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from windlass.model import Json
 from windlass.testing.wire.base import Asked, Tool
@@ -25,31 +26,26 @@ _UNREAD = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Write:
+class Write(Struct, frozen=True):
     path: str
     text: str
 
 
-@dataclass(frozen=True)
-class Read:
+class Read(Struct, frozen=True):
     path: str
 
 
-@dataclass(frozen=True)
-class Shell:
+class Shell(Struct, frozen=True):
     command: str
 
 
-@dataclass(frozen=True)
-class Structured:
+class Structured(Struct, frozen=True):
     """The answer as a call of the tool that takes it."""
 
     value: Json
 
 
-@dataclass(frozen=True)
-class Use:
+class Use(Struct, frozen=True):
     """A tool by its name, as those that a host has from elsewhere."""
 
     tool: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+
+from msgspec import Struct
 
 from windlass import git
 from windlass.errors import GitError, UserError
@@ -26,8 +27,7 @@ from windlass.workspace.repo import EngineRepo
 STATE_FILES = (".superteam-workflow.json",)
 
 
-@dataclass(frozen=True)
-class Published:
+class Published(Struct, frozen=True):
     branch: str
     commit: str
     """Where the branch is now; '' when it does not exist."""
@@ -171,8 +171,7 @@ class LandStyle(StrEnum):
     SQUASH = "squash"
 
 
-@dataclass(frozen=True)
-class LandPlan:
+class LandPlan(Struct, frozen=True):
     """What landing would make of the branch that is checked out; nothing is changed yet."""
 
     branch: str
@@ -184,8 +183,7 @@ class LandPlan:
     """The files as they would be."""
 
 
-@dataclass(frozen=True)
-class LandResult:
+class LandResult(Struct, frozen=True):
     branch: str
     """The user's branch that has the work now."""
     before: str

@@ -16,8 +16,9 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field, to_builtins
 
 from windlass import git
 from windlass.errors import GitError, UserError
@@ -33,8 +34,7 @@ SCRATCH = (".part", ".lock-text", ".index", ".index.lock")
 GITLINK, SYMLINK = "160000", "120000"
 
 
-@dataclass(frozen=True)
-class PathChange:
+class PathChange(Struct, frozen=True):
     """A path with its mode and blob on both sides; ABSENT where it does not exist."""
 
     path: str
@@ -42,8 +42,7 @@ class PathChange:
     after: tuple[str, str]
 
 
-@dataclass(frozen=True)
-class CheckoutMove:
+class CheckoutMove(Struct, frozen=True):
     """The intent: stored before the first effect, removed after the last one."""
 
     kind: str
@@ -59,8 +58,7 @@ class CheckoutMove:
     changes: tuple[PathChange, ...] = ()
 
 
-@dataclass(frozen=True)
-class Settled:
+class Settled(Struct, frozen=True):
     """What became of a move that was interrupted."""
 
     move: CheckoutMove
@@ -441,7 +439,7 @@ def _wait_for(handle: int) -> None:
 def _store(file: Path, move: CheckoutMove) -> None:
     part = file.with_suffix(".part")
     with part.open("w", encoding="ascii") as handle:
-        json.dump(asdict(move), handle)
+        json.dump(to_builtins(move), handle)
         handle.flush()
         os.fsync(handle.fileno())
     part.replace(file)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from windlass import git
 from windlass.workspace.branch import checked_out
@@ -21,13 +22,11 @@ from windlass.workspace.work import branch_tips, contained
 NO_BRANCH = "no branch contains it"
 
 
-@dataclass(frozen=True)
-class Removed:
+class Removed(Struct, frozen=True):
     what: str
 
 
-@dataclass(frozen=True)
-class Remains:
+class Remains(Struct, frozen=True):
     what: str
     reason: str
 
@@ -35,8 +34,7 @@ class Remains:
 Collected: TypeAlias = Removed | Remains
 
 
-@dataclass(frozen=True)
-class OwnBranch:
+class OwnBranch(Struct, frozen=True):
     """A branch that Windlass made for a run, as the record has it."""
 
     run: str

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass import git
 from windlass.model import Json
@@ -40,8 +42,7 @@ _TYPE = re.compile(r"(?:CONFLICT|ERROR) ?\((?P<kind>.*)\)")
 _MODES = {"120000": SYMLINK, "160000": SUBMODULE}
 
 
-@dataclass(frozen=True)
-class Conflict:
+class Conflict(Struct, frozen=True):
     """Paths that belong together, and what the two sides did to them."""
 
     kinds: tuple[str, ...]
@@ -66,8 +67,7 @@ class Conflict:
         return cls(_words(value["kinds"]), _words(value["paths"]), _words(value["entries"]))
 
 
-@dataclass(frozen=True)
-class OpenConflicts:
+class OpenConflicts(Struct, frozen=True):
     """What a task has to resolve before it may land; carried from join to join."""
 
     conflicts: tuple[Conflict, ...] = ()

@@ -10,8 +10,10 @@ import hashlib
 import json
 import os
 import time
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from windlass.errors import StoppedError
 from windlass.locks import holder, is_driven
@@ -20,8 +22,7 @@ from windlass.workspace.durable import write_durably
 PLACE, OWNER = "place.json", "owner.json"
 
 
-@dataclass(frozen=True)
-class Home:
+class Home(Struct, frozen=True):
     """What a repository knows of itself."""
 
     id: str
@@ -61,7 +62,7 @@ def settle_home(common_dir: Path, state_dir: Path) -> Home:
         _require_at_rest(common_dir)
         old.rename(home)
     if found != known:
-        write_durably(common_dir / "windlass" / PLACE, json.dumps(asdict(found)))
+        write_durably(common_dir / "windlass" / PLACE, json.dumps(to_builtins(found)))
     if _owner(home) != found.id:
         write_durably(home / OWNER, json.dumps({"id": found.id, "path": found.path}))
     return found

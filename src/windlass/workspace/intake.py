@@ -12,8 +12,9 @@ import re
 import stat
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from windlass import git
 from windlass.errors import GitError, GitUnansweredError
@@ -74,8 +75,7 @@ def take_what_is_there(engine: EngineRepo, slot: Slot, shas: Iterable[str]) -> s
     return found
 
 
-@dataclass(frozen=True)
-class _Walk:
+class _Walk(Struct, frozen=True):
     """From a commit to all that the engine lacks. An object is taken only after everything that it names: killed in
     between, what the engine has is always complete."""
 

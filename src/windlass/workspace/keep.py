@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain, count
+
+from msgspec import Struct
 
 from windlass import git
 from windlass.workspace.intake import take_what_is_there
@@ -25,8 +26,7 @@ PSEUDO_REFS = (
 )
 
 
-@dataclass(frozen=True)
-class Attempt:
+class Attempt(Struct, frozen=True):
     """Whose work it is. A keep-ref's last part starts with '@', which no part of a key does: names never collide."""
 
     run: str
@@ -42,8 +42,7 @@ class Attempt:
         return f"refs/windlass/keep/{self.run}/{self.key}/@{self.n}"
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(Struct, frozen=True):
     refs: tuple[str, ...]
     """Made by this call, in the user's repository; () when something else reaches all of it."""
     status: SlotStatus

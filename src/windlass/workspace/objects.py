@@ -14,10 +14,11 @@ import threading
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from windlass.errors import GitError
 from windlass.workspace.durable import Barrier
@@ -35,8 +36,7 @@ ENTRY = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     mode: str
     sha: str
 
@@ -48,8 +48,7 @@ class Entry:
 Tree: TypeAlias = Mapping[bytes, Entry]
 
 
-@dataclass(frozen=True)
-class Commit:
+class Commit(Struct, frozen=True):
     tree: str
     parents: tuple[str, ...]
 

@@ -14,9 +14,10 @@ import os
 import stat
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, TypeAlias
+
+from msgspec import Struct, field
 
 from windlass.errors import StoppedError
 from windlass.workspace.disk import MIN_FREE_BYTES, lacking, make_writable, remove_tree
@@ -30,8 +31,7 @@ Signature: TypeAlias = list[int]
 """Kind, size and times of a file: differs when it was written to."""
 
 
-@dataclass
-class ProofSlot:
+class ProofSlot(Struct):
     """Contract: held by one process at a time; `kill -9` frees it, and the next holder makes it anew."""
 
     engine: EngineRepo

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from windlass import git
 from windlass.errors import GitError, GitUnansweredError
@@ -24,8 +25,7 @@ INDEX = b"DIRC"
 ALL = 0.0
 
 
-@dataclass(frozen=True)
-class RunRecord:
+class RunRecord(Struct, frozen=True):
     """What the journal says of one run."""
 
     run: str
@@ -40,8 +40,7 @@ class RunRecord:
     """Every other commit that a recorded step names."""
 
 
-@dataclass
-class Repairs:
+class Repairs(Struct):
     notes: list[str] = field(default_factory=list)
     """What a person should know, in words."""
     lost: set[str] = field(default_factory=set)

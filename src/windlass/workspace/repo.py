@@ -15,10 +15,11 @@ import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TextIO
+
+from msgspec import Struct, field
 
 from windlass import git
 from windlass.errors import GitError, StoppedError, UserError
@@ -93,8 +94,7 @@ def _is_locked(handle: TextIO) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class RefChange:
+class RefChange(Struct, frozen=True):
     name: str
     before: str
     """'' when it did not exist."""
@@ -102,24 +102,23 @@ class RefChange:
     """'' when it is gone."""
 
 
-@dataclass(frozen=True)
-class EngineRepo:
+class EngineRepo(Struct, frozen=True, eq=False, dict=True):
     user: UserRepo
     home: Path
     sealed: Mapping[str, str]
     """Files below `path` and their content; an agent that changes them changes what later commands mean."""
-    fence: Callable[[], AbstractContextManager[None]] = field(default=nullcontext, repr=False, compare=False)
+    fence: Callable[[], AbstractContextManager[None]] = nullcontext
     """A driver's: refs, slots and branches change only behind it, so never after another driver took over."""
     about: Home | None = None
     """Where the repository is and was; None when nobody looked."""
-    _moves: Moves = field(default_factory=Moves, repr=False, compare=False)
-    _shown: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    _moves: Moves = field(default_factory=Moves)
+    _shown: dict[str, str] = field(default_factory=dict)
     """Tip refs as this process set them last."""
-    _reached: set[str] = field(default_factory=set, repr=False, compare=False)
-    barrier: Barrier = field(default_factory=Barrier, repr=False, compare=False)
+    _reached: set[str] = field(default_factory=set)
+    barrier: Barrier = field(default_factory=Barrier)
     """What the journal is about to name. `settle` it first."""
-    _compared: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict, repr=False, compare=False)
-    attributes: dict[str, Mapping[str, str]] = field(default_factory=dict, repr=False, compare=False)
+    _compared: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+    attributes: dict[str, Mapping[str, str]] = field(default_factory=dict)
     """By tree: its `.gitattributes` files and their blobs, once somebody looked for them."""
 
     @classmethod

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct
 
 from windlass import git
 from windlass.git import Done
@@ -25,8 +26,7 @@ REDIRECTING = (
 TRUST = ("-c", "core.commitGraph=false")
 
 
-@dataclass(frozen=True)
-class Slot:
+class Slot(Struct, frozen=True):
     """Its repository has its own refs, stash, reflogs and configuration; other objects come from the engine's by
     alternates. So an agent may stash, branch, reset and rebase, and nobody else sees it."""
 
@@ -34,7 +34,7 @@ class Slot:
     path: Path
     git_dir: Path
     """Named in every call, because an agent can overwrite the slot's own `.git`."""
-    sealed: Callable[[], Mapping[str, str]] = field(default=dict, repr=False, compare=False)
+    sealed: Callable[[], Mapping[str, str]] = dict
     """Files below `git_dir` that our own commands rely on, with their content."""
 
     def git(

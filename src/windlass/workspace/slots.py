@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from windlass.errors import GitError, GitUnansweredError, StoppedError
 from windlass.workspace.disk import MIN_FREE_BYTES, lacking, make_writable, remove_tree
@@ -39,8 +41,7 @@ class Use(StrEnum):
     GOING = "going"
 
 
-@dataclass(frozen=True)
-class Lease:
+class Lease(Struct, frozen=True):
     n: int
     use: Use
     run: str = ""
@@ -49,8 +50,7 @@ class Lease:
     """`KEY@N`: the slot is as that attempt left it, so that the agent's session can go on in it."""
 
 
-@dataclass(frozen=True)
-class Slots:
+class Slots(Struct, frozen=True):
     engine: EngineRepo
     min_free_bytes: int = MIN_FREE_BYTES
     keeping: bool = False
@@ -187,7 +187,7 @@ class Slots:
         return self.folder / f"{slot.n}.changing"
 
     def _write(self, lease: Lease) -> None:
-        write_durably(self._file(lease.n), json.dumps(asdict(lease)))
+        write_durably(self._file(lease.n), json.dumps(to_builtins(lease)))
 
     def _renew(self, slot: Slot, at: str, seen: SlotStatus | None = None) -> None:
         """A clean checkout of `at`. What was in the slot is kept; killed half way, nothing of it is taken for work.

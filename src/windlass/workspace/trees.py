@@ -9,9 +9,11 @@ import stat
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass import git
 from windlass.errors import GitError
@@ -27,8 +29,7 @@ HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 GITLINK = "160000"
 
 
-@dataclass(frozen=True)
-class SlotStatus:
+class SlotStatus(Struct, frozen=True):
     head: str
     tree: str
     """The tree of `head`, without what is uncommitted."""
@@ -45,8 +46,7 @@ class Kind(StrEnum):
     DELETED = "deleted"
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(Struct, frozen=True):
     path: str
     kind: Kind
     nested: bool = False

@@ -6,8 +6,9 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from windlass import git
 from windlass.git import UserRepo
@@ -24,8 +25,7 @@ FRESH_S = 0.5
 """What was seen this long ago still stands for the state before a dispatch."""
 
 
-@dataclass(frozen=True)
-class UserSignature:
+class UserSignature(Struct, frozen=True):
     """Enough of the user's checkout and refs to notice that somebody changed them."""
 
     head: str
@@ -34,7 +34,7 @@ class UserSignature:
     refs: Mapping[str, str]
     files: Mapping[str, str] = field(default_factory=dict)
     """What is not as HEAD has it: path -> when and how large."""
-    root: Path | None = field(default=None, compare=False)
+    root: Path | None = None
     """Where git can be asked who moved a ref; None: nobody is asked."""
 
     def differences(self, later: UserSignature) -> tuple[str, ...]:
@@ -118,8 +118,7 @@ class Watch:
             return found
 
 
-@dataclass(frozen=True)
-class _Look:
+class _Look(Struct, frozen=True):
     n: int
     at: float
     ours: tuple[str, ...]

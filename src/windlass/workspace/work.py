@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from windlass import git
 from windlass.errors import UserError
@@ -15,8 +16,7 @@ from windlass.workspace.repo import EngineRepo, name_held
 ATTEMPT = re.compile(r"(?P<key>.+)/@(?P<n>[0-9]+)(?:\.[0-9]+)?")
 
 
-@dataclass(frozen=True)
-class TaskWork:
+class TaskWork(Struct, frozen=True):
     """A commit that an attempt at a task left."""
 
     task: str

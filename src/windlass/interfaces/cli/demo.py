@@ -8,11 +8,11 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 import click
+from msgspec import Struct
 
 import windlass
 from windlass import git
@@ -24,8 +24,7 @@ from windlass.interfaces.cli.drive import go_on
 from windlass.starting import Start
 
 
-@dataclass(frozen=True)
-class Scene:
+class Scene(Struct, frozen=True):
     """What is played: a request, the words of the agents, and the answers of a person who is not there."""
 
     request: str

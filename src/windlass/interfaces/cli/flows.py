@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import to_builtins
 
 from windlass.errors import Exit, UserError
 from windlass.flow.check_values import instruction_files
@@ -127,7 +127,7 @@ def simulate(name: str, tasks: int, given: tuple[str, ...], as_json: bool) -> No
     settings = settings_for(loaded, kit.config(), pairs(given, "--set"))
     result = walk(loaded, tasks, settings)
     if as_json:
-        return echo_json({"flow": loaded.flow, "tasks": tasks, "settings": settings, **asdict(result)})
+        return echo_json({"flow": loaded.flow, "tasks": tasks, "settings": settings, **to_builtins(result)})
     return click.echo(_simulated(loaded, tasks, result), nl=False)
 
 
@@ -182,7 +182,7 @@ def _checked(kit: Kit, source: FlowSource) -> dict[str, Any]:
     try:
         notes = _absent_instructions(kit, _load(kit, source))
     except FlowError as error:
-        problems = [{**asdict(problem), "text": problem.at(error.where)} for problem in error.problems]
+        problems = [{**to_builtins(problem), "text": problem.at(error.where)} for problem in error.problems]
         return {"file": str(source.path), "ok": False, "problems": problems, "notes": []}
     return {"file": str(source.path), "ok": True, "problems": [], "notes": notes}
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict
 
 import click
+from msgspec import to_builtins
 
 from windlass.errors import UserError
 from windlass.events import Recorded, encode
@@ -101,7 +101,7 @@ def show(run: str, task: str | None, as_json: bool) -> None:
     work = unlanded_work(service, view)
     if as_json:
         status = status_json(view, service.world.clock(), driver_alive=driven)
-        return echo_json({**status, "work": [asdict(one) for one in work]})
+        return echo_json({**status, "work": [to_builtins(one) for one in work]})
     refs = [(one.task, one.ref, one.commit) for one in work]
     text = render_show(
         view, service.world.clock(), width=width(), driver_alive=driven, unicode=unicode_fits(), work=refs
@@ -139,7 +139,7 @@ def _diff(service: Service, view: View, task: str, as_json: bool) -> None:
     work = find_work(service, view, task)
     text = diff_of(service, work, DIFF_BYTES)
     if as_json:
-        return echo_json({"run": view.run, **asdict(work), "diff": text})
+        return echo_json({"run": view.run, **to_builtins(work), "diff": text})
     return click.echo(plain(text), nl=False)
 
 

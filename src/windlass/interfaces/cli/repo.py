@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import assert_never
 
 import click
+from msgspec import to_builtins
 
 from windlass.errors import Exit
 from windlass.interfaces.cli.common import app, echo_json, json_option, page, run_argument
@@ -62,7 +62,9 @@ def land(
     result = done.result
     undo = f"git reset --keep {short_sha(result.before)}" if result.kind != "already" else ""
     if as_json:
-        return echo_json({"run": row.id, "landed": done.name, **asdict(result), "checks": done.checks, "undo": undo})
+        return echo_json(
+            {"run": row.id, "landed": done.name, **to_builtins(result), "checks": done.checks, "undo": undo}
+        )
     return click.echo(_landed(done.name, result, done.checks, undo), nl=False)
 
 
@@ -124,7 +126,7 @@ def take(words: tuple[str, ...], branch: str, as_json: bool) -> None:
     row = service.meant(words[0] if len(words) == 2 else "")
     work, name, made = take_work(service, service.view(row.id), words[-1], branch)
     if as_json:
-        return echo_json({"run": row.id, **asdict(work), "branch": name, "made": made})
+        return echo_json({"run": row.id, **to_builtins(work), "branch": name, "made": made})
     out = page()
     out.line(f"{work.task} is on branch {name} at {short_sha(work.commit)}{'' if made else ' already'}")
     out.command(f"git diff {short_sha(work.base)}..{name}")
@@ -149,7 +151,7 @@ def check(explain: bool, as_json: bool) -> int:
         click.echo(f"running {plural(len(around.commands), 'check')} on HEAD ...", err=True)
     found = rehearse(kit, canary=explain)
     if as_json:
-        echo_json({**asdict(found), **({"how": asdict(around)} if explain else {})})
+        echo_json({**to_builtins(found), **({"how": to_builtins(around)} if explain else {})})
     else:
         click.echo(_checked(found, around if explain else None), nl=False)
     return Exit.OK if found.ok else Exit.STOPPED

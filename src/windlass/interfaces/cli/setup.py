@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
 from pathlib import Path
 
 import click
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from windlass.acquainting import NOT_FOUND, AgentFacts
 from windlass.acquainting import agents as list_agents
@@ -39,7 +40,7 @@ def doctor(trying: bool, repairing: bool, as_json: bool) -> int:
     found = [*repaired, *_examined(), *(_tried() if trying else ())]
     ill = any(finding.level is Level.FIX for finding in found)
     if as_json:
-        echo_json({"ok": not ill, "findings": [asdict(finding) for finding in found]})
+        echo_json({"ok": not ill, "findings": [to_builtins(finding) for finding in found]})
     else:
         click.echo(_diagnosis(found), nl=False)
     return Exit.USER if ill else Exit.OK
@@ -84,7 +85,7 @@ def agents(as_json: bool) -> None:
     """
     found = list_agents(app().kit)
     if as_json:
-        return echo_json([{**asdict(one), "usable": one.usable} for one in found])
+        return echo_json([{**to_builtins(one), "usable": one.usable} for one in found])
     return click.echo(_agents(found), nl=False)
 
 

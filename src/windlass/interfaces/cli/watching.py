@@ -6,10 +6,10 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import click
+from msgspec import Struct
 
 from windlass.app import App, environment
 from windlass.driving import Asker, Beside, Ended
@@ -29,8 +29,7 @@ class Face(Protocol):
     def on_event(self, recorded: Recorded) -> None: ...
 
 
-@dataclass(frozen=True)
-class Watching:
+class Watching(Struct, frozen=True):
     on_event: Callable[[Recorded], None]
     asker: Asker | None = None
     beside: Beside | None = None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from windlass.app import App
 from windlass.errors import UserError
@@ -19,8 +20,7 @@ POLL_S = 0.1
 NOTHING = "No run is active here. Start one: call `workflow` with what to build.\n"
 
 
-@dataclass(frozen=True)
-class Patience:
+class Patience(Struct, frozen=True):
     """How long a call may wait for a run to rest."""
 
     seconds: float
@@ -36,15 +36,13 @@ class Patience:
         return left > 0
 
 
-@dataclass(frozen=True)
-class Driver:
+class Driver(Struct, frozen=True):
     pid: int
     before: int
     """The run's epoch before it: a driver that took the run up has counted it on."""
 
 
-@dataclass(frozen=True)
-class Hands:
+class Hands(Struct, frozen=True):
     """One call's hold on the repository."""
 
     app: App

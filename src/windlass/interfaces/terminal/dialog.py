@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.model import Answer, Choice, Question
 from windlass.questions import comment_wanted, validate
@@ -12,8 +13,7 @@ YES_NO = (Choice("yes", "Yes"), Choice("no", "No"))
 CHOOSE = "choose one: with the arrow keys, or type its key, number or label"
 
 
-@dataclass(frozen=True)
-class Dialog:
+class Dialog(Struct, frozen=True):
     question: Question
     cursor: int = -1
     """The option that Enter takes; -1: none yet, so that a stray Enter approves nothing."""

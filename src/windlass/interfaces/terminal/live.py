@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from windlass import events as e
 from windlass.driving import INTERRUPTED, Reins
@@ -23,8 +24,7 @@ PAUSED = "paused by the user"
 TELL = Question("tell", "What shall the agent that writes code know? Its next dispatch is given it.", type="input")
 
 
-@dataclass(frozen=True)
-class Hands:
+class Hands(Struct, frozen=True):
     """What the face may do to the run besides watching it."""
 
     tell: Callable[[str], object]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from windlass import events as e
 from windlass.projections.parts import Running, View
@@ -42,8 +43,7 @@ class Mood(StrEnum):
     STOPPING = "stopping"
 
 
-@dataclass
-class Live:
+class Live(Struct):
     view: View
     actions: dict[str, deque[Action]] = field(default_factory=dict)
     """By the dispatch's key; a key that is no longer at work is forgotten."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TextIO
+
+from msgspec import Struct
 
 from windlass.projections.text import clean, clean_block, to_ascii, wrapped
 
@@ -20,8 +21,7 @@ class Paint(StrEnum):
     YELLOW = "33"
 
 
-@dataclass
-class Printer:
+class Printer(Struct):
     """Writes whole lines, each cleaned and fitted. Contract: never raises for what it is given to print."""
 
     out: TextIO

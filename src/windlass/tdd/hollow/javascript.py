@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import PurePosixPath
 
+from msgspec.structs import replace
 from tree_sitter import Node
 
 from windlass.tdd.hollow.parts import NUMBER, SENTINEL, Edit, Part, Source, flag_name

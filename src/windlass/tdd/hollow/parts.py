@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 SENTINEL = "hollowed out by windlass"
 NUMBER = 113
 """Takes the place of other numbers. Small and positive: it fits every integer type, and it is a possible size."""
 
 
-@dataclass(frozen=True)
-class Hollowed:
+class Hollowed(Struct, frozen=True):
     text: str
     whole: bool
     """Nothing of the change is left that a test could ask about."""
@@ -24,8 +24,7 @@ class Hollowed:
     """What could not be emptied, and where it stands."""
 
 
-@dataclass(frozen=True)
-class Edit:
+class Edit(Struct, frozen=True):
     """Bytes `start` to `end` become `text`."""
 
     start: int
@@ -33,8 +32,7 @@ class Edit:
     text: str
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     name: str
     """Where it stands and what it is called; the same before and after a change of its contents."""
     content: str
@@ -48,8 +46,7 @@ class Part:
     """The same, for a part whose name the old file has."""
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(Struct, frozen=True):
     """A file that parses."""
 
     data: bytes

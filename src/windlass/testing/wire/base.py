@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from windlass.model import Json
 
 
-@dataclass(frozen=True)
-class Tool:
+class Tool(Struct, frozen=True):
     name: str
     schema: Mapping[str, Any]
     freeform: bool = False
@@ -28,16 +28,14 @@ class Tool:
         return found if isinstance(found, list) else ()
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(Struct, frozen=True):
     """What the CLI gave back for a tool call."""
 
     id: str
     text: str
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(Struct, frozen=True):
     model: str
     tools: tuple[Tool, ...]
     results: tuple[Result, ...]
@@ -53,8 +51,7 @@ class Asked:
         return next((known[name] for name in names if name in known), None)
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(Struct, frozen=True):
     id: str
     name: str
     input: Mapping[str, Json] | str
@@ -69,16 +66,14 @@ class Call:
         return isinstance(self.input, str)
 
 
-@dataclass(frozen=True)
-class Tokens:
+class Tokens(Struct, frozen=True):
     input: int = 0
     """With the cached ones."""
     output: int = 0
     cached: int = 0
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True):
     id: str
     model: str
     text: str = ""
@@ -88,8 +83,7 @@ class Answer:
     """How the last words end: '' well, `length` cut at the model's limit, `refusal` by the model or a filter."""
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(Struct, frozen=True):
     status: int
     type: str
     message: str
