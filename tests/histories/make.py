@@ -85,7 +85,7 @@ class Scenario:
     """The driver kills itself there: a crash point of the journal."""
     hang: Sequence[Rule] = ()
     """The rules whose agents do their work and then hang; the driver is killed when all of them do."""
-    before_kill: str = "SELECT 1"
+    before_kill: str = "SELECT 1 FROM run"
     """And when the database has such a row."""
 
 
@@ -386,15 +386,16 @@ def _kill_in_dispatches(bench: Bench, scenario: Scenario, command: Sequence[str]
     bench.script.write_text(_json(hanging))
     with bench.driver(*command) as driver:
         wait_for(bench, scenario.before_kill)
-        until(lambda: _hung(bench) == len(scenario.hang), 60)
+        until(lambda: _hung(bench, scenario) == len(scenario.hang), 60)
         kill(driver)
     bench.script.write_text(_json(scenario.rules))
 
 
-def _hung(bench: Bench) -> int:
-    """Agents that have done their work and said what they spent, and do not end."""
-    rows = bench.rows("SELECT folder FROM attempt WHERE state = 'running'")
-    files = [bench.run_folder / row["folder"] / "stdout" for row in rows]
+def _hung(bench: Bench, scenario: Scenario) -> int:
+    """Agents of these rules that have done their work and said what they spent."""
+    rules = {number for number, rule in enumerate(scenario.rules, 1) if rule in scenario.hang}
+    found = [line for line in bench.dispatches() if line["rule"] in rules]
+    files = [bench.run_folder / "attempts" / line["key"] / f"@{line['attempt']}" / "stdout" for line in found]
     return sum(file.exists() and '"usage"' in file.read_text() for file in files)
 
 
