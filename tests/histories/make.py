@@ -14,7 +14,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import sqlite3
 import sys
 import tarfile
@@ -326,9 +325,9 @@ def make(name: str, into: Path, at: Path, suffix: str = "") -> Path:
         **{name: bench.windlass(name, "--json").json for name in ("status", "show")},
     }
     shown = printed(bench) if scenario.rests == "finished" else ""
-    _strip(bench)
+    own = _strip(bench)
     (at / RECORDED).write_text(_json(kept))
-    _refuse_names(at)
+    _refuse_names(at, own)
     folder.mkdir(parents=True)
     _pack(at, folder / ARCHIVE)
     (folder / ABOUT).write_text(_json(about))
@@ -406,21 +405,22 @@ def _column(bench: Bench, name: str) -> str:
 # -- packing
 
 
-def _strip(bench: Bench) -> None:
-    """The log goes into the database, and the names of this machine go out of it."""
-    boots = {row["boot"] for row in bench.rows("SELECT DISTINCT boot FROM attempt")}
-    rename_machine(bench.home, {socket.gethostname(): HOST, **dict.fromkeys(boots, BOOT)})
+def _strip(bench: Bench) -> list[str]:
+    """The log goes into the database, and the names of this machine go out of it. Which they are."""
+    driver = json.loads(_column(bench, "driver"))
+    rename_machine(bench.home, {driver["host"]: HOST, driver["boot"]: BOOT})
     with closing(sqlite3.connect(bench.home / "windlass.db")) as db:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         db.execute("VACUUM")
     for path in (bench.folder / "gh-bin", bench.folder / "gh.env"):
         shutil.rmtree(path, ignore_errors=True)
         path.unlink(missing_ok=True)
+    return [json.dumps(driver["host"]), driver["boot"]]
 
 
-def _refuse_names(at: Path) -> None:
+def _refuse_names(at: Path, own: Sequence[str]) -> None:
     """Nothing that depends on this machine, on this checkout, or on how Windlass is built."""
-    places = [str(HERE.parents[1]), sys.prefix, sys.base_prefix]
+    places = [*own, str(HERE.parents[1]), sys.prefix, sys.base_prefix]
     modules = "|".join(
         sorted(path.stem for path in Path(windlass.__file__).parent.iterdir() if path.stem.isidentifier())
     )
