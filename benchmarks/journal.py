@@ -19,7 +19,7 @@ from benchmarks.figures import Figure
 from windlass.engine.journal import Journal
 from windlass.events import Event, Warned
 from windlass.model import Json, Key
-from windlass.store.sqlite import Store
+from windlass.store.database import Store
 
 STEPS = 1000
 #: disks are disturbed for longer than a few steps take, so the two loops take turns this often

@@ -14,9 +14,9 @@ from pathlib import Path
 from benchmarks.clock import best_in_turns, seconds
 from benchmarks.figures import Figure
 from benchmarks.sample import TASKS_FLOW, Sample, make_sample, peak_mb
-from windlass.agents.plans import match_tasks, parse_plan
+from windlass.agents.contracts.task_list import match_tasks, parse_plan
 from windlass.model import Task
-from windlass.phases.scheduling import Schedule
+from windlass.tasks.schedule import Schedule
 
 EVENTS = 100_000
 MANY = 1_000

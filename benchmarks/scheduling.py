@@ -18,9 +18,9 @@ from typing import Any
 from benchmarks.clock import run_quietly
 from benchmarks.figures import Figure
 from benchmarks.sample import TASKS_FLOW, Sample, make_sample, memory_mb, wait_until
-from windlass.agents.programs import program
+from windlass.agents.process.launch import program
+from windlass.kinds.task_graph import layers
 from windlass.model import Task
-from windlass.phases.scheduling import layers
 
 GRAPH, SEED, AGENTS = 40, 4, 64
 
@@ -87,7 +87,7 @@ def _repeated(sample: Sample, spec: dict[str, Any], n: int) -> float:
     sample.git("clone", "-q", str(sample.root), str(again))
     file = sample.home / f"again{n}.json"
     file.write_text(json.dumps({**spec, "cwd": str(again), "state": str(sample.home / f"counts{n}")}))
-    return run_quietly(program("scripted_program.main", str(file)), again, sample.env)
+    return run_quietly(program("agents.cli.scripted_program.main", str(file)), again, sample.env)
 
 
 def list_schedule(works: Sequence[Work], slots: int) -> float:

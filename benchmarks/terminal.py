@@ -45,7 +45,7 @@ def _cost() -> tuple[float, float]:
 async def _with_view() -> tuple[float, float]:
     from prompt_toolkit.input import create_pipe_input
 
-    from windlass.interfaces.terminal.live import Hands, LiveFace
+    from windlass.interfaces.terminal.live import LiveControls, LiveFace
     from windlass.interfaces.terminal.screen import terminal_screen
 
     with ExitStack() as stack:
@@ -55,7 +55,7 @@ async def _with_view() -> tuple[float, float]:
             sink, stack.enter_context(create_pipe_input()), encoding="utf-8", color=True, unicode=True,
             environ={"TERM": "xterm-256color"}, size=lambda: (COLUMNS, ROWS), clock=time.time,
         )  # fmt: skip
-        face = LiveFace(screen, Hands(lambda text: None), time.time)
+        face = LiveFace(screen, LiveControls(lambda text: None), time.time)
         async with face.beside(SimpleNamespace()):  # type: ignore[arg-type]
             return await _stream(face.on_event)
 

@@ -12,18 +12,13 @@ from pathlib import Path
 
 from benchmarks.clock import best_in_turns, seconds
 from benchmarks.figures import Figure
-from windlass import git
-from windlass.landing import Landing, make_candidate
-from windlass.workspace import (
-    Attempt,
-    EngineRepo,
-    Slots,
-    commit_artifacts,
-    commit_tree,
-    edited_tree,
-    status,
-    user_signature,
-)
+from windlass.git import run as git
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.keep import Attempt
+from windlass.git.merge import Landing, make_candidate
+from windlass.git.slots import Slots
+from windlass.git.trees import commit_artifacts, commit_tree, edited_tree, status
+from windlass.git.user_watch import user_signature
 
 FILES, FEW, IN_A_FOLDER = 20_000, 200, 50
 SLOTS = 16

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from windlass.agents import registry
-from windlass.agents.base import Adapter, AgentEvent, Done, Job, Limits, Reader, Remembers, Spent, WritesDown
+from windlass.agents.base import Adapter, AgentEvent, Done, HasReader, Job, Limits, Reader, Spent, WritesUsageFiles
 
 CAPTURES = Path(__file__).parent / "captures"
 CLIS = ("claude", "codex", "gemini", "opencode", "pi")
@@ -43,7 +43,7 @@ def lines(cli: str, name: str) -> list[str]:
 
 
 def read(adapter: Adapter, stream: Iterable[str], job: Job | None = None) -> list[AgentEvent]:
-    assert isinstance(adapter, Remembers)
+    assert isinstance(adapter, HasReader)
     reader = adapter.reader(job or a_job())
     return [event for line in stream for event in reader.parse(line)]
 
@@ -59,13 +59,13 @@ def told(cli: str, *stream: object, job: Job | None = None) -> list[AgentEvent]:
 
 def reader_of(cli: str, **job: Any) -> Reader:
     adapter = registry.make(cli, {})
-    assert isinstance(adapter, Remembers)
+    assert isinstance(adapter, HasReader)
     return adapter.reader(a_job(**job))
 
 
 def written_down(reader: Reader, name: str) -> list[Spent]:
     """What the CLI's own record of its session says; recorded in `ledgers`."""
-    assert isinstance(reader, WritesDown)
+    assert isinstance(reader, WritesUsageFiles)
     return only(Spent, [event for line in lines("ledgers", name) for event in reader.parse_ledger(line)])
 
 

@@ -8,14 +8,14 @@ import windlass
 from windlass.flow.fault import places, role_names
 from windlass.flow.load import parse_flow
 from windlass.flow.outcomes import routes
+from windlass.flow.route_graph import RouteEdge, phase_ways, step_ways
 from windlass.flow.schema import Flow
 from windlass.flow.shape import read_shape
-from windlass.flow.ways import Way, phase_ways, step_ways
-from windlass.flow.yaml import load_strict
-from windlass.phases import review, tasks
+from windlass.flow.strict_yaml import load_strict
+from windlass.kinds import review, tasks
 
 HERE = Path(__file__).parent
-SHIPPED = Path(windlass.__file__).parent / "flows"
+SHIPPED = Path(windlass.__file__).parent / "flow" / "builtin"
 FILES = {path.stem: path for folder in (SHIPPED, HERE / "flows") for path in sorted(folder.glob("*.yaml"))}
 CONTRACTS = frozenset(
     {
@@ -47,19 +47,19 @@ def by_outcome(flow: Flow, phase: str) -> dict[str, str]:
     return {outcome: str(route) for outcome, route in routes(flow, flow.phase(phase)).items()}
 
 
-def tasks_of(flow: Flow) -> tasks.Spec:
-    return next(phase for phase in flow.all_phases() if isinstance(phase, tasks.Spec))
+def tasks_of(flow: Flow) -> tasks.TasksSpec:
+    return next(phase for phase in flow.all_phases() if isinstance(phase, tasks.TasksSpec))
 
 
-def step(flow: Flow, id: str) -> review.Spec:
+def step(flow: Flow, id: str) -> review.ReviewSpec:
     found = next(step for step in tasks_of(flow).steps if step.id == id)
-    assert isinstance(found, review.Spec)
+    assert isinstance(found, review.ReviewSpec)
     return found
 
 
-def review_of(flow: Flow, id: str) -> review.Spec:
+def review_of(flow: Flow, id: str) -> review.ReviewSpec:
     phase = flow.phase(id)
-    assert isinstance(phase, review.Spec)
+    assert isinstance(phase, review.ReviewSpec)
     return phase
 
 
@@ -73,7 +73,7 @@ def labels(flow: Flow, mode: str = "") -> list[str]:
     return seen
 
 
-def ways_by(flow: Flow, question: str) -> dict[str, Way]:
+def ways_by(flow: Flow, question: str) -> dict[str, RouteEdge]:
     inner = tasks_of(flow)
     found = [*phase_ways(flow), *step_ways(flow, inner, ())]
     return {way.answer: way for way in found if way.question == question}

@@ -15,11 +15,12 @@ from typing import Any, TypeVar
 from unittest import mock
 
 from gitrepo import make_repo, sh
-from windlass import place
+from windlass import paths as place
+from windlass.app import compose
 from windlass.events import DispatchStarted, Event, QuestionAnswered, QuestionAsked, Recorded, TaskChanged, Warned
 from windlass.interfaces.exit import run as command_line
-from windlass.projections.parts import View
-from windlass.service import Service, World
+from windlass.runs.service import Host, Service
+from windlass.views.state import View
 
 Rule = dict[str, Any]
 E = TypeVar("E", bound=Event)
@@ -106,7 +107,7 @@ class Front:
     def __call__(self, *argv: str, cwd: Path | None = None) -> Done:
         out, err = io.StringIO(), io.StringIO()
         with self.inside(cwd or self.root), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = command_line(argv)
+            code = command_line(argv, compose())
         return Done(int(code), out.getvalue(), err.getvalue())
 
     @contextlib.contextmanager
@@ -139,7 +140,7 @@ class Front:
 
     @property
     def service(self) -> Service:
-        world = World(place.find(self.root), self.env, lambda: 0.0, self.root)
+        world = Host(place.find(self.root), self.env, lambda: 0.0, self.root)
         return Service(world)
 
     @property

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from windlass import git
-from windlass.workspace import EngineRepo
+from windlass.git import run as git
+from windlass.git.engine_repo import EngineRepo
 
 DATE = 1_700_000_000.0
 IDENTITY = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org")

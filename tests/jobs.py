@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from windlass.agents.base import Adapter, AgentEvent, AgentResult, Capabilities, Invocation, Job, Limits
-from windlass.agents.dispatch import Proc, agent_env, run_agent
-from windlass.agents.failures import classify_text
-from windlass.agents.scripted import ScriptedAdapter
+from windlass.agents.cli.failures import classify_text
+from windlass.agents.cli.scripted import ScriptedAdapter
+from windlass.agents.process.agent_run import run_agent
+from windlass.agents.process.supervise import SupervisedProcess, agent_env
 from windlass.model import ErrorClass, content_id
 
 A_MINUTE = Limits(wall_s=60.0)
@@ -67,7 +68,7 @@ async def dispatch(
     *,
     stop: asyncio.Event | None = None,
     on_event: Callable[[AgentEvent], None] = lambda event: None,
-    on_started: Callable[[Proc], None] = lambda proc: None,
+    on_started: Callable[[SupervisedProcess], None] = lambda proc: None,
     **more: Any,
 ) -> AgentResult:
     ticks = iter(range(1_000_000))

@@ -38,9 +38,9 @@ from runs_live import CODE, MODELS, config_of  # noqa: E402
 
 from front import ONE_TASK, Front  # noqa: E402
 from windlass.agents.base import Job  # noqa: E402
-from windlass.testing.playbook import Refusal, Reply  # noqa: E402
+from windlass.testing.playbook import Refusal, ScriptedReply  # noqa: E402
 from windlass.testing.scripted_model import ScriptedModel  # noqa: E402
-from windlass.testing.wire.base import Asked, Failure  # noqa: E402
+from windlass.testing.wire.base import Asked, ServerFailure  # noqa: E402
 
 FAULTS = ("away", "429", "429 reset", "500", "503", "cut")
 TURNS = 4
@@ -113,7 +113,7 @@ class StormyModel(ScriptedModel):
             at -= spell.seconds
         return Spell("", 0.0)
 
-    def reply(self, job: Job, asked: Asked) -> Reply | Refusal:
+    def reply(self, job: Job, asked: Asked) -> ScriptedReply | Refusal:
         spell = self.spell()
         found = super().reply(job, asked)
         if isinstance(found, Refusal):
@@ -132,7 +132,7 @@ class StormyModel(ScriptedModel):
                 status = int(fault.split()[0]) if fault != "away" else 0
                 after = float(spell.reset_s) if spell.reset_s else None
                 headers = {"retry-after": f"{spell.reset_s}"} if after else {}
-                found = Refusal(Failure(status, KINDS.get(status, ""), f"storm {status}", after), headers)  # type: ignore[assignment]
+                found = Refusal(ServerFailure(status, KINDS.get(status, ""), f"storm {status}", after), headers)  # type: ignore[assignment]
         with self._guard:
             self.calls.append(call)
         if spell.fault == "away":

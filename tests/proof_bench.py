@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gitrepo import make_engine
-from windlass.tdd import Names
-from windlass.tdd.facts import Declared, Facts, Ran, Tree, Verdict
-from windlass.tdd.reports import read_report
-from windlass.tdd.rules import judge, planned, shuffled
-from windlass.tdd.trees import Trees, counts_every_file, gather_facts
-from windlass.workspace import EngineRepo, ProofSlot, commit_tree, restaged_tree
+from windlass.checks.reports import read_report
+from windlass.checks.test_files import Names
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.proof_slot import ProofSlot
+from windlass.git.trees import commit_tree, restaged_tree
+from windlass.proof.facts import Declared, ProofFacts, ProofTree, ProofVerdict, TestRun
+from windlass.proof.rules import judge, planned, shuffled
+from windlass.proof.trees import Trees, counts_every_file, gather_facts
 
 GONE = "0 " + "0" * 40
 
@@ -58,7 +60,7 @@ class ProofBench:
         self.report.parent.mkdir()
         (tmp / "home").mkdir()
         self._server: subprocess.Popen[str] | None = None
-        self.ran: list[Tree] = []
+        self.ran: list[ProofTree] = []
 
     def close(self) -> None:
         self.slot.release()
@@ -75,7 +77,7 @@ class ProofBench:
         path = self.report.with_name("output")
         return path.read_text(errors="replace") if path.exists() else ""
 
-    def prove(self, case: Case, *, timeout: float = 20.0) -> Verdict:
+    def prove(self, case: Case, *, timeout: float = 20.0) -> ProofVerdict:
         self.ran = []
         trees = self._trees(case)
         declared = Declared(case.tdd)
@@ -83,7 +85,7 @@ class ProofBench:
         facts = gather_facts(trees, declared, known=frozenset(), allowed=allowed, coarse=False)
         answer = judge(facts)
         waiting = list(planned(facts))[::-1] if case.head_first else shuffled(planned(facts), case.name)
-        while isinstance(answer, Tree):
+        while isinstance(answer, ProofTree):
             tree = waiting.pop() if waiting else answer
             facts = facts.having(tree, self._run(trees, tree, facts, timeout))
             answer = judge(facts)
@@ -101,12 +103,12 @@ class ProofBench:
             entries[path] = f"{'100755' if path in programs else '100644'} {blob}"
         return restaged_tree(self.engine, onto, entries)
 
-    def _run(self, trees: Trees, tree: Tree, facts: Facts, timeout: float) -> Ran:
+    def _run(self, trees: Trees, tree: ProofTree, facts: ProofFacts, timeout: float) -> TestRun:
         files = trees.files(tree, every=counts_every_file(trees, facts.declared, facts.known))
         sha = trees.make(tree)
         self.ran.append(tree)
         if not files:
-            return Ran()
+            return TestRun()
         assert self.slot.stand_on(sha, trees.paths)
         self.report.unlink(missing_ok=True)
         env = {
@@ -119,7 +121,7 @@ class ProofBench:
             "WINDLASS_ATTEMPT": "r1:run",
         }
         ended = self._pytest(files, env, timeout) if self.runner == "pytest" else self._node(files, env, timeout)
-        return Ran(read_report(self.report, self.slot.slot.path), *ended)
+        return TestRun(read_report(self.report, self.slot.slot.path), *ended)
 
     def _pytest(self, files: tuple[str, ...], env: dict[str, str], timeout: float) -> tuple[int | None, bool, float]:
         args = ["-q", "-p", "no:cacheprovider", f"--junitxml={self.report}", *files]

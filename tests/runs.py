@@ -64,8 +64,9 @@ def dying(*args, **more):
         os.kill(os.getpid(), signal.SIGKILL)
     return result
 setattr(owner, last, dying)
+from windlass.app import compose
 from windlass.interfaces.exit import run
-sys.exit(run(sys.argv[4:]))
+sys.exit(run(sys.argv[4:], compose()))
 """
 
 

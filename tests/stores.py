@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from windlass.engine.journal import Journal
 from windlass.events import RunStarted
 from windlass.model import RunState
+from windlass.store.database import Store
 from windlass.store.rows import Intent, RunRow
-from windlass.store.sqlite import Store
 
 RUN = RunRow(
     *("r1", "Add sub", "plan", "flow: plan", "add-sub", "2026-01-02", "0" * 40, "windlass/add-sub", {}),

@@ -45,10 +45,10 @@ def _run(bench: Bench) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     ("place", "when", "code"),
     [
-        ("windlass.driving:_Drive._end", "before", ABORTED),
-        ("windlass.driving:_Drive._record", "before", ABORTED),
-        ("windlass.driving:_Drive._record", "after", WAITING),
-        ("windlass.driving:_Drive._end", "after", WAITING),
+        ("windlass.runs.drive:_Driver._end", "before", ABORTED),
+        ("windlass.runs.drive:_Driver._record", "before", ABORTED),
+        ("windlass.runs.drive:_Driver._record", "after", WAITING),
+        ("windlass.runs.drive:_Driver._end", "after", WAITING),
     ],
 )
 def test_an_abort_that_meets_a_driver_going_to_rest_at_a_question_ends_the_run(
@@ -68,7 +68,7 @@ def test_an_abort_that_meets_a_driver_going_to_rest_at_a_question_ends_the_run(
     assert "aborted" in ends[-1]["data"]
 
 
-@pytest.mark.parametrize("place", ["windlass.driving:_Drive._take", "windlass.store.sqlite:Store.open"])
+@pytest.mark.parametrize("place", ["windlass.runs.drive:_Driver._take", "windlass.store.database:Store.open"])
 def test_an_abort_that_meets_a_driver_which_has_not_begun_yet_ends_the_run(place: str, tmp_path: Path) -> None:
     bench = make_bench(tmp_path)
     assert bench.windlass(*_run(bench)).code == WAITING
@@ -83,7 +83,7 @@ def test_an_abort_that_meets_a_driver_which_has_not_begun_yet_ends_the_run(place
 
 def test_an_abort_that_a_killed_driver_did_not_heed_is_heeded_by_the_next_one(tmp_path: Path) -> None:
     bench = make_bench(tmp_path)
-    driver = _stopped_at(bench, "windlass.engine.attempt:run_agent", "before", *_run(bench))
+    driver = _stopped_at(bench, "windlass.dispatch.attempt:run_agent", "before", *_run(bench))
     assert "is being aborted" in bench.windlass("abort").out
     kill(driver)
     assert bench.run_state == "running"

@@ -17,8 +17,7 @@ from msgspec.structs import replace
 
 from captured import done, files_of, lines, only, read
 from jobs import dispatch, make_job, run
-from windlass.agents import acp, acp_program, registry
-from windlass.agents.acp import AcpAdapter
+from windlass.agents import registry
 from windlass.agents.base import (
     AgentEvent,
     AgentResult,
@@ -31,6 +30,8 @@ from windlass.agents.base import (
     ToolFinished,
     ToolStarted,
 )
+from windlass.agents.cli import acp, acp_program
+from windlass.agents.cli.acp import AcpAdapter
 from windlass.errors import UserError
 from windlass.model import ErrorClass, Usage
 
@@ -332,7 +333,7 @@ class Recorder:
 def asked(job: Job, settings: dict[str, Any] | None = None, **session: Any) -> list[tuple[str, dict[str, Any]]]:
     spec = json.loads(adapter(**(settings or {})).invocation(job).files["acp.json"])
     connection: Any = Recorder(**session)
-    asyncio.run(acp_program.Turn(connection, spec).take("Build it."))
+    asyncio.run(acp_program.AcpTurn(connection, spec).take("Build it."))
     return list(connection.asked)
 
 
@@ -356,7 +357,7 @@ def test_the_model_is_asked_for_as_the_agent_offers_it(tmp_path: Path) -> None:
 
 
 def test_a_model_that_cannot_be_asked_for_is_not_ignored(tmp_path: Path) -> None:
-    with pytest.raises(acp_program.Failed, match=r"\{model\}"):
+    with pytest.raises(acp_program.AcpFailedError, match=r"\{model\}"):
         asked(writer(tmp_path, model="m1"))
     assert len(asked(writer(tmp_path, model="m1"), {"env": ("MODEL={model}",)})) == 3
 

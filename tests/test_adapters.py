@@ -17,12 +17,12 @@ from captured import CAPTURES, CLIS, URL, a_job, done, events, files_of, lines, 
 from jobs import make_job, run
 from windlass.agents import registry
 from windlass.agents.base import Done, Said, SessionSeen, Spent, ToolFinished, ToolStarted
-from windlass.agents.contracts import parse
-from windlass.agents.redacting import redacted_event
-from windlass.agents.tokens import job_token
+from windlass.agents.contracts.registry import parse
+from windlass.agents.job_token import job_token
+from windlass.agents.output_redaction import redacted_event
 from windlass.errors import UserError
 from windlass.model import ErrorClass, Usage
-from windlass.redact import redactor
+from windlass.redaction import redactor
 
 ANSWER = (
     "All done. Created hello.txt and verified it.\n\n"
@@ -33,7 +33,7 @@ COSTS = {"claude": 0.0135, "codex": None, "gemini": 0.00594, "opencode": 0.01237
 TOKENS = {
     "claude": Usage(4200, 153, 600),
     "codex": Usage(3900, 153, 600),
-    "gemini": Usage(3900, 174, 600, priced=True),
+    "gemini": Usage(3900, 174, 600),
     "opencode": Usage(3900, 153, 600),
     "pi": Usage(4200, 153, 600),
 }

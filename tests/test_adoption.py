@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from flow_files import load
 from gitrepo import sh
 from runs import CONFIG, PLAN, Bench, default_script, edit, go_on_until_done, make_bench, plan_path, writer
-from windlass.engine.adopting import Edit, propose
+from windlass.driver.adoption import ArtifactEdit, propose
 from windlass.engine.journal import Journal
 from windlass.model import Json, Key, Task
-from windlass.store.sqlite import Store
+from windlass.store.database import Store
 
 SMALL = CONFIG + '[roles.security-reviewer]\nagent = "none"\n[roles.performance-reviewer]\nagent = "none"\n'
 EDITED = PLAN.replace("Add mul(a, b).", "Add mul(a, b), with the zero case.").replace(
@@ -74,9 +74,9 @@ def test_an_adopted_plan_goes_on_without_doing_the_landed_task_again(tmp_path: P
     ("place", "when", "number"),
     [
         ("windlass.engine.journal:Journal._supersede", "after", 1),
-        ("windlass.engine.adopting:record", "before", 1),
-        ("windlass.engine.adopting:record", "after", 1),
-        ("windlass.engine.context:commit_artifacts", "after", 1),
+        ("windlass.driver.adoption:record", "before", 1),
+        ("windlass.driver.adoption:record", "after", 1),
+        ("windlass.driver.context:commit_artifacts", "after", 1),
     ],
 )
 def test_killed_while_it_adopts_it_still_does_not_do_the_landed_task_again(
@@ -190,7 +190,7 @@ def test_whatever_is_edited_no_landed_task_is_proposed_to_run_again(
     store = Store.open(tmp_path_factory.mktemp("db") / "w.db", lambda: 1.0, create=True)
     try:
         journal, ids = _journal(store, states)
-        proposal = propose(store, "r", FLOW, journal, Edit("plan", "p.md", "plan-draft", "old", _plan(items)))
+        proposal = propose(store, "r", FLOW, journal, ArtifactEdit("plan", "p.md", "plan-draft", "old", _plan(items)))
         by_state = dict(zip(TITLES, states, strict=False))
         again = {Key.parse(key).parts[1].id for key in proposal.again if key != "execute/tasks"}
         named = dict(items)

@@ -26,7 +26,7 @@ def pins(name: str, file: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in BY_PROTOCOL])
 def test_the_version_that_is_installed_is_the_one_the_adapter_was_tested_with(name: str) -> None:
     [version] = pins(name, "package.json")["dependencies"].values()
-    assert version == importlib.import_module(f"windlass.agents.{name}").TESTED
+    assert version == importlib.import_module(f"windlass.agents.cli.{name}").TESTED
 
 
 @pytest.mark.parametrize("name", [*NAMES, "node"])

@@ -10,14 +10,14 @@ import pytest
 
 from front import Front
 from jobs import PythonAgent, make_job, run
-from windlass.agents import claude
 from windlass.agents.base import Retrying
-from windlass.agents.claude import ClaudeAdapter, ClaudeReader
-from windlass.agents.cli import Settings
-from windlass.agents.codex import CodexAdapter, CodexReader
-from windlass.agents.failures import reset_time
-from windlass.agents.gemini import GeminiReader
-from windlass.agents.pi import PiReader
+from windlass.agents.cli import claude
+from windlass.agents.cli.base import CliSettings
+from windlass.agents.cli.claude import ClaudeAdapter, ClaudeReader
+from windlass.agents.cli.codex import CodexAdapter, CodexReader
+from windlass.agents.cli.failures import reset_time
+from windlass.agents.cli.gemini import GeminiReader
+from windlass.agents.cli.pi import PiReader
 from windlass.model import ErrorClass
 
 RATE, BUSY = ErrorClass.RATE_LIMITED, ErrorClass.OVERLOADED
@@ -128,11 +128,11 @@ def test_a_keychain_login_reaches_the_clean_room(tmp_path: Path, monkeypatch: py
         env = ClaudeAdapter(environ=other).invocation(job).env
         assert name not in env
         assert other.items() <= env.items()
-    assert name not in ClaudeAdapter(Settings(base_url="http://127.0.0.1:1")).invocation(job).env
+    assert name not in ClaudeAdapter(CliSettings(base_url="http://127.0.0.1:1")).invocation(job).env
 
 
 def test_two_keys_are_two_logins_and_the_key_itself_is_not_shown() -> None:
-    one, same, two = (ClaudeAdapter(Settings(api_key=key)).credential for key in ("sk-one", "sk-one", "sk-two"))
+    one, same, two = (ClaudeAdapter(CliSettings(api_key=key)).credential for key in ("sk-one", "sk-one", "sk-two"))
     assert one == same != two
     assert one.startswith("claude ")
     assert "sk-one" not in one

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from windlass.answers import validate
 from windlass.model import Answer, Choice, Question
-from windlass.questions import validate
 
 CHOICE = Question("q", "?", (Choice("single-pass", "One round"), Choice("iterative", "Until it passes")))
 NUMBER = Question("n", "?", type="input", default="3", check="int")

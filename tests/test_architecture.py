@@ -15,36 +15,34 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "windlass"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-PHASE_HELPERS = {"__init__", "base", "calls", "items", "routes", "scheduling", "crew", "turns", "visiting", "task_base"}
+KIND_HELPERS = {"__init__", "base", "calls", "proposals", "routes", "task_graph"}
 KIND_MAY_IMPORT = {
     "windlass.errors",
     "windlass.events",
-    "windlass.git",
     "windlass.model",
-    "windlass.phases.base",
-    "windlass.phases.calls",
-    "windlass.phases.items",
-    "windlass.phases.routes",
+    "windlass.kinds.base",
+    "windlass.kinds.calls",
+    "windlass.kinds.proposals",
+    "windlass.kinds.routes",
 }
-#: what the `tasks` kind is made of
-TASKS = {f"windlass.phases.{name}" for name in ("scheduling", "crew", "turns", "visiting", "task_base")}
-TASK_STEPS = {"windlass.phases.command", "windlass.phases.produce", "windlass.phases.review"}
+#: what a task's steps can be
+TASK_STEPS = {"windlass.kinds.command", "windlass.kinds.produce", "windlass.kinds.review"}
 ADAPTER_MAY_IMPORT = {
-    "windlass.agents.account",
     "windlass.agents.base",
-    "windlass.agents.cli",
-    "windlass.agents.failures",
-    "windlass.agents.opencode_log",
-    "windlass.agents.pricing",
-    "windlass.agents.programs",
-    "windlass.agents.tally",
-    "windlass.agents.tokens",
+    "windlass.agents.cli.account",
+    "windlass.agents.cli.base",
+    "windlass.agents.cli.failures",
+    "windlass.agents.cli.opencode_log",
+    "windlass.agents.cli.tally",
+    "windlass.agents.job_token",
+    "windlass.agents.prices",
+    "windlass.agents.process.launch",
     "windlass.errors",
     "windlass.events",
     "windlass.model",
 }
 # programs of their own: never imported by the driver
-PROGRAMS = {"agents/supervisor.py", "agents/scripted_program.py", "agents/acp_program.py"}
+PROGRAMS = {"agents/process/supervisor.py", "agents/cli/scripted_program.py", "agents/cli/acp_program.py"}
 HEAVY = {"asyncio", "pydantic", "yaml", "rich", "prompt_toolkit", "psutil", "genai_prices", "tree_sitter"}
 
 
@@ -57,7 +55,7 @@ def tree(path: Path) -> ast.Module:
 
 
 def imported(path: Path) -> set[str]:
-    """Modules of ours; `from windlass.phases import review` counts as windlass.phases.review."""
+    """Modules of ours; `from windlass.kinds import review` counts as windlass.kinds.review."""
     found: set[str] = set()
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
@@ -92,33 +90,36 @@ def test_imports_go_one_way() -> None:
 
 
 def test_the_kinds_are_the_files_of_the_folder() -> None:
-    kinds = importlib.import_module("windlass.phases").KINDS
-    files = {path.stem for path in (PACKAGE / "phases").glob("*.py")} - PHASE_HELPERS
-    assert {name: module.__name__ for name, module in kinds.items()} == {
-        name: f"windlass.phases.{name}" for name in files
+    kinds = importlib.import_module("windlass.kinds").KINDS
+    files = {path.stem for path in (PACKAGE / "kinds").glob("*.py")} - KIND_HELPERS
+    assert {name: kind.spec.__module__ for name, kind in kinds.items()} == {
+        name: f"windlass.kinds.{name}" for name in files
     }
 
 
 def kinds() -> list[Path]:
-    return [path for path in sorted((PACKAGE / "phases").glob("*.py")) if path.stem not in PHASE_HELPERS]
+    return [path for path in sorted((PACKAGE / "kinds").glob("*.py")) if path.stem not in KIND_HELPERS]
 
 
 @pytest.mark.parametrize("path", kinds(), ids=relative)
 def test_a_kind_imports_only_what_a_kind_needs(path: Path) -> None:
-    steps = TASK_STEPS | TASKS if path.stem == "tasks" else set()
+    steps = TASK_STEPS if path.stem == "tasks" else set()
     assert imported(path) - KIND_MAY_IMPORT - steps == set()
 
 
 @pytest.mark.parametrize("path", kinds(), ids=relative)
 def test_a_kind_has_a_spec_of_its_name_and_its_outcomes(path: Path) -> None:
-    module = importlib.import_module(f"windlass.phases.{path.stem}")
-    assert module.Spec.model_fields["kind"].annotation.__args__ == (path.stem,)
-    assert len(set(module.OUTCOMES)) == len(module.OUTCOMES) > 0
+    kind = importlib.import_module(f"windlass.kinds.{path.stem}").KIND
+    assert kind.name == path.stem
+    assert kind.spec.model_fields["kind"].annotation.__args__ == (path.stem,)
+    assert len(set(kind.outcomes)) == len(kind.outcomes) > 0
 
 
 def adapters() -> list[Path]:
     """A file with a class that starts a CLI and reads it is an adapter; the port itself is not."""
-    return [path for path in sorted((PACKAGE / "agents").glob("*.py")) if path.stem != "base" and _has_adapter(path)]
+    return [
+        path for path in sorted((PACKAGE / "agents" / "cli").glob("*.py")) if path.stem != "base" and _has_adapter(path)
+    ]
 
 
 def _has_adapter(path: Path) -> bool:
@@ -139,7 +140,16 @@ def test_an_adapter_imports_only_the_port_and_the_nouns(path: Path) -> None:
 
 @pytest.mark.parametrize("path", [PACKAGE / name for name in sorted(PROGRAMS)], ids=relative)
 def test_a_program_of_its_own_imports_next_to_nothing_of_ours(path: Path) -> None:
-    assert imported(path) <= {"windlass.agents.small_json"}
+    assert imported(path) <= {"windlass.agents.process.small_json"}
+
+
+def test_one_class_name_means_one_thing() -> None:
+    places: dict[str, list[str]] = {}
+    for path in SOURCES:
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(relative(path))
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}
 
 
 def forks(path: Path) -> Iterator[str]:

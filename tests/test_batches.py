@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.engine.lander import Batches
+from windlass.tasks.lander import Batches
 
 
 def waiting(*waived: bool) -> list[Any]:

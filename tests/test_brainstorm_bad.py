@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from brainstorming import APPROACHES, DESIGN, NO_EXTRAS, QUESTIONS, Brainstorm, planner, says
 from front import Rule, builder, failing, scout, spent
-from windlass.agents import contracts
+from windlass.agents.contracts import registry as contracts
+from windlass.answers import validate
 from windlass.events import BudgetChanged, DispatchFinished, QuestionAsked
+from windlass.kinds import proposals as items
 from windlass.model import Answer, RunState, is_id
-from windlass.phases import items
-from windlass.projections.text import HIDDEN
-from windlass.questions import validate
+from windlass.text import HIDDEN
 
 ONCE = NO_EXTRAS + "[retries]\ncrashed = 0\n"
 QUIET = ("--answer", "question-1=1", "--answer", "question-2=x", "--answer", "question-3=1", "--answer", "approach=a1")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from test_demo import Demo, windlass
-from windlass.interfaces.cli.demo import SCENES
+from windlass.runs.demo import SCENES
 
 REQUEST = SCENES["brainstorm"].request
 BUILT = {"shortlink/users.py", "shortlink/tokens.py", "shortlink/auth.py", "tests/test_auth.py"}

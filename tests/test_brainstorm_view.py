@@ -10,16 +10,16 @@ import session_events as s
 from brainstorming import QUESTIONS
 from captured import a_job
 from windlass import events as e
-from windlass.agents import contracts
 from windlass.agents.base import Spent, ToolFinished, ToolStarted
-from windlass.agents.liveness import QUIET_S, Liveness, Sample
-from windlass.agents.pi import PiAdapter
+from windlass.agents.cli.pi import PiAdapter
+from windlass.agents.contracts import registry as contracts
+from windlass.agents.process.liveness import QUIET_S, Liveness, Sample
 from windlass.agents.roles import BUILT_IN, load_role
-from windlass.interfaces.terminal import said
+from windlass.interfaces.terminal import event_lines as said
 from windlass.model import Usage
-from windlass.projections.outlook import headline
-from windlass.projections.progress import render_progress
-from windlass.projections.view import fold
+from windlass.views.build import fold
+from windlass.views.outlook import headline
+from windlass.views.progress import render_progress
 
 ROOT = Path(__file__).parent.parent
 THREE: list[e.Json] = [{"id": f"question-{n}", "text": "?"} for n in (1, 2, 3)]

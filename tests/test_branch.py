@@ -6,22 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from gitrepo import DATE, commit, footprint, make_engine, sh, write
-from windlass import git
 from windlass.errors import GitError, UserError
-from windlass.workspace import (
-    EngineRepo,
-    LandResult,
-    LandStyle,
-    Published,
-    branch,
-    commit_artifacts,
-    enter_in_place,
-    follow,
-    land_commit,
-    land_plan,
-    plan_landing,
-    publish,
-)
+from windlass.git import publish as branch
+from windlass.git import run as git
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.publish import PublishedBranch, enter_in_place, follow, land_commit, land_plan, plan_landing, publish
+from windlass.git.trees import commit_artifacts
+from windlass.model import LandResult, LandStyle
 
 BRANCH = "windlass/add-limits"
 
@@ -47,11 +38,11 @@ def _advance(engine: EngineRepo, files: dict[str, str]) -> str:
 def test_the_first_publish_makes_the_branch_and_the_next_moves_it(engine: EngineRepo) -> None:
     one = _advance(engine, {"x": "1"})
     first = publish(engine, "r1", BRANCH, one, "")
-    assert first == Published(BRANCH, one)
+    assert first == PublishedBranch(BRANCH, one)
     two = _advance(engine, {"y": "1"})
-    assert publish(engine, "r1", BRANCH, two, first.commit) == Published(BRANCH, two)
+    assert publish(engine, "r1", BRANCH, two, first.commit) == PublishedBranch(BRANCH, two)
     assert sh(engine.user.root, "rev-parse", BRANCH) == two
-    assert publish(engine, "r1", BRANCH, two, two) == Published(BRANCH, two)
+    assert publish(engine, "r1", BRANCH, two, two) == PublishedBranch(BRANCH, two)
 
 
 def test_a_published_branch_needs_nothing_of_the_engine(engine: EngineRepo) -> None:
@@ -83,7 +74,7 @@ def test_a_branch_the_user_has_checked_out_stays_and_it_is_said(tmp_path: Path, 
     assert (done.branch, done.commit) == (BRANCH, one)
     assert str(tmp_path / "look") in done.note
     sh(engine.user.root, "worktree", "remove", str(tmp_path / "look"))
-    assert publish(engine, "r1", BRANCH, two, done.commit) == Published(BRANCH, two)
+    assert publish(engine, "r1", BRANCH, two, done.commit) == PublishedBranch(BRANCH, two)
 
 
 def test_a_branch_someone_else_moved_is_never_forced(engine: EngineRepo) -> None:
@@ -99,7 +90,7 @@ def test_a_branch_someone_else_moved_is_never_forced(engine: EngineRepo) -> None
     assert "someone else" in done.note
     assert sh(root, "rev-parse", BRANCH) == theirs
     three = _advance(engine, {"z": "1"})
-    assert publish(engine, "r1", done.branch, three, done.commit) == Published(f"{BRANCH}-2", three)
+    assert publish(engine, "r1", done.branch, three, done.commit) == PublishedBranch(f"{BRANCH}-2", three)
 
 
 def test_a_branch_the_user_moved_back_stays_there(engine: EngineRepo) -> None:
@@ -124,9 +115,9 @@ def test_a_publish_that_was_killed_before_it_was_recorded_goes_on(engine: Engine
     one = _advance(engine, {"x": "1"})
     publish(engine, "r1", BRANCH, one, "")
     two = _advance(engine, {"y": "1"})
-    assert publish(engine, "r1", BRANCH, two, "") == Published(BRANCH, two)
+    assert publish(engine, "r1", BRANCH, two, "") == PublishedBranch(BRANCH, two)
     three = _advance(engine, {"z": "1"})
-    assert publish(engine, "r1", BRANCH, three, one) == Published(BRANCH, three)
+    assert publish(engine, "r1", BRANCH, three, one) == PublishedBranch(BRANCH, three)
 
 
 def test_a_branch_the_user_deleted_is_made_again(engine: EngineRepo) -> None:
@@ -135,7 +126,7 @@ def test_a_branch_the_user_deleted_is_made_again(engine: EngineRepo) -> None:
     sh(engine.user.root, "branch", "-D", BRANCH)
     sh(engine.user.root, "gc", "-q", "--prune=now")
     two = _advance(engine, {"y": "1"})
-    assert publish(engine, "r1", BRANCH, two, one) == Published(BRANCH, two)
+    assert publish(engine, "r1", BRANCH, two, one) == PublishedBranch(BRANCH, two)
     assert sh(engine.user.root, "fsck", "--connectivity-only") == ""
 
 

@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stores import Clock, journal, stored
-from windlass.engine.answers import answer_from_outside, validate
-from windlass.engine.broker import Asker, Broker, PausedError, Policy, WaitingError
+from windlass.answers import AnswerPolicy, Asker, validate
+from windlass.engine.questions import PausedError, Questions, WaitingError
 from windlass.errors import UserError
 from windlass.events import QuestionAnswered, QuestionAsked
 from windlass.model import Answer, Choice, Key, Question
-from windlass.store.sqlite import Store
+from windlass.runs.answer import answer_from_outside
+from windlass.store.database import Store
 
 KEY = Key.parse("plan-approval")
 APPROVE = Question(
@@ -37,11 +38,11 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-def _broker(store: Store, policy: Policy | None = None, asker: Asker | None = None) -> Broker:
-    return Broker(journal(store), policy or Policy(), asker, lambda: None)
+def _broker(store: Store, policy: AnswerPolicy | None = None, asker: Asker | None = None) -> Questions:
+    return Questions(journal(store), policy or AnswerPolicy(), asker, lambda: None)
 
 
-def _ask(broker: Broker, question: Question = APPROVE, key: Key = KEY) -> Answer:
+def _ask(broker: Questions, question: Question = APPROVE, key: Key = KEY) -> Answer:
     return asyncio.run(broker.ask(key, question))
 
 
@@ -136,18 +137,18 @@ def test_a_closed_prompt_pauses_and_the_question_stays(store: Store) -> None:
 
 
 def test_yes_answers_what_declares_it_and_nothing_mandatory(store: Store) -> None:
-    assert _ask(_broker(store, Policy(yes=True))) == Answer("approve", by="--yes")
+    assert _ask(_broker(store, AnswerPolicy(yes=True))) == Answer("approve", by="--yes")
     gate = Question("gate", "?", APPROVE.options, yes="approve", mandatory=True)
     with pytest.raises(WaitingError):
-        _ask(_broker(store, Policy(yes=True)), gate)
-    named = Policy(yes_to=frozenset({"gate"}))
+        _ask(_broker(store, AnswerPolicy(yes=True)), gate)
+    named = AnswerPolicy(yes_to=frozenset({"gate"}))
     assert _ask(_broker(store, named), gate).value == "approve"
     with pytest.raises(WaitingError):
-        _ask(_broker(store, Policy(yes=True)), Question("free", "?", APPROVE.options))
+        _ask(_broker(store, AnswerPolicy(yes=True)), Question("free", "?", APPROVE.options))
 
 
 def test_an_answer_beforehand_counts_once_and_with_a_star_always(store: Store) -> None:
-    once, always = Policy({"approve": "1"}), Policy({"approve*": "approve"})
+    once, always = AnswerPolicy({"approve": "1"}), AnswerPolicy({"approve*": "approve"})
     assert _ask(_broker(store, once)).by == "--answer"
     with pytest.raises(WaitingError):
         _ask(_broker(store, once), key=Key.parse("plan-approval+2"))
@@ -158,7 +159,7 @@ def test_an_answer_beforehand_counts_once_and_with_a_star_always(store: Store) -
 @pytest.mark.parametrize("given", ["revise", "2", "Revise"])
 def test_an_answer_beforehand_never_leads_back(given: str, store: Store) -> None:
     with pytest.raises(UserError, match="leads back"):
-        _ask(_broker(store, Policy({"approve*": given})))
+        _ask(_broker(store, AnswerPolicy({"approve*": given})))
     assert [row.state for row in store.questions("r1")] == ["pending"]
 
 
@@ -197,6 +198,6 @@ def test_the_loser_from_outside_is_told_who_answered_what(store: Store) -> None:
 
 
 def test_a_policy_survives_being_stored() -> None:
-    policy = Policy({"a": "b", "c*": "d"}, True, frozenset({"x", "y"}), True)
-    assert Policy.from_json(policy.to_json()) == policy
-    assert Policy.from_json(None) == Policy()
+    policy = AnswerPolicy({"a": "b", "c*": "d"}, True, frozenset({"x", "y"}), True)
+    assert AnswerPolicy.from_json(policy.to_json()) == policy
+    assert AnswerPolicy.from_json(None) == AnswerPolicy()

@@ -16,7 +16,7 @@ from windlass.engine.budget import LEAST_USD, Budget, Prices
 from windlass.errors import OverBudgetError
 from windlass.events import Warned
 from windlass.model import Usage
-from windlass.store.sqlite import Store
+from windlass.store.database import Store
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from windlass.agents.carrying import bring, take_away
+from windlass.agents.process.login_copy import bring, take_away
 
 
 def test_what_is_not_there_is_not_carried(tmp_path: Path) -> None:

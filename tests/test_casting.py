@@ -11,26 +11,26 @@ import pytest
 from front import LEAN, Front, basics, scripted
 from windlass.agents.assignment import assign
 from windlass.agents.roles import load_roles
-from windlass.casting import AS_CONFIGURED, Cast, Part, parse_part
 from windlass.errors import UserError
 from windlass.events import DispatchStarted, Warned
 from windlass.flow.load import list_flows
-from windlass.kit import Kit
+from windlass.runs.project import Project
+from windlass.runs.role_overrides import AS_CONFIGURED, RoleOverride, RoleOverrides, parse_part
 
 
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("claude", Part("claude")),
-        ("claude:opus", Part("claude", "opus")),
-        ("claude:opus:high", Part("claude", "opus", "high")),
-        ("claude::high", Part("claude", "", "high")),
-        ("opencode:ollama/llama3:8b", Part("opencode", "ollama/llama3:8b")),
-        ("opencode:ollama/llama3:8b:max", Part("opencode", "ollama/llama3:8b", "max")),
-        ("none", Part("none")),
+        ("claude", RoleOverride("claude")),
+        ("claude:opus", RoleOverride("claude", "opus")),
+        ("claude:opus:high", RoleOverride("claude", "opus", "high")),
+        ("claude::high", RoleOverride("claude", "", "high")),
+        ("opencode:ollama/llama3:8b", RoleOverride("opencode", "ollama/llama3:8b")),
+        ("opencode:ollama/llama3:8b:max", RoleOverride("opencode", "ollama/llama3:8b", "max")),
+        ("none", RoleOverride("none")),
     ],
 )
-def test_a_part_is_agent_model_effort(text: str, part: Part) -> None:
+def test_a_part_is_agent_model_effort(text: str, part: RoleOverride) -> None:
     assert parse_part("scout", text) == part
 
 
@@ -43,12 +43,14 @@ def test_what_is_no_part_is_refused(text: str, told: str) -> None:
 
 
 def test_an_agent_for_every_role_takes_the_place_of_what_was_said_before() -> None:
-    before = Cast("pi", {"scout": "claude"})
+    before = RoleOverrides("pi", {"scout": "claude"})
     assert before.changed_to(AS_CONFIGURED) == before
-    assert before.changed_to(Cast(roles={"planner": "codex"})) == Cast("pi", {"scout": "claude", "planner": "codex"})
-    assert before.changed_to(Cast("gemini", {"scout": "pi"})) == Cast("gemini", {"scout": "pi"})
-    assert Cast.remembered(before.to_json()) == before
-    assert Cast.remembered({}) == AS_CONFIGURED
+    assert before.changed_to(RoleOverrides(roles={"planner": "codex"})) == RoleOverrides(
+        "pi", {"scout": "claude", "planner": "codex"}
+    )
+    assert before.changed_to(RoleOverrides("gemini", {"scout": "pi"})) == RoleOverrides("gemini", {"scout": "pi"})
+    assert RoleOverrides.remembered(before.to_json()) == before
+    assert RoleOverrides.remembered({}) == AS_CONFIGURED
 
 
 # -- runs
@@ -226,7 +228,7 @@ def test_windlass_agents_shows_who_plays_every_role_of_every_flow(tmp_path: Path
     tables = "".join(f'[roles.{role}]\nagent = "a-{role}"\n' for role in roles if role != "planner")
     front.configure(scripted(front) + agents + tables)
     shown = {one["name"]: one["roles"] for one in json.loads(front("agents", "--json").out)}
-    kit = Kit(front.service.world)
+    kit = Project(front.service.world)
     config, loaded = kit.config(), kit.roles()
     walked = set()
     for source in list_flows([]):

@@ -9,8 +9,18 @@ from pathlib import Path
 import pytest
 
 from gitrepo import DATE, make_engine
-from windlass.checks import Check, CheckResult, RunOutput, acceptable, cache_key, canary_tree, failing_tests, run_check
-from windlass.workspace import Slots, changes, commit_tree
+from windlass.checks.run import (
+    Check,
+    CheckResult,
+    RunOutput,
+    acceptable,
+    cache_key,
+    canary_tree,
+    failing_tests,
+    run_check,
+)
+from windlass.git.slots import Slots
+from windlass.git.trees import changes, commit_tree
 
 
 async def _runner(argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout: float, folder: Path) -> RunOutput:

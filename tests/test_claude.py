@@ -8,8 +8,8 @@ import pytest
 from captured import a_job, done, events, only, told
 from windlass.agents import registry
 from windlass.agents.base import Done, Limits, Spent, ToolFinished, ToolStarted
-from windlass.agents.claude import ClaudeAdapter, ClaudeReader
-from windlass.agents.contracts import json_schema
+from windlass.agents.cli.claude import ClaudeAdapter, ClaudeReader
+from windlass.agents.contracts.registry import json_schema
 from windlass.model import ErrorClass, Usage
 
 FAILED: dict[str, Any] = {"type": "result", "subtype": "success", "is_error": True}

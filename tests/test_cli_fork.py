@@ -11,7 +11,7 @@ from front import LEAN, Front, basics, builder, failing, passing, planner, scout
 from gitrepo import reachable, sh
 from windlass.events import DispatchStarted, PhaseEntered
 from windlass.model import RunState
-from windlass.service import Service
+from windlass.runs.service import Service
 from windlass.store.rows import StepRow
 from windlass.store.tips import tip_of_steps
 

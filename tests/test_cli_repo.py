@@ -14,11 +14,12 @@ import pytest
 
 from front import LEAN, Front, basics, builder, passing
 from gitrepo import commit, footprint, write
-from windlass import git
+from windlass.git import run as git
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.slots import Slots, SlotUse
 from windlass.locks import driver_lock
-from windlass.place import state_dir
-from windlass.rehearsing import RUN
-from windlass.workspace import EngineRepo, Slots, Use
+from windlass.paths import state_dir
+from windlass.runs.check import RUN
 
 READS = "import pathlib; exec(pathlib.Path('src/app.py').read_text())"
 GREEN = f'[checks]\ncommands = [["{sys.executable}", "-c", "{READS}"]]\n'
@@ -196,7 +197,7 @@ def test_green_checks_leave_nothing_behind(tmp_path: Path) -> None:
     assert (done.code, "\nok " in done.out) == (0, True)
     assert footprint(front.root) == before
     assert front.git("for-each-ref", "refs/windlass") == ""
-    assert [lease.use for lease in slots(front).leases()] == [Use.FREE]
+    assert [lease.use for lease in slots(front).leases()] == [SlotUse.FREE]
     assert front("status").out.startswith("No runs here yet")
 
 
@@ -256,7 +257,7 @@ def test_a_slot_that_a_killed_check_left_is_not_used_again_and_is_collected(tmp_
     left = slots(front).take(RUN, "check", front.git("rev-parse", "HEAD"))
     assert front("check").code == 0
     uses = {lease.n: lease.use for lease in slots(front).leases()}
-    assert uses[left.n] is Use.RETIRED
+    assert uses[left.n] is SlotUse.RETIRED
     assert front("gc").code == 0
     assert slots(front).leases() == []
 
@@ -276,7 +277,7 @@ def test_an_interrupted_check_ends_its_processes_and_gives_the_slot_back(tmp_pat
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=30) == 130
     assert not psutil.pid_exists(child)
-    assert [lease.use for lease in slots(front).leases()] == [Use.FREE]
+    assert [lease.use for lease in slots(front).leases()] == [SlotUse.FREE]
 
 
 def _agent_of(front: Front) -> int:

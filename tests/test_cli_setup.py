@@ -17,15 +17,17 @@ import pytest
 
 from front import Front, basics
 from gitrepo import commit, footprint, sh, write
-from windlass import git
 from windlass.agents.installed import version_tried
-from windlass.config import load_config
-from windlass.examining import UNSEEN
+from windlass.app import compose
+from windlass.config.load import load_config
+from windlass.git import run as git
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.slots import Slots
 from windlass.interfaces.cli import setup
 from windlass.interfaces.exit import run as command_line
-from windlass.place import state_dir
-from windlass.proposing import Proposal, propose, render
-from windlass.workspace import EngineRepo, Slots
+from windlass.paths import state_dir
+from windlass.runs.doctor import UNSEEN
+from windlass.runs.init import ConfigProposal, propose, render
 
 AGENT = f'[agents]\ndefault = "mine"\n[agents.mine]\nargv = ["{sys.executable}", "{{prompt_file}}"]\n'
 VERSION = "echo 1.2.3"
@@ -239,8 +241,8 @@ def test_how_some_tests_are_run_is_proposed_where_it_is_plain(
     assert (load_config(tmp_path, tmp_path / "none", {}).tests.run_files or ()) == proposal.run_files
 
 
-@pytest.mark.parametrize("proposal", [Proposal(), Proposal(('pytest -k "a b"',), ("npm ci",), "claude")])
-def test_every_proposal_is_a_config_that_loads(tmp_path: Path, proposal: Proposal) -> None:
+@pytest.mark.parametrize("proposal", [ConfigProposal(), ConfigProposal(('pytest -k "a b"',), ("npm ci",), "claude")])
+def test_every_proposal_is_a_config_that_loads(tmp_path: Path, proposal: ConfigProposal) -> None:
     write(tmp_path, {".windlass/config.toml": render(proposal)})
     config = load_config(tmp_path, tmp_path / "none", {})
     assert config.agents.default == proposal.agent
@@ -249,7 +251,7 @@ def test_every_proposal_is_a_config_that_loads(tmp_path: Path, proposal: Proposa
 
 
 def test_every_commented_example_in_the_file_loads_too(tmp_path: Path) -> None:
-    lines = render(Proposal()).splitlines()
+    lines = render(ConfigProposal()).splitlines()
     switched_on = [line.removeprefix("# ") if _is_example(line) else line for line in lines]
     write(tmp_path, {".windlass/config.toml": "\n".join(switched_on)})
     assert load_config(tmp_path, tmp_path / "none", {}).roles["implementer"].agent == "NAME"
@@ -286,7 +288,7 @@ def interactive_init(front: Front, typed: str) -> int:
         contextlib.redirect_stdout(io.StringIO()),
         contextlib.redirect_stderr(io.StringIO()),
     ):
-        return command_line(["init"])
+        return command_line(["init"], compose())
 
 
 @pytest.mark.parametrize(

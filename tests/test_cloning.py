@@ -13,8 +13,8 @@ from front import NO_EXTRAS, Front
 from front import basics as basics_of_a_plan
 from gitrepo import commit, footprint, make_repo, sh
 from team import Team, basics, subtask
-from windlass.cloning import clone_of, known_clone
 from windlass.errors import UserError
+from windlass.git.clones import clone_of, known_clone
 
 ONE = basics(subtask("a"))
 

@@ -8,7 +8,7 @@ import pytest
 from captured import URL, a_job, done, events, lines, only, reader_of, told, written_down
 from windlass.agents import registry
 from windlass.agents.base import Spent, ToolFinished, ToolStarted
-from windlass.agents.codex import CodexAdapter
+from windlass.agents.cli.codex import CodexAdapter
 from windlass.model import ErrorClass, Usage
 
 

@@ -7,19 +7,14 @@ from typing import Any
 import pytest
 
 from gitrepo import DATE, commit, footprint, make_engine, reachable, sh, write
-from windlass import git
-from windlass.workspace import (
-    Attempt,
-    EngineRepo,
-    Remains,
-    Removed,
-    Slots,
-    Use,
-    commit_artifacts,
-    gc,
-    publish,
-)
-from windlass.workspace.collect import drop_user_refs
+from windlass.git import run as git
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.gc import drop_user_refs, gc
+from windlass.git.keep import Attempt
+from windlass.git.publish import publish
+from windlass.git.slots import Slots, SlotUse
+from windlass.git.trees import commit_artifacts
+from windlass.model import GcKept, GcRemoved
 
 KEPT = "refs/windlass/keep/r1/t1/@1"
 
@@ -40,7 +35,7 @@ def _finished(engine: EngineRepo) -> str:
 def test_what_a_branch_contains_goes_and_the_branch_stays(engine: EngineRepo) -> None:
     tip = _finished(engine)
     names = [f"refs/windlass/r1/hold/t1,@{tip}", "refs/windlass/r1/tip", "refs/windlass/base/r1"]
-    wanted = [Removed(name) for name in names]
+    wanted = [GcRemoved(name) for name in names]
     assert gc(engine, {"r1"}, dry=True, date=DATE) == wanted
     assert engine.tip("r1") == tip
     assert gc(engine, {"r1"}, dry=False, date=DATE) == wanted
@@ -55,9 +50,9 @@ def test_what_no_branch_contains_remains_with_its_base(engine: EngineRepo) -> No
     sh(engine.user.root, "branch", "-D", "windlass/r1")
     done = gc(engine, {"r1"}, dry=False, date=DATE)
     assert done == [
-        Remains(f"refs/windlass/r1/hold/t1,@{tip}", "no branch contains it"),
-        Remains("refs/windlass/r1/tip", "no branch contains it"),
-        Remains("refs/windlass/base/r1", "the run's commits need it"),
+        GcKept(f"refs/windlass/r1/hold/t1,@{tip}", "no branch contains it"),
+        GcKept("refs/windlass/r1/tip", "no branch contains it"),
+        GcKept("refs/windlass/base/r1", "the run's commits need it"),
     ]
     assert set(engine.refs()) == {f"refs/windlass/r1/hold/t1,@{tip}", "refs/windlass/r1/tip"}
 
@@ -70,12 +65,12 @@ def test_uncommitted_work_of_a_finished_run_is_kept_when_its_slot_goes(engine: E
     sh(slot.path, "reset", "-q", "--hard", engine.user.head)
     write(slot.path, {"half": "1"})
     done = gc(engine, {"r1"}, dry=False, date=DATE)
-    assert Removed("slot 1") in done
+    assert GcRemoved("slot 1") in done
     assert not slot.path.exists()
     assert slots.leases() == []
     assert reachable(engine.user.root, lost)
     keeps = git.read_refs(engine.user.root, "refs/windlass/keep")
-    assert {Remains(name, "no branch contains it") for name in keeps} <= set(done)
+    assert {GcKept(name, "no branch contains it") for name in keeps} <= set(done)
     assert any("half" in sh(engine.user.root, "ls-tree", "--name-only", name) for name in keeps)
 
 
@@ -85,11 +80,11 @@ def test_a_keep_ref_goes_when_a_branch_contains_it_or_when_it_is_named(engine: E
     slot = slots.take("r1", "t1", engine.user.head)
     commit(slot.path, {"b": "1"})
     assert slots.release(slot, Attempt("r1", "t1", 1), DATE) == (KEPT,)
-    assert Remains(KEPT, "no branch contains it") in gc(engine, {"r1"}, dry=False, date=DATE)
+    assert GcKept(KEPT, "no branch contains it") in gc(engine, {"r1"}, dry=False, date=DATE)
     sh(engine.user.root, "branch", "rescued", KEPT)
-    assert Removed(KEPT) in gc(engine, {"r1"}, dry=True, date=DATE)
+    assert GcRemoved(KEPT) in gc(engine, {"r1"}, dry=True, date=DATE)
     sh(engine.user.root, "branch", "-D", "rescued")
-    assert Removed(KEPT) in gc(engine, {"r1"}, dry=False, date=DATE, named={KEPT})
+    assert GcRemoved(KEPT) in gc(engine, {"r1"}, dry=False, date=DATE, named={KEPT})
     assert git.read_refs(engine.user.root, KEPT) == {}
 
 
@@ -100,9 +95,9 @@ def test_runs_that_are_not_final_are_not_touched(engine: EngineRepo) -> None:
     free = slots.take("r2", "t1", engine.user.head)
     slots.release(free, Attempt("r2", "t1", 1), DATE)
     before = engine.refs()
-    assert gc(engine, set(), dry=False, date=DATE) == [Removed(f"slot {free.n}")]
+    assert gc(engine, set(), dry=False, date=DATE) == [GcRemoved(f"slot {free.n}")]
     assert engine.refs() == before
-    assert [lease.use for lease in slots.leases()] == [Use.TAKEN]
+    assert [lease.use for lease in slots.leases()] == [SlotUse.TAKEN]
     assert slot.path.is_dir()
 
 
@@ -119,14 +114,14 @@ def test_a_dry_run_changes_nothing(engine: EngineRepo) -> None:
     slots = Slots(engine)
     write(slots.take("r1", "t1", engine.user.head).path, {"half": "1"})
     before = (engine.refs(), git.read_refs(engine.user.root), slots.leases())
-    assert Removed("slot 1") in gc(engine, {"r1"}, dry=True, date=DATE)
+    assert GcRemoved("slot 1") in gc(engine, {"r1"}, dry=True, date=DATE)
     assert (engine.refs(), git.read_refs(engine.user.root), slots.leases()) == before
 
 
 def test_what_was_set_aside_is_listed_and_stays(engine: EngineRepo) -> None:
     write(engine.home / "aside", {"slots-1-5/precious": "1"})
     (entry,) = gc(engine, {"r1"}, dry=False, date=DATE)[-1:]
-    assert isinstance(entry, Remains)
+    assert isinstance(entry, GcKept)
     assert (engine.home / "aside" / "slots-1-5" / "precious").exists()
 
 
@@ -154,6 +149,6 @@ def test_collecting_starts_no_more_gits_for_a_thousand_refs_than_for_one(
         sh(engine.user.root, "update-ref", f"refs/windlass/keep/r1/execute/t{n}/@1", tip)
     calls.clear()
     found = gc(engine, {"r1", "r2"}, dry=False, date=DATE)
-    assert sum(isinstance(entry, Removed) for entry in found) > 300
+    assert sum(isinstance(entry, GcRemoved) for entry in found) > 300
     # Two more: the refs of both repositories are removed now.
     assert len(calls) <= few + 2

@@ -7,7 +7,7 @@ import pytest
 
 from jobs import make_job, run
 from windlass.agents.base import Invocation
-from windlass.agents.command import CommandAdapter
+from windlass.agents.cli.command import CommandAdapter
 from windlass.agents.registry import make
 from windlass.errors import UserError
 from windlass.model import ErrorClass, Usage

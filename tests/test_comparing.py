@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gitrepo import make_repo, sh
-from windlass import git
 from windlass.errors import GitError
-from windlass.workspace.comparing import differences, meeting, merged
-from windlass.workspace.librarian import Librarian
-from windlass.workspace.objects import FOLDER, Entry, Objects
+from windlass.git import run as git
+from windlass.git.compare import differences, meeting, merged
+from windlass.git.plumbing.cat_file import CatFile
+from windlass.git.plumbing.objects import FOLDER, Entry, Objects
 
 Files = dict[str, tuple[str, str]]
 """Path -> mode and content."""
@@ -187,7 +187,7 @@ def test_an_object_that_is_not_there_is_an_error(store: Store) -> None:
 
 def test_a_librarian_that_was_killed_is_replaced(store: Store) -> None:
     commit = sh(store.root, "rev-parse", "HEAD")
-    librarian = Librarian(store.root / ".git")
+    librarian = CatFile(store.root / ".git")
     first = librarian.ask(commit)
     librarian._child.kill()
     librarian._child.wait()

@@ -8,8 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.config import Config, ConfigError, Role, load_config, parse_command, parse_duration
 from windlass.config.lines import json_lines, line_of, toml_lines
+from windlass.config.load import load_config
+from windlass.config.problems import ConfigError
+from windlass.config.schema import Config, RoleSettings
+from windlass.config.values import parse_command, parse_duration
 
 
 @pytest.fixture
@@ -54,7 +57,7 @@ def test_superteam_json_gives_the_budgets(repo: Path, user: Path) -> None:
 def test_superteam_json_overrides_model_and_thinking_of_a_role(repo: Path, user: Path) -> None:
     (repo / ".windlass/config.toml").write_text('[roles.scout]\nmodel = "small"\nagent = "codex"\neffort = "low"\n')
     (repo / ".superteam.json").write_text('{"agents": {"scout": {"model": "big", "thinking": "high"}}}')
-    assert load_config(repo, user, {}).role("scout") == Role(agent="codex", model="big", effort="high")
+    assert load_config(repo, user, {}).role("scout") == RoleSettings(agent="codex", model="big", effort="high")
 
 
 def test_command_line_beats_superteam_beats_repository_beats_user(repo: Path, user: Path) -> None:

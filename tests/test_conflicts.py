@@ -12,9 +12,11 @@ from crews import FIXER, IMPLEMENT, REVIEW, Crewed, flow, plan_rule
 from front import LEAN, Front, Rule, basics, passing, plan_of
 from gitrepo import DATE, make_engine, sh
 from windlass.events import LandingRefused, TaskLanded
-from windlass.landing import join
-from windlass.workspace import EngineRepo, commit_tree, trees
-from windlass.workspace.conflicts import Conflict, OpenConflicts, paths_of, unresolved
+from windlass.git import trees
+from windlass.git.conflicts import Conflict, OpenConflicts, paths_of, unresolved
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.merge import join
+from windlass.git.trees import commit_tree
 
 QUICK = "[retries]\ncrashed = 0\n"
 TEXT = "".join(f"line {n}\n" for n in range(1, 13))

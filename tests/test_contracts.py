@@ -8,26 +8,23 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from windlass.agents.contracts import (
+from windlass.agents.contracts.fences import fence, last_block
+from windlass.agents.contracts.registry import (
     CONTRACTS,
-    MatchResult,
     Parsed,
-    PlanTask,
     ReviewBlock,
     check,
     describe,
     json_schema,
-    last_block,
-    match_tasks,
     outcome,
     parse,
-    parse_plan,
     reminder,
     verdict,
 )
-from windlass.agents.fences import fence, plain
+from windlass.agents.contracts.task_list import MatchResult, PlanTask, match_tasks, parse_plan
 from windlass.errors import UserError
 from windlass.model import Finding, Severity, Task, Verdict
+from windlass.text import plain
 
 TAG = ("superteam-json",)
 

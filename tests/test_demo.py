@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from windlass.config import load_config
-from windlass.interfaces.cli.demo import make_sample
+from windlass.config.load import load_config
+from windlass.runs.demo import make_sample
 
 TITLES = ("Token bucket implementation", "Rate limit middleware", "Configuration and tests")
 
@@ -152,7 +152,7 @@ def test_with_ask_and_no_terminal_the_first_question_waits(tmp_path: Path) -> No
 
 
 def test_without_pytest_the_sample_checks_itself_with_unittest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windlass.interfaces.cli.demo.find_spec", lambda name: None)
+    monkeypatch.setattr("windlass.runs.demo.find_spec", lambda name: None)
     make_sample(tmp_path)
     config = load_config(tmp_path, tmp_path / "none", {})
     [command] = config.checks.commands

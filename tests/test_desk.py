@@ -6,10 +6,13 @@ from pathlib import Path
 import pytest
 
 from gitrepo import DATE, commit, make_engine, sh, write
-from windlass import git
-from windlass.engine.desk import Desk
+from windlass.dispatch.workspace import Workspace
 from windlass.errors import GitError
-from windlass.workspace import EngineRepo, Slot, Slots, Use, commit_tree, status
+from windlass.git import run as git
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.slot import Slot
+from windlass.git.slots import Slots, SlotUse
+from windlass.git.trees import commit_tree, status
 
 OURS = ("windlass/x",)
 
@@ -19,15 +22,15 @@ def engine(tmp_path: Path) -> EngineRepo:
     return make_engine(tmp_path, {"a.txt": "1\n"})
 
 
-def make_desk(engine: EngineRepo, spare: list[tuple[Slot, str]] | None, head: str = "") -> Desk:
-    return Desk(engine, Slots(engine), "r1", head or engine.user.head, lambda: DATE, prepare, spare)
+def make_desk(engine: EngineRepo, spare: list[tuple[Slot, str]] | None, head: str = "") -> Workspace:
+    return Workspace(engine, Slots(engine), "r1", head or engine.user.head, lambda: DATE, prepare, spare)
 
 
 async def prepare(slot: Slot) -> None:
     """Nothing to set up."""
 
 
-async def work(desk: Desk, files: dict[str, str]) -> str:
+async def work(desk: Workspace, files: dict[str, str]) -> str:
     """What a dispatch does to a desk: taken, worked at, looked at, held."""
     slot = await desk.ready("build/t1", 1)
     before = await desk.before(OURS)
@@ -48,7 +51,7 @@ def test_the_slot_of_a_finished_scope_serves_the_next_one(engine: EngineRepo) ->
         landed = commit_tree(engine, engine.tree_of(made), [engine.user.head, made], "landed\n", DATE)
         used = first.slot
         await first.leave("build/t1")
-        assert [lease.use for lease in Slots(engine).leases()] == [Use.TAKEN]
+        assert [lease.use for lease in Slots(engine).leases()] == [SlotUse.TAKEN]
         return used, await make_desk(engine, spare, landed).ready("build/t2", 1)
 
     used, slot = asyncio.run(two_scopes())
@@ -112,7 +115,7 @@ def test_without_a_place_for_spare_slots_a_desk_gives_its_own_back(engine: Engin
         await desk.leave("build/t1")
 
     asyncio.run(scope())
-    assert [lease.use for lease in Slots(engine).leases()] == [Use.FREE]
+    assert [lease.use for lease in Slots(engine).leases()] == [SlotUse.FREE]
 
 
 def test_a_forged_object_does_not_say_what_a_commit_contains(engine: EngineRepo) -> None:

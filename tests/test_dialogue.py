@@ -9,7 +9,7 @@ import pytest
 
 from team import Team, asks, basics, ready, subtask
 from windlass.events import ArtifactStored, RunSaid
-from windlass.phases.dialogue import is_affirmative
+from windlass.kinds.dialogue import is_affirmative
 
 ONE = basics(subtask("a"))
 

@@ -31,18 +31,10 @@ from windlass.agents.base import (
     ToolFinished,
     ToolStarted,
 )
-from windlass.agents.dispatch import (
-    IDLE_REPORTS,
-    Exit,
-    Proc,
-    agent_env,
-    boot_id,
-    end_leftover,
-    process_start,
-    supervise,
-)
-from windlass.agents.processes import Lines
+from windlass.agents.process.agent_run import IDLE_REPORTS
+from windlass.agents.process.supervise import Lines, ProcessExit, SupervisedProcess, agent_env, end_leftover, supervise
 from windlass.errors import UserError
+from windlass.locks import boot_id, process_start
 from windlass.model import ErrorClass, Usage
 
 SAY = "import json\ndef say(**fields): print(json.dumps(fields), flush=True)\n"
@@ -71,7 +63,7 @@ def test_a_stream_becomes_a_result_and_every_event_is_kept(tmp_path: Path) -> No
         "say(type='usage', input=10, output=2, cost_usd=0.5); say(type='done', text='Done: ' + prompt)"
     )
     events: list[AgentEvent] = []
-    started: list[Proc] = []
+    started: list[SupervisedProcess] = []
     job = make_job(tmp_path)
     result = run(agent, job, on_event=events.append, on_started=started.append)
     assert replace(result, seconds=0.0) == replace(
@@ -97,7 +89,7 @@ def test_a_stream_becomes_a_result_and_every_event_is_kept(tmp_path: Path) -> No
     kept = [json.loads(line) for line in (job.folder / "events.jsonl").read_text().splitlines()]
     assert [line["type"] for line in kept] == [type(event).__name__ for event in events]
     assert (job.folder / "prompt.md").read_text() == "Build it."
-    assert Proc.parse((job.folder / "proc.json").read_text()) == started[0]
+    assert SupervisedProcess.parse((job.folder / "proc.json").read_text()) == started[0]
     assert started[0].marker == f"{run_id(tmp_path)}:execute/t1/implement@1"
 
 
@@ -389,8 +381,10 @@ def test_start_times_tell_processes_apart() -> None:
 # Checks and raw lines
 
 
-def supervised(tmp_path: Path, *argv: str, on_line: Callable[[str], None] | None = None, wall_s: float = 30.0) -> Exit:
-    async def scenario() -> Exit:
+def supervised(
+    tmp_path: Path, *argv: str, on_line: Callable[[str], None] | None = None, wall_s: float = 30.0
+) -> ProcessExit:
+    async def scenario() -> ProcessExit:
         return await supervise(
             Invocation(argv), cwd=tmp_path, env=dict(os.environ), folder=tmp_path / "check", wall_s=wall_s,
             on_line=on_line, stop=asyncio.Event(), grace_s=0.3,

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 import reference
-from windlass.agents import contracts
-from windlass.agents.fences import last_block
+from windlass.agents.cli.script import parse_script
+from windlass.agents.contracts import registry as contracts
+from windlass.agents.contracts.fences import last_block
 from windlass.agents.roles import BUILT_IN, load_roles, parse_role
-from windlass.agents.script import parse_script
-from windlass.config import load_config
+from windlass.config.load import load_config
 from windlass.flow.load import parse_flow
-from windlass.interfaces.cli.demo import make_sample
+from windlass.runs.demo import make_sample
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "docs/README.md")] + sorted(

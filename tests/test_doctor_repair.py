@@ -13,10 +13,9 @@ import pytest
 from gitrepo import make_engine, make_repo, sh
 from processes_for_tests import until
 from runs import Bench, make_bench
-from windlass import git
-from windlass.agents.processes import FOLDER, MARKER
-from windlass.workspace import EngineRepo
-from windlass.workspace.repo import INIT_VARIABLES, init_options
+from windlass.agents.process.supervise import FOLDER, MARKER
+from windlass.git import run as git
+from windlass.git.engine_repo import INIT_VARIABLES, EngineRepo, init_options
 
 CRASH = "after execute/t2/implement@1.finish"
 

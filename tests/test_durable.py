@@ -12,14 +12,16 @@ import pytest
 
 from gitrepo import commit, make_engine, sh
 from stores import journal, stored
-from windlass.engine.heads import lost_steps
+from windlass.engine.lost_commits import lost_steps
 from windlass.errors import GitError
+from windlass.git import durable
+from windlass.git.durable import Barrier
+from windlass.git.keep import Attempt
+from windlass.git.repair import RunRecord, repair, repair_slot
+from windlass.git.slots import Slots, SlotUse
 from windlass.model import Json, Key
 from windlass.store.rows import StepRow
 from windlass.store.tips import tips_of_steps
-from windlass.workspace import Attempt, Slots, Use, durable
-from windlass.workspace.durable import Barrier
-from windlass.workspace.repair import RunRecord, repair, repair_slot
 
 
 @pytest.fixture
@@ -130,7 +132,7 @@ def test_a_slot_whose_lease_nobody_can_read_is_not_used_again(text: str, tmp_pat
     slots = Slots(engine)
     slots.take("r1", "x", engine.tip("r1"))
     (slots.folder / "1.json").write_text(text)
-    assert [(lease.n, lease.use) for lease in slots.leases()] == [(1, Use.RETIRED)]
+    assert [(lease.n, lease.use) for lease in slots.leases()] == [(1, SlotUse.RETIRED)]
     assert slots.take("r1", "y", engine.tip("r1")).n == 2
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from windlass.facts import ENSURES, FACTS, RECOMMENDERS, FactView, fact
+from windlass.flow.conditions import ENSURES, FACTS, RECOMMENDERS, FactView, fact
 from windlass.model import Json
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.agents.failures import class_of, classify_text, reset_time
+from windlass.agents.cli.failures import class_of, classify_text, reset_time
 from windlass.model import ErrorClass
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC).timestamp()

@@ -6,9 +6,9 @@ import pytest
 
 from flow_files import FILES, by_outcome, labels, load, review_of, step, tasks_of, ways_by
 from windlass.flow.outcomes import possible
-from windlass.flow.ways import phase_ways
-from windlass.phases import ask, produce
-from windlass.phases.routes import To
+from windlass.flow.route_graph import phase_ways
+from windlass.kinds import ask, produce
+from windlass.kinds.routes import To
 
 
 @pytest.mark.parametrize("name", sorted(FILES))
@@ -45,7 +45,7 @@ def test_plan_goes_back_by_revise_only_and_leaves_early_by_abort_only() -> None:
 @pytest.mark.req("S0-12", "S0-17", "S0-18")
 def test_plan_drafts_after_scouting_and_tries_an_empty_plan_once_more() -> None:
     draft = load("plan").phase("plan-draft")
-    assert isinstance(draft, produce.Spec)
+    assert isinstance(draft, produce.ProduceSpec)
     assert [(call.role, call.profile, call.guard) for call in draft.calls] == [
         ("scout", "", ""),
         ("planner", "implementer", "off"),
@@ -81,7 +81,7 @@ def test_only_an_approved_plan_is_configured() -> None:
 def test_plan_asks_review_mode_execution_mode_and_batch_size_in_that_order() -> None:
     flow = load("plan")
     configure = flow.phase("configure")
-    assert isinstance(configure, ask.Spec)
+    assert isinstance(configure, ask.AskSpec)
     assert configure.settings == ("review_mode", "execution_mode", "batch_size")
     assert list(flow.settings["review_mode"].options) == ["single-pass", "iterative"]
     assert list(flow.settings["execution_mode"].options) == ["auto", "checkpoint", "batch"]
@@ -149,7 +149,7 @@ def test_the_states_of_a_task_are_those_of_the_document() -> None:
 @pytest.mark.req("S0-80")
 def test_plan_asks_at_five_points_only() -> None:
     flow = load("plan")
-    asked = [name for phase in flow.phases if isinstance(phase, ask.Spec) for name in phase.settings]
+    asked = [name for phase in flow.phases if isinstance(phase, ask.AskSpec) for name in phase.settings]
     assert [*flow.questions, *asked] == ["approve", "escalation", "review_mode", "execution_mode", "batch_size"]
 
 
@@ -207,7 +207,7 @@ def test_brainstorm_approval_has_three_answers() -> None:
 def test_brainstorm_asks_execution_mode_first() -> None:
     flow = load("brainstorm")
     configure = flow.phase("configure")
-    assert isinstance(configure, ask.Spec)
+    assert isinstance(configure, ask.AskSpec)
     assert configure.settings == ("execution_mode", "review_mode", "batch_size")
     assert list(flow.settings["review_mode"].options) == ["iterative", "single-pass"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from flow_files import by_outcome, labels, load, review_of, step, tasks_of
-from windlass.flow.ways import step_ways
-from windlass.phases import publish, tasks
+from windlass.flow.route_graph import step_ways
+from windlass.kinds import publish, tasks
 
 CHECKPOINTS = """
     QUEUED REPO_SYNC WORKSPACE_CREATED BRANCH_CREATED CLARIFYING CLARIFIED PLANNING PLANNED AGENTS_SPAWNED
@@ -24,7 +24,7 @@ def test_the_checkpoints_of_team_have_the_order_of_the_document() -> None:
     found = list(flow.source.labels)
     for phase in flow.phases:
         found += [phase.label.enter, phase.label.done]
-        if isinstance(phase, tasks.Spec):
+        if isinstance(phase, tasks.TasksSpec):
             for inner in phase.steps:
                 found += [inner.label.enter, getattr(inner, "harvest", "")]
             found += [phase.done_label, phase.land.label.enter]
@@ -75,7 +75,7 @@ def test_tests_and_reviews_share_one_bounded_loop_through_feedback() -> None:
 def test_team_publishes_and_fails_by_policy() -> None:
     flow = load("team")
     pr = flow.phase("pr")
-    assert isinstance(pr, publish.Spec)
+    assert isinstance(pr, publish.PublishSpec)
     assert pr.do == ("push", "pr")
     assert list(flow.settings["failure_policy"].options) == ["retry", "continue", "stop"]
     assert by_outcome(flow, "execute") == {"done": "next", "stopped": "failed"}

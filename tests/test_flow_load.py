@@ -14,7 +14,7 @@ from windlass.flow.graph import graph, mermaid
 from windlass.flow.load import find_flow, list_flows, parse_flow, roles_beside, template
 from windlass.flow.problem import FlowError
 from windlass.flow.simulate import simulate
-from windlass.flow.yaml import load_strict
+from windlass.flow.strict_yaml import load_strict
 
 PLAN = FILES["plan"].read_text(encoding="utf-8")
 ROLES = roles_named(PLAN, "plan")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from flow_files import load
 from windlass.flow.outcomes import possible
-from windlass.flow.ways import Node, back_options, phase_ways, reached, starts
+from windlass.flow.route_graph import RouteNode, back_options, phase_ways, reached, starts
 
 
 def test_the_options_that_lead_back_are_known() -> None:
@@ -14,7 +14,7 @@ def test_the_options_that_lead_back_are_known() -> None:
 
 def test_a_condition_can_pass_over_a_phase() -> None:
     flow = load("team")
-    assert starts(flow) == {Node("clarify"), Node("plan")}
+    assert starts(flow) == {RouteNode("clarify"), RouteNode("plan")}
 
 
 def test_a_phase_reserved_for_routes_is_never_fallen_into() -> None:
@@ -26,8 +26,8 @@ def test_a_phase_reserved_for_routes_is_never_fallen_into() -> None:
 def test_lean_reaches_full_but_full_never_reaches_lean() -> None:
     flow = load("contract")
     ways = phase_ways(flow)
-    assert Node("plan", "full") in reached([Node("intake-lean", "lean")], ways)
-    assert Node("checks-lean", "lean") not in reached([Node("intake", "full")], ways)
+    assert RouteNode("plan", "full") in reached([RouteNode("intake-lean", "lean")], ways)
+    assert RouteNode("checks-lean", "lean") not in reached([RouteNode("intake", "full")], ways)
 
 
 def test_what_a_review_can_end_with_depends_on_how_it_is_written() -> None:

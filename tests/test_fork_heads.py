@@ -12,9 +12,9 @@ import pytest
 from gitrepo import sh
 from runs import Bench, make_bench
 from team import URL, Team, basics, created, make_gh, make_remote, subtask
-from windlass import remote
 from windlass.events import PublishFinished
-from windlass.gh import Repo, first_url, repo_of
+from windlass.git import remote
+from windlass.git.github import Repo, first_url, repo_of
 
 ONE = basics(subtask("a"))
 BASE, FORK = "https://github.com/Acme/calc.git", "git@github.com:ada/calc.git"
@@ -72,7 +72,7 @@ def test_killed_around_a_pull_request_from_a_fork_it_is_opened_once(when: str, t
     fork_it(bench.root, tmp_path)
     bench = Bench(tmp_path, {"PATH": f"{make_gh(tmp_path)}{os.pathsep}{os.environ['PATH']}"})
     args = ("run", "Add a", "--flow", "team", "--set", "skip_clarification=true", "--script", str(bench.script))
-    said = bench.killed_at("windlass.gh:Gh.open_pull_request", when, 1, *args)
+    said = bench.killed_at("windlass.git.github:Gh.open_pull_request", when, 1, *args)
     assert said.code == -signal.SIGKILL, str(said)
     assert bench.windlass("resume").code == 0
     assert len(created(tmp_path)) == 1

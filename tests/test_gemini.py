@@ -7,7 +7,7 @@ import pytest
 from captured import a_job, done, events, lines, only, reader_of, told, written_down
 from windlass.agents import registry
 from windlass.agents.base import Done, Limits, Said, Spent, ToolFinished
-from windlass.agents.gemini import GeminiAdapter
+from windlass.agents.cli.gemini import GeminiAdapter
 from windlass.model import ErrorClass, Usage
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from gitrepo import commit, footprint, make_repo, sh, write
-from windlass import git
 from windlass.errors import GitError, UserError
+from windlass.git import run as git
+from windlass.text import plain
 
 
 def _shadow_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
@@ -124,7 +125,7 @@ def test_a_failure_names_the_command_the_reason_and_a_way_out(tmp_path: Path) ->
 
 
 def test_terminal_escapes_in_what_git_says_are_removed() -> None:
-    assert git.plain("a\x1b[31mred\x1b[0m \x1b]0;title\x07b\x08\r\nc\x9b") == "ared b\nc"
+    assert plain("a\x1b[31mred\x1b[0m \x1b]0;title\x07b\x08\r\nc\x9b") == "ared b\nc"
 
 
 def test_the_callers_git_variables_do_not_reach_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,11 +15,12 @@ import pytest
 
 from gitrepo import make_engine, sh
 from runs import Bench, make_bench
-from windlass import git
 from windlass.errors import GitLockError, GitUnansweredError
-from windlass.workspace import EngineRepo, gc
-from windlass.workspace.git_locks import intent, remove_dead
-from windlass.workspace.refs import move
+from windlass.git import run as git
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.gc import gc
+from windlass.git.plumbing.refs import move
+from windlass.git.stale_locks import intent, remove_dead
 
 OLD_S = 100.0
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.tdd.go_json import parse_stream
-from windlass.tdd.junit import Status
-from windlass.tdd.reports import expand, read_report, reports
+from windlass.checks.go_json import parse_stream
+from windlass.checks.junit import Status
+from windlass.checks.reports import expand, read_report, reports
 
 CALC = "example.com/m/calc"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import windlass
-from windlass.tdd.hollow import Hollowed
-from windlass.tdd.hollow import hollow as hollow_file
+from windlass.proof.hollow import hollow as hollow_file
+from windlass.proof.hollow.parts import Hollowed
 
 
 def hollow(old: str, new: str) -> Hollowed | None:
@@ -199,8 +199,8 @@ def test_brackets_a_thousand_deep_break_nothing(path: str, text: str) -> None:
 
 def test_the_parsers_are_loaded_by_the_first_file_that_needs_them() -> None:
     code = (
-        "import sys, windlass.engine.proving\n"
-        "from windlass.tdd.hollow import hollow\n"
+        "import sys, windlass.tasks.proof\n"
+        "from windlass.proof.hollow import hollow\n"
         "hollow('a.py', '', 'def f(): return 1\\n')\n"
         "print('tree_sitter' in sys.modules, hollow('a.go', '', 'package a\\n\\nfunc F() { f() }\\n') is not None)\n"
     )

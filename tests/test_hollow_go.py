@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windlass.tdd.hollow import hollow
-from windlass.tdd.hollow.syntax import parse
+from windlass.proof.hollow import hollow
+from windlass.proof.hollow.syntax import parse
 
 HEAD = 'package calc\n\nimport (\n\t"errors"\n\t"fmt"\n\t"strings"\n\t"time"\n)\n'
 #: pairs of a text before and after a change

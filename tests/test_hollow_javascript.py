@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windlass.tdd.hollow import Hollowed, hollow, is_inert
-from windlass.tdd.hollow.javascript import NOT_CHECKED
-from windlass.tdd.hollow.parts import flag_name
-from windlass.tdd.hollow.syntax import parse
+from windlass.proof.hollow import hollow, is_inert
+from windlass.proof.hollow.javascript import NOT_CHECKED
+from windlass.proof.hollow.parts import Hollowed, flag_name
+from windlass.proof.hollow.syntax import parse
 
 #: pairs of a text before and after a change
 CHANGES = [

@@ -5,9 +5,12 @@ from pathlib import Path
 import pytest
 
 from gitrepo import DATE, commit, make_engine, make_repo, sh, write
-from windlass import git
-from windlass.workspace import Attempt, EngineRepo, Slots, status
-from windlass.workspace.index import may_hide
+from windlass.git import run as git
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.index_flags import may_hide
+from windlass.git.keep import Attempt
+from windlass.git.slots import Slots
+from windlass.git.trees import status
 
 ONE = Attempt("r1", "t1", 1)
 LONG = "d/" + "n" * 200 + "/" + "m" * 200

@@ -13,7 +13,7 @@ import pytest
 
 from front import LEAN, Front, builder, passing
 from gitrepo import commit
-from windlass.engine.instructions import MAX_BYTES
+from windlass.dispatch.instructions import MAX_BYTES
 from windlass.flow.load import find_flow
 from windlass.model import content_id, is_inner_path
 

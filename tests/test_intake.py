@@ -12,10 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gitrepo import DATE, commit, make_engine, sh, write
-from windlass import git
-from windlass.workspace import Attempt, EngineRepo, Slot, Slots, harvest, status, work_tree
-from windlass.workspace import intake as intake_module
-from windlass.workspace.intake import RefusedObjectsError, take_in
+from windlass.git import intake as intake_module
+from windlass.git import run as git
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.intake import RefusedObjectsError, take_in
+from windlass.git.keep import Attempt
+from windlass.git.slot import Slot
+from windlass.git.slots import Slots
+from windlass.git.trees import harvest, status, work_tree
 
 ONE = Attempt("r1", "execute/t1/implement", 1)
 
@@ -216,7 +220,7 @@ def test_a_small_object_that_unpacks_to_a_large_one_takes_little_memory(engine: 
     folder = slot.git_dir / "objects" / "11"
     folder.mkdir()
     (folder / ("1" * 38)).write_bytes(zlib.compress(b"blob 5\0" + b"\0" * (200 << 20), 9))
-    walk = intake_module._Walk(engine.objects, slot.git_dir / "objects", "sha1")
+    walk = intake_module._ObjectWalk(engine.objects, slot.git_dir / "objects", "sha1")
     with pytest.raises(intake_module._UnusualError):
         walk._read("1" * 40)
 

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stores import intent, journal, stored
-from windlass.engine.journal import Failure, Journal, refuse_unknown
+from windlass.engine.journal import AttemptFailure, Journal, refuse_unknown
 from windlass.errors import JournalMismatchError, LostAttemptError, StoppedError, TakenOverError
 from windlass.events import PhaseEntered, Recorded, Warned
 from windlass.model import ErrorClass, Json, Key, Usage
-from windlass.store.fence import Claim
+from windlass.store.database import Store
+from windlass.store.fence import EpochClaim
 from windlass.store.rows import AdoptionRow
-from windlass.store.sqlite import Store
 
 KEY = Key.parse("execute/t1/implement")
 
@@ -152,7 +152,7 @@ def test_an_attempt_of_an_older_driver_cannot_be_finished(store: Store) -> None:
 def test_a_driver_that_was_replaced_records_nothing_at_all(store: Store) -> None:
     old = journal(store, 1)
     old.begin(intent(KEY.text))
-    store.claim = Claim("r1", 1)
+    store.claim = EpochClaim("r1", 1)
     with store.tx():
         store.next_epoch("r1")
     before = "\n".join(store.db.iterdump())
@@ -174,7 +174,7 @@ def test_a_driver_that_was_replaced_records_nothing_at_all(store: Store) -> None
 def test_an_attempt_is_finished_once(store: Store) -> None:
     book = journal(store)
     book.begin(intent(KEY.text))
-    book.finish(KEY, 1, inputs=None, failure=Failure(ErrorClass.CRASHED, "boom"), usage=Usage(cost_usd=0.1))
+    book.finish(KEY, 1, inputs=None, failure=AttemptFailure(ErrorClass.CRASHED, "boom"), usage=Usage(cost_usd=0.1))
     with pytest.raises(LostAttemptError):
         book.finish(KEY, 1, inputs=None, result="again")
     assert [(row.state, row.error, row.cost_usd) for row in store.attempts("r1")] == [("failed", "crashed", 0.1)]

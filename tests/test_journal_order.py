@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from windlass.engine.journal import Journal
 from windlass.model import Json, Key
-from windlass.store.sqlite import Store
+from windlass.store.database import Store
 
 
 class DiedError(Exception):

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.tdd.junit import Status, normal_id, parse_report
-from windlass.tdd.reports import read_report
+from windlass.checks.junit import Status, normal_id, parse_report
+from windlass.checks.reports import read_report
 
 PYTEST = """<?xml version="1.0" encoding="utf-8"?><testsuites name="pytest tests">
 <testsuite name="pytest" hostname="vm">

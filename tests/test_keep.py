@@ -8,9 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitrepo import DATE, commit, make_engine, reachable, sh, write
-from windlass import git
-from windlass.model import Key, Part, is_id
-from windlass.workspace import Attempt, EngineRepo, Slot, Slots, harvest
+from windlass.git import run as git
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.keep import Attempt
+from windlass.git.slot import Slot
+from windlass.git.slots import Slots
+from windlass.git.trees import harvest
+from windlass.model import Key, KeyPart, is_id
 
 ONE = Attempt("r1", "execute/t1/spec.fix#1", 1)
 
@@ -193,7 +197,7 @@ def test_names_of_a_key_and_of_one_below_it_do_not_collide(slots: Slots, slot: S
 
 
 IDS = st.text(string.ascii_letters + string.digits + "._-", min_size=1, max_size=12).filter(is_id)
-PARTS = st.builds(Part, IDS, st.integers(1, 99), st.none() | st.integers(1, 99))
+PARTS = st.builds(KeyPart, IDS, st.integers(1, 99), st.none() | st.integers(1, 99))
 KEYS = st.lists(PARTS, min_size=1, max_size=4).map(lambda parts: Key(tuple(parts)))
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from gitrepo import make_repo, sh
 from runs import Bench, make_bench
-from windlass import git
 from windlass.errors import GitError
+from windlass.git import run as git
 
 # Ends the Nth call by a real signal, before git does anything or after it has done all of it.
 GIT = """#!/bin/sh

@@ -290,7 +290,7 @@ def test_an_interrupted_landing_does_not_stop_a_run_in_place(tmp_path: Path) -> 
 
 def test_a_landing_killed_before_it_was_recorded_is_recorded_by_the_next_command(tmp_path: Path) -> None:
     front = landed(tmp_path)
-    assert _killed_land(front, "windlass.upkeep:record_landing", "before")
+    assert _killed_land(front, "windlass.runs.land:record_landing", "before")
     assert front.events(RunLanded) == []
     again = front("land")
     assert (again.code, "already" in again.out, "it is finished now" in again.err) == (0, True, True)
@@ -299,7 +299,7 @@ def test_a_landing_killed_before_it_was_recorded_is_recorded_by_the_next_command
     assert "on main at" in front("status").out
 
 
-UNDER_WAY = "windlass.workspace.checkout:_require_unchanged"
+UNDER_WAY = "windlass.git.user_checkout:_require_unchanged"
 
 
 def _killed_land(front: Front, place: str = UNDER_WAY, when: str = "after") -> bool:

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from gitrepo import footprint, make_engine, sh, write
-from windlass import git
-from windlass.workspace import Settled, settle
-from windlass.workspace.checkout import FOLLOW, CheckoutMove, advance
+from windlass.git import run as git
+from windlass.git.user_checkout import FOLLOW, CheckoutMove, Settled, advance, settle
 
 FILES = {
     "kept.txt": "kept\n",
@@ -45,13 +44,13 @@ def dying(*args, **more):
         os.kill(os.getpid(), signal.SIGKILL)
     return result
 from windlass import git
-from windlass.workspace.checkout import CheckoutMove, advance
+from windlass.git.user_checkout import CheckoutMove, advance
 user = git.discover(Path(root))
 setattr(owner, last, dying)
 advance(user, CheckoutMove("land", "r1", "main", before, after, {"tip": after}))
 """
 # Every effect of a move goes through one of these.
-PLACES = ("windlass.git:run_raw", "os:link", "pathlib:Path.replace", "pathlib:Path.unlink")
+PLACES = ("windlass.git.run:run_raw", "os:link", "pathlib:Path.replace", "pathlib:Path.unlink")
 
 
 class Ground:
@@ -157,12 +156,12 @@ def test_a_git_killed_between_two_files_leaves_nothing_half_done(who: str, tmp_p
 
 def _interrupted(ground: Ground) -> None:
     """Files and index are new, the branch is old: killed before `update-ref`."""
-    assert ground.killed("windlass.git:run_raw", "before", _calls_before_the_branch(ground))
+    assert ground.killed("windlass.git.run:run_raw", "before", _calls_before_the_branch(ground))
 
 
 def _calls_before_the_branch(ground: Ground) -> int:
     for number in range(1, 30):
-        if not ground.killed("windlass.git:run_raw", "before", number):
+        if not ground.killed("windlass.git.run:run_raw", "before", number):
             break
         new = (ground.root / "changed.txt").read_text() == NEW["changed.txt"]
         settle(git.discover(ground.root))

@@ -12,18 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gitrepo import DATE, commit, make_engine, make_repo, sh, write
-from windlass import git
 from windlass.errors import GitError
-from windlass.landing import Candidate, Landing, candidate, make_candidate
-from windlass.workspace import (
-    Attempt,
-    EngineRepo,
-    Slots,
-    commit_tree,
-    harvest,
-    publish,
-    trees,
-)
+from windlass.git import run as git
+from windlass.git import trees
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.keep import Attempt
+from windlass.git.merge import Candidate, Landing, candidate, make_candidate
+from windlass.git.publish import publish
+from windlass.git.slots import Slots
+from windlass.git.trees import commit_tree, harvest
 
 
 @pytest.fixture

@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from jobs import PythonAgent, make_job, run
-from windlass.agents import ledger, processes
-from windlass.agents.base import AgentEvent, Ledger, Limits
-from windlass.agents.ledger import LedgerFiles
+from windlass.agents.base import AgentEvent, Limits, UsageFileNames
+from windlass.agents.process import supervise as processes
+from windlass.agents.process import usage_files as ledger
+from windlass.agents.process.usage_files import UsageFiles
 from windlass.model import ErrorClass
 
-HOME = Ledger("home/sessions", "*/log-*.jsonl")
+HOME = UsageFileNames("home/sessions", "*/log-*.jsonl")
 
 
 class Notebook:
@@ -28,8 +29,8 @@ class Notebook:
         with place.open("a") as file:
             file.write(text)
 
-    def follow(self) -> LedgerFiles:
-        return LedgerFiles(self.attempt, HOME, self.lines.append)
+    def follow(self) -> UsageFiles:
+        return UsageFiles(self.attempt, HOME, self.lines.append)
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def notebook(tmp_path: Path) -> Notebook:
     return Notebook(tmp_path)
 
 
-def read(files: LedgerFiles) -> None:
+def read(files: UsageFiles) -> None:
     while files.pull():
         pass
 
@@ -146,7 +147,7 @@ def test_a_file_that_shrinks_or_goes_away_is_survived(notebook: Notebook) -> Non
 class Secretive(PythonAgent):
     """Tells in its stream nothing of what it spends, but in a file of its own."""
 
-    def ledger(self) -> Ledger:
+    def ledger(self) -> UsageFileNames:
         return HOME
 
     def parse_ledger(self, line: str) -> list[AgentEvent]:

@@ -17,11 +17,12 @@ from pathlib import Path
 import pytest
 
 from runs import REQUEST, Bench, make_bench
-from windlass.agents.redacting import TRANSCRIPT
+from windlass.agents.output_redaction import TRANSCRIPT
+from windlass.app import compose
 from windlass.errors import Exit, StoppedError, StoreError, exhausted, exhausted_in
 from windlass.interfaces.exit import run as command_line
+from windlass.store.database import Store
 from windlass.store.opening import check_after_crash, in_our_words
-from windlass.store.sqlite import Store
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
 LOUD = """\
@@ -70,7 +71,7 @@ def test_what_the_machine_lacks_stops_with_exit_12_the_path_and_a_way_out(
         raise OSError(getattr(errno, number), "raw words", "/some/path")
 
     monkeypatch.setattr("windlass.interfaces.cli.cli.main", fail)
-    assert command_line(["status"]) == Exit.STOPPED
+    assert command_line(["status"], compose()) == Exit.STOPPED
     said = capsys.readouterr().err
     assert "/some/path" in said
     assert "hint:" in said
@@ -149,10 +150,11 @@ def test_too_few_open_files_stop_with_exit_12(tmp_path: Path) -> None:
     bench = make_bench(tmp_path)
     code = (
         "import resource, sys\n"
+        "from windlass.app import compose\n"
         "from windlass.interfaces.exit import run\n"
-        "import windlass.driving, windlass.starting, windlass.engine.loop\n"
+        "import windlass.runs.drive, windlass.runs.start, windlass.driver.loop\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[1])))\n"
-        "sys.exit(run(sys.argv[2:]))\n"
+        "sys.exit(run(sys.argv[2:], compose()))\n"
     )
     seen = set()
     for most in (9, 12, 16):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from windlass.agents.base import Said, ToolFinished, ToolStarted
-from windlass.agents.liveness import Liveness, Sample, newest
+from windlass.agents.process.liveness import Liveness, Sample, newest
 
 QUIET, FROZEN = 90.0, 300.0
 

@@ -14,10 +14,10 @@ from windlass.engine import machine
 from windlass.engine.machine import AskQuestion, End, RunPhase, SkipPhase, State
 from windlass.errors import StoppedError
 from windlass.flow.outcomes import routes
+from windlass.flow.route_graph import back_options
 from windlass.flow.schema import Flow, Phase
-from windlass.flow.ways import back_options
+from windlass.kinds.routes import Target, To
 from windlass.model import Json, RunState
-from windlass.phases.routes import Target, To
 
 FLOWS = {name: load(name) for name in FILES}
 STEPS = 2_000

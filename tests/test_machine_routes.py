@@ -140,7 +140,7 @@ def test_a_restart_goes_to_the_nearest_stage_before_that_is_on_and_is_counted() 
     here = machine.finished(STAGED, at("d"), DEEP, "failed")
     assert (here.at, here.restarts) == ("c", {"three": 1})
     over = machine.finished(STAGED, replace(here, at="d"), DEEP, "failed", "no")
-    assert over.ended == machine.Ended(RunState.BLOCKED, "three was restarted 1 times; no")
+    assert over.ended == machine.RunEnd(RunState.BLOCKED, "three was restarted 1 times; no")
 
 
 def test_a_verdict_that_only_a_contract_knows_goes_where_no_verdict_goes() -> None:
@@ -156,7 +156,7 @@ def test_a_failure_that_is_reported_is_the_reason_of_the_end() -> None:
     reported = machine.finished(SMALL, at("judge"), WORLD, "inconclusive", "no verdict")
     assert (reported.failed_in, reported.failure) == ("judge", "no verdict")
     ended = machine.finished(SMALL, reported, WORLD, "ok")
-    assert ended.ended == machine.Ended(RunState.STOPPED, "no verdict")
+    assert ended.ended == machine.RunEnd(RunState.STOPPED, "no verdict")
     assert machine.retried(SMALL, ended).at == "judge"
 
 

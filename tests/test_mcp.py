@@ -18,7 +18,7 @@ from mcp.types import Implementation, TextContent
 from front import LEAN, Front, basics, builder, planner, scout, scripted
 from processes_for_tests import until
 from windlass.events import QuestionAnswered, RunStarted
-from windlass.interfaces.mcp.hands import split
+from windlass.interfaces.mcp.tools import split
 from windlass.model import Choice, Question
 
 TOOLS = {"workflow", "start", "resume", "answer", "pause", "abort", "status", "list", "show"}

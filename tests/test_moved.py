@@ -11,9 +11,9 @@ import pytest
 from gitrepo import make_engine, make_repo, sh
 from processes_for_tests import until
 from runs import Bench, Said, default_script, kill, make_bench, wait_for
-from windlass import git
-from windlass.workspace import EngineRepo
-from windlass.workspace.home import OWNER
+from windlass.git import run as git
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.state_folder import OWNER
 
 LANDED = "after execute/t1/land#1@1.finish"
 IMPLEMENTED = "after execute/t2/implement@1.finish"

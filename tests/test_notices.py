@@ -17,7 +17,7 @@ import pytest
 
 from front import LEAN, Front, basics
 from windlass.events import Event, QuestionAnswered, QuestionAsked, Recorded, RunEnded
-from windlass.notifying import Notice, Notices, Subject
+from windlass.runs.notices import Notice, Notices, Subject
 
 # -- the line of a session
 

@@ -11,7 +11,7 @@ import pytest
 
 from front import LEAN, Front, Rule, builder, passing
 from gitrepo import commit, footprint, sh
-from windlass.workspace import MIN_FREE_BYTES
+from windlass.git.disk import MIN_FREE_BYTES
 
 QUICK = "[retries]\ncrashed = 0\n"
 

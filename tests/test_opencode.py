@@ -8,7 +8,7 @@ import pytest
 from captured import URL, a_job, done, events, only, told
 from windlass.agents import registry
 from windlass.agents.base import Done, Spent, ToolFinished, ToolStarted
-from windlass.agents.opencode import OpencodeAdapter, OpencodeReader
+from windlass.agents.cli.opencode import OpencodeAdapter, OpencodeReader
 from windlass.model import ErrorClass
 
 

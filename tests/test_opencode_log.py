@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from captured import a_job
 from jobs import make_job, run
-from windlass.agents import opencode_log
 from windlass.agents.base import AgentEvent, Invocation, Job, Limits, Retrying, ToolFinished, ToolStarted
-from windlass.agents.opencode import OpencodeAdapter, OpencodeReader
+from windlass.agents.cli import opencode_log
+from windlass.agents.cli.opencode import OpencodeAdapter, OpencodeReader
 from windlass.model import ErrorClass
 
 HEAD = "timestamp=2026-03-01T09:22:30.784Z level={} run=4f0d034d message={}"

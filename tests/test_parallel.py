@@ -20,7 +20,7 @@ from windlass.events import (
     TaskChanged,
     TaskLanded,
 )
-from windlass.phases import turns
+from windlass.tasks import turns
 
 QUICK = "[retries]\ncrashed = 0\n"
 CHECKS = '[checks]\ncommands = [["/bin/sh", "check.sh"]]\n'

@@ -7,7 +7,7 @@ import pytest
 from captured import URL, a_job, done, events, only, told
 from windlass.agents import registry
 from windlass.agents.base import Spent, ToolFinished
-from windlass.agents.pi import PiAdapter
+from windlass.agents.cli.pi import PiAdapter
 from windlass.model import ErrorClass
 
 KEY = {"base_url": URL, "api_key": "k"}

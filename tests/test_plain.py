@@ -9,8 +9,9 @@ from hypothesis import given
 import session_events as s
 from windlass import events as e
 from windlass.events import Event, Recorded
-from windlass.interfaces.terminal.plain import PlainFace, render_question
-from windlass.projections.text import HIDDEN
+from windlass.interfaces.terminal.plain import PlainFace
+from windlass.interfaces.terminal.question import render_question
+from windlass.text import HIDDEN
 
 PLANNING = """\
 Run r7f3a2c: Add rate limiting with token bucket algorithm

@@ -11,7 +11,7 @@ import pytest
 from front import LEAN, NO_PLAN_REVIEW, Front, Rule, basics, builder, failing, passing, plan_of, planner, scout
 from gitrepo import footprint, reachable
 from windlass.events import DispatchFinished, LandingRefused, QuestionAsked, TaskChanged, TaskLanded
-from windlass.workspace import EngineRepo
+from windlass.git.engine_repo import EngineRepo
 
 QUICK = "[retries]\ncrashed = 0\n"
 CHECKS = '[checks]\ncommands = [["/bin/sh", "-c", "grep -q \'x = 1\' src/app.py && ! grep -rqs BROKEN src"]]\n'
@@ -339,7 +339,7 @@ def test_what_a_reviewer_writes_is_undone_kept_and_reported(front: Front) -> Non
 
 def engine(front: Front) -> Path:
     with front.inside(front.root):
-        from windlass import git
+        from windlass.git import run as git
 
         return EngineRepo.open(git.discover(front.root), Path(front.env["XDG_STATE_HOME"])).path
 

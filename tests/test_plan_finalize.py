@@ -8,9 +8,10 @@ import pytest
 
 from front import LEAN, Front, basics, failing, passing, spent
 from gitrepo import commit, footprint, write
-from windlass import git
 from windlass.events import BranchPublished, PhaseFinished
-from windlass.workspace import EngineRepo, Slots
+from windlass.git import run as git
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.slots import Slots
 
 QUICK = "[retries]\ncrashed = 0\n"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 import windlass.flows
+
 from front import LEAN, NO_EXTRAS, Front, basics, builder, failing, passing, plan_of, plan_text, planner, scout
 from gitrepo import commit
 from windlass.events import QuestionAsked, ReviewFinished

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from windlass.engine.policy import FORMAT_RETRIES, PAUSES, Again, Fail, Retries, Stop, after
+from windlass.engine.retry import FORMAT_RETRIES, PAUSES, Fail, Retries, Stop, TryAgain, after
 from windlass.model import ErrorClass
 
 RETRIES = Retries(crashed=1, timed_out=2)
@@ -13,18 +13,18 @@ RETRIES = Retries(crashed=1, timed_out=2)
 @pytest.mark.parametrize("error", [ErrorClass.RATE_LIMITED, ErrorClass.OVERLOADED])
 @pytest.mark.parametrize("before", [0, 1, 100])
 def test_a_quota_is_waited_for_by_the_login_and_never_becomes_a_result(error: ErrorClass, before: int) -> None:
-    assert after(error, before, RETRIES) == Again(shared=True)
+    assert after(error, before, RETRIES) == TryAgain(shared=True)
 
 
 @pytest.mark.parametrize("error", [ErrorClass.KILLED, ErrorClass.DRIVER_LOST])
 def test_what_was_interrupted_is_tried_again_at_once_and_then_in_growing_pauses(error: ErrorClass) -> None:
     pauses = [after(error, n, RETRIES) for n in (0, 1, 2, 100)]
-    assert pauses == [Again(), Again(PAUSES[1]), Again(PAUSES[2]), Again(PAUSES[-1])]
+    assert pauses == [TryAgain(), TryAgain(PAUSES[1]), TryAgain(PAUSES[2]), TryAgain(PAUSES[-1])]
 
 
 def test_pauses_between_crashes_grow() -> None:
     found = [after(ErrorClass.CRASHED, n, Retries(crashed=3)) for n in range(4)]
-    assert found == [Again(PAUSES[0]), Again(PAUSES[1]), Again(PAUSES[2]), Fail()]
+    assert found == [TryAgain(PAUSES[0]), TryAgain(PAUSES[1]), TryAgain(PAUSES[2]), Fail()]
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_pauses_between_crashes_grow() -> None:
 )
 def test_a_failure_of_the_agent_is_a_result_after_its_count(error: ErrorClass, tries: int) -> None:
     kinds = [type(after(error, n, RETRIES)) for n in range(tries + 2)]
-    assert kinds == [Again] * tries + [Fail] * 2
+    assert kinds == [TryAgain] * tries + [Fail] * 2
 
 
 @pytest.mark.parametrize("error", [ErrorClass.REFUSED, ErrorClass.CONTEXT_OVERFLOW])
@@ -57,4 +57,4 @@ def test_what_a_person_must_mend_stops_the_run_and_says_how(error: ErrorClass, b
 
 def test_every_class_has_an_answer() -> None:
     for error in ErrorClass:
-        assert isinstance(after(error, 0, RETRIES), Again | Fail | Stop)
+        assert isinstance(after(error, 0, RETRIES), TryAgain | Fail | Stop)

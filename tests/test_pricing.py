@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from windlass.agents.pricing import cost, price_date
+from windlass.agents.prices import cost, price_date
 from windlass.model import Usage
 
 

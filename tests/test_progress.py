@@ -6,10 +6,10 @@ from hypothesis import given
 import session_events as s
 from windlass import events as e
 from windlass.events import Event, Recorded
-from windlass.projections.progress import render_progress
-from windlass.projections.report import render_report
-from windlass.projections.text import HIDDEN
-from windlass.projections.view import fold
+from windlass.text import HIDDEN
+from windlass.views.build import fold
+from windlass.views.progress import render_progress
+from windlass.views.report import render_report
 
 PAGE = """\
 # Workflow: Add rate limiting with token bucket algorithm

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from front import LEAN, Front, basics, builder
-from windlass import projecting
 from windlass.events import Event, Recorded, TaskChanged
-from windlass.kit import Kit
-from windlass.projecting import Projecting
+from windlass.runs import view_files as projecting
+from windlass.runs.project import Project
+from windlass.runs.view_files import ViewFiles
 
 APPROVED = ("--answer", "approve=approve", "--set", "review_mode=iterative")
 BEHIND_S = 0.2
@@ -87,7 +87,7 @@ class Timer:
 @dataclass
 class Files:
     front: Front
-    projecting: Projecting
+    projecting: ViewFiles
     seq: int = 10_000
 
     def feed(self, *events: Event) -> None:
@@ -110,10 +110,10 @@ def files(front: Front, timers: Timers) -> Any:
     """The files of a run that rests after its first task."""
     assert front.start(basics("One", "Two", "Three"), *APPROVED, "--set", "execution_mode=checkpoint").code == 11
     service = front.service
-    row, kit = service.run(), Kit(service.world)
+    row, kit = service.run(), Project(service.world)
     flow = kit.parse(kit.find_flow("plan"), kit.roles())
     with closing(service.store) as store:
-        made = Projecting(store, row, flow, front.folder, timers, None, timers.later, "unchecked")
+        made = ViewFiles(store, row, flow, front.folder, timers, None, timers.later, "unchecked")
         made.flush()
         yield Files(front, made)
 

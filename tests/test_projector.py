@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from windlass.errors import UserError
-from windlass.projections.files import MEMORY, Projector, Written
+from windlass.views.files import MEMORY, Projector, Written
 
 NAME = ".superteam-workflow.json"
 

@@ -9,8 +9,8 @@ import pytest
 
 from front import plan_of
 from proofs import ADD_SUB, BASE, PYTEST, REPORTING, TEST_SUB, Proving
-from windlass.tdd.facts import Tree
-from windlass.tdd.rules import shuffled
+from windlass.proof.facts import ProofTree
+from windlass.proof.rules import shuffled
 
 OLD_TEST = BASE["tests/test_calc.py"]
 HONEST_SUB = {"calc.py": ADD_SUB, "tests/test_sub.py": TEST_SUB}
@@ -303,10 +303,10 @@ def test_a_test_sees_the_same_surroundings_on_every_tree(proving: Proving, words
 
 
 def test_trees_are_proved_in_an_order_that_differs_from_proof_to_proof() -> None:
-    orders = {tuple(shuffled(tuple(Tree), str(seed))) for seed in range(50)}
+    orders = {tuple(shuffled(tuple(ProofTree), str(seed))) for seed in range(50)}
     assert len(orders) == 50
-    assert {order[0] for order in orders} == set(Tree)
-    assert shuffled(tuple(Tree), "1") == shuffled(tuple(Tree), "1")
+    assert {order[0] for order in orders} == set(ProofTree)
+    assert shuffled(tuple(ProofTree), "1") == shuffled(tuple(ProofTree), "1")
 
 
 def test_what_an_agent_left_among_ignored_files_is_not_there_when_its_work_is_proved(tmp_path: Path) -> None:

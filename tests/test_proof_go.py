@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from proofs import Proving
-from windlass.proposing import GO_TEST
+from windlass.runs.init import GO_TEST
 
 pytestmark = pytest.mark.skipif(shutil.which("go") is None, reason="there is no go here")
 

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from gitrepo import make_engine
-from windlass.workspace import EngineRepo, ProofSlot, gc
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.gc import gc
+from windlass.git.proof_slot import ProofSlot
 
 DATE = 1_700_000_000.0
 

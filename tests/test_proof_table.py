@@ -10,7 +10,7 @@ import pytest
 
 from proof_bench import Case, ProofBench
 from proof_cases import BASE, CHEATS, HONEST, PROGRAMS, UNDETECTED
-from windlass.tdd.facts import REFUSED, Proof
+from windlass.proof.facts import REFUSED, Proof
 
 NOT_PROVED = {*REFUSED, Proof.WEAK}
 

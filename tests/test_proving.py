@@ -15,7 +15,7 @@ from gitrepo import sh
 from proofs import ADD_SUB, BASE, REPORTING, TEST_SUB, Proving, counted, runs_in
 from runs import Bench
 from windlass.events import LandingRefused, TaskProved
-from windlass.projections.parts import QuestionView
+from windlass.views.state import QuestionView
 
 CHEAT = {"calc.py": ADD_SUB, "tests/test_sub.py": "def test_sub():\n    assert True\n"}
 HONEST = {"calc.py": ADD_SUB, "tests/test_sub.py": TEST_SUB}

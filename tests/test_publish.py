@@ -13,11 +13,12 @@ import pytest
 from gitrepo import sh, write
 from runs import Bench, make_bench
 from team import URL, Team, basics, created, engineer, make_gh, make_remote, subtask
-from windlass import git, remote
-from windlass.agents.processes import agent_env
+from windlass.agents.process.supervise import agent_env
 from windlass.errors import UserError
 from windlass.events import PublishFinished
-from windlass.gh import Said, first_url
+from windlass.git import remote
+from windlass.git import run as git
+from windlass.git.github import GhOutput, first_url
 
 ONE = basics(subtask("a"))
 SECRETS = {"GH_TOKEN": "ghp_0123456789abcdefghijABCDEFGHIJ", "SSH_AUTH_SOCK": "/nowhere/agent", "GIT_ASKPASS": "ask-me"}
@@ -147,10 +148,10 @@ def test_a_secret_in_the_remotes_address_is_not_recorded(tmp_path: Path) -> None
 # -- killed in between
 
 KILLS = [
-    ("windlass.remote:Remote.push", "before"),
-    ("windlass.remote:Remote.push", "after"),
-    ("windlass.gh:Gh.open_pull_request", "before"),
-    ("windlass.gh:Gh.open_pull_request", "after"),
+    ("windlass.git.remote:Remote.push", "before"),
+    ("windlass.git.remote:Remote.push", "after"),
+    ("windlass.git.github:Gh.open_pull_request", "before"),
+    ("windlass.git.github:Gh.open_pull_request", "after"),
 ]
 
 
@@ -233,7 +234,7 @@ def test_the_remote_is_the_one_git_would_push_to(tmp_path: Path) -> None:
 def test_what_gh_says_is_read_by_its_meaning() -> None:
     assert first_url(f'[{{"url": "{URL}"}}]') == URL
     assert [first_url(text) for text in ("", "[]", "{}", "no json", "[3]")] == [""] * 5
-    there = Said(1, "", f"a pull request for branch 'x' into branch 'main' already exists:\n{URL}")
+    there = GhOutput(1, "", f"a pull request for branch 'x' into branch 'main' already exists:\n{URL}")
     assert (there.url, there.needs_login, there.not_github) == (URL, False, False)
-    assert Said(4, "", "").needs_login
-    assert Said(1, "", "").why == "gh ended with 1"
+    assert GhOutput(4, "", "").needs_login
+    assert GhOutput(1, "", "").why == "gh ended with 1"

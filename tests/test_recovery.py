@@ -10,11 +10,12 @@ import pytest
 
 from gitrepo import make_engine, reachable, sh, write
 from stores import intent, stored
-from windlass.engine.accounts import Accounts
+from windlass.dispatch.late_costs import LateCosts
 from windlass.engine.recovery import Recovered, recover
 from windlass.errors import GitUnansweredError, StoppedError
-from windlass.store.sqlite import Store
-from windlass.workspace import EngineRepo, Slots
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.slots import Slots
+from windlass.store.database import Store
 
 KEY = "execute/t1/implement"
 
@@ -33,7 +34,7 @@ def _left(tmp_path: Path) -> tuple[EngineRepo, Slots, str]:
 
 
 def _recover(store: Store, slots: Slots, folder: Path, *, resumes: bool = False) -> Recovered:
-    accounts = Accounts(store, "r1", folder / "run", None)
+    accounts = LateCosts(store, "r1", folder / "run", None)
     return recover(
         *(store, "r1", slots, folder / "run"),
         host="here",

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from front import Front, basics, builder, failing, passing
-from windlass import redact
+from windlass import redaction as redact
 from windlass.agents.base import AgentResult, Done, Retrying, Said, SessionSeen, Spent, ToolFinished, ToolStarted
-from windlass.agents.redacting import TRANSCRIPT, redact_transcript, redacted_event, redacted_result
+from windlass.agents.output_redaction import TRANSCRIPT, redact_transcript, redacted_event, redacted_result
 from windlass.events import encode
 from windlass.model import ErrorClass
-from windlass.redact import REDACTED, is_secret, redactor, secrets_below, secrets_in
+from windlass.redaction import REDACTED, is_secret, redactor, secrets_below, secrets_in
 
 KEYS = [
     "sk-ant-api03-" + "aB3" * 12,
@@ -235,7 +235,7 @@ def test_the_transcript_of_an_ended_attempt_holds_no_secret_and_is_for_its_owner
 def test_a_large_transcript_is_redacted_block_by_block_and_one_without_secrets_is_not_touched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("windlass.agents.redacting.BLOCK", 100)
+    monkeypatch.setattr("windlass.agents.output_redaction.BLOCK", 100)
     lines = [f"line {n} of a long text" + (f" with {PRINTED}" if n % 7 == 0 else "") for n in range(200)]
     (tmp_path / "stdout").write_bytes("\n".join(lines).encode() + b"\xff\xfe no newline at the end")
     (tmp_path / "stderr").write_text("nothing\n" * 100)

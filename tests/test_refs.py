@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gitrepo import make_repo, sh
-from windlass import git
-from windlass.workspace.refs import Refs
+from windlass.git import run as git
+from windlass.git.plumbing.refs import Refs
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import session_events as s
 from windlass import events as e
 from windlass.errors import UserError
 from windlass.events import Event, Recorded
-from windlass.projections.report import TEMPLATES, render_report
-from windlass.projections.text import HIDDEN
-from windlass.projections.view import fold
+from windlass.text import HIDDEN
+from windlass.views.build import fold
+from windlass.views.report import TEMPLATES, render_report
 
 NOW = s.START + 1060
 REPORT = """\

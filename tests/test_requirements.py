@@ -28,7 +28,7 @@ from team import basics as team_basics
 from windlass.agents.assignment import assign
 from windlass.agents.base import ToolFinished, ToolStarted, ToolUpdated
 from windlass.agents.roles import load_roles
-from windlass.config import Config
+from windlass.config.schema import Config
 from windlass.events import (
     DispatchFinished,
     DispatchStarted,

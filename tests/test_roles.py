@@ -6,14 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.agents.contracts import CONTRACTS, describe, last_block
-from windlass.agents.prompts import DATA, OWN, VARIABLES
+from windlass.agents.contracts.fences import fence, last_block
+from windlass.agents.contracts.registry import CONTRACTS, describe
 from windlass.agents.roles import (
     BUILT_IN,
     Role,
     RoleError,
     contract_for,
-    fence,
     load_role,
     load_roles,
     parse_role,
@@ -21,6 +20,7 @@ from windlass.agents.roles import (
     render,
     variables,
 )
+from windlass.agents.templates import DATA, OWN, VARIABLES
 
 BUILT_INS = load_roles([])
 OTHERS = Path(__file__).parent / "roles"

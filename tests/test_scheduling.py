@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from windlass.kinds.task_graph import chains, layers
+from windlass.kinds.tasks import Order
 from windlass.model import Task
-from windlass.phases.scheduling import Claims, Order, Schedule, chains, layers
+from windlass.tasks.schedule import Claims, Schedule
 
 ORDERS: tuple[Order, ...] = ("list", "deps", "waves")
 
@@ -136,7 +138,7 @@ def test_of_many_tasks_each_is_looked_at_once_or_twice(order: Order, shape: str)
             looks += 1
             return super().overlap(files)
 
-    with mock.patch("windlass.phases.scheduling.Claims", Counted):
+    with mock.patch("windlass.tasks.schedule.Claims", Counted):
         working = [one.id for one in schedule.start(4)]
         for _ in range(count):
             schedule.land(working.pop(0))

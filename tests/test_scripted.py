@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from jobs import dispatch, make_job, run
 from windlass.agents.base import Adapter, Job, Limits
-from windlass.agents.contracts import ReviewBlock, parse
+from windlass.agents.cli.script import FIELDS, ScriptError, load_script, parse_script
+from windlass.agents.contracts.registry import ReviewBlock, parse
 from windlass.agents.registry import ADAPTERS, make
-from windlass.agents.script import FIELDS, ScriptError, load_script, parse_script
 from windlass.errors import UserError
 from windlass.model import ErrorClass, Finding, Severity, Usage, Verdict
 

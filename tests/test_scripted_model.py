@@ -27,8 +27,8 @@ from model_clients import (
     refusal,
 )
 from windlass.agents.base import Job
-from windlass.agents.script import ScriptError
-from windlass.agents.tokens import job_of, job_token
+from windlass.agents.cli.script import ScriptError
+from windlass.agents.job_token import job_of, job_token
 from windlass.testing.scripted_model import ScriptedModel
 
 JOB = Job(

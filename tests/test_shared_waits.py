@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from windlass.config import Retries
-from windlass.store.waits import CALM_S, PROBE_S, SharedWaits
+from windlass.config.schema import RetrySettings
+from windlass.store.quota import CALM_S, PROBE_S, SharedWaits
 
 PAUSES = (5.0, 10.0, 20.0)
 
@@ -122,7 +122,7 @@ def test_a_probe_that_hangs_does_not_hold_the_others_for_ever(book: SharedWaits,
 
 def test_a_probe_whose_process_died_is_given_again(tmp_path: Path) -> None:
     program = (
-        "import sys, time; from pathlib import Path; from windlass.store.waits import SharedWaits;"
+        "import sys, time; from pathlib import Path; from windlass.store.quota import SharedWaits;"
         "book = SharedWaits.below(Path(sys.argv[1]), time.time);"
         "book.hold('claude', '429', (0.0,)); sys.exit(not book.claim('claude'))"
     )
@@ -176,7 +176,7 @@ def test_after_an_outage_of_two_minutes_a_run_is_back_within_one(
     attempt_s: float, book: SharedWaits, clocks: Clocks
 ) -> None:
     """Whatever an attempt takes until it is turned away, with the pauses that are the default."""
-    pauses, began = Retries().pauses, clocks.up
+    pauses, began = RetrySettings().pauses, clocks.up
     while clocks.up - began < 120:
         begun = clocks.up
         clocks.go(attempt_s)
@@ -185,6 +185,6 @@ def test_after_an_outage_of_two_minutes_a_run_is_back_within_one(
 
 
 def test_pauses_grow_to_minutes_in_a_long_outage() -> None:
-    pauses = Retries().pauses
+    pauses = RetrySettings().pauses
     assert list(pauses) == sorted(pauses)
     assert pauses[-1] >= 300

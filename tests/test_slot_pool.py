@@ -11,10 +11,16 @@ import pytest
 from msgspec.structs import replace
 
 from gitrepo import DATE, commit, footprint, make_engine, make_repo, reachable, sh, write
-from windlass import git
 from windlass.errors import StoppedError
-from windlass.workspace import Attempt, EngineRepo, Lease, Remains, Removed, Slots, Use, gc, lacking, status
-from windlass.workspace.index import checkout_bytes
+from windlass.git import run as git
+from windlass.git.disk import lacking
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.gc import gc
+from windlass.git.index_flags import checkout_bytes
+from windlass.git.keep import Attempt
+from windlass.git.slots import Lease, Slots, SlotUse
+from windlass.git.trees import status
+from windlass.model import GcKept, GcRemoved
 
 ONE = Attempt("r1", "execute/t1/implement#1", 1)
 
@@ -52,7 +58,7 @@ def test_sixteen_tasks_at_once_each_have_a_worktree_of_their_own_and_nothing_is_
 
     made = [sha for shas in asyncio.run(all_of_them()) for sha in shas]
     assert [sha for sha in made if not reachable(engine.user.root, sha)] == []
-    assert {lease.use for lease in slots.leases()} == {Use.FREE}
+    assert {lease.use for lease in slots.leases()} == {SlotUse.FREE}
     assert len(slots.leases()) <= 16
     assert len(git.read_refs(engine.user.root, "refs/windlass/keep")) == 32
     assert footprint(engine.user.root) == before
@@ -60,7 +66,7 @@ def test_sixteen_tasks_at_once_each_have_a_worktree_of_their_own_and_nothing_is_
 
 DRIVER = """
 import sys; from concurrent.futures import ThreadPoolExecutor; from pathlib import Path
-from windlass import git; from windlass.workspace import Attempt, EngineRepo, Slots
+from windlass import git; from windlass.git import Attempt, EngineRepo, Slots
 user = git.discover(Path(sys.argv[1])); run = sys.argv[3]
 engine = EngineRepo.open(user, Path(sys.argv[2]))
 slots = Slots(engine)
@@ -80,7 +86,7 @@ def test_two_drivers_share_the_pool_and_never_a_slot(tmp_path: Path, engine: Eng
     command = [sys.executable, "-c", DRIVER, str(engine.user.root), str(tmp_path / "state")]
     children = [subprocess.Popen([*command, run], stderr=subprocess.PIPE, text=True) for run in ("r1", "r2")]
     assert [child.communicate()[1] for child in children] == ["", ""]
-    assert {lease.use for lease in Slots(engine).leases()} == {Use.FREE}
+    assert {lease.use for lease in Slots(engine).leases()} == {SlotUse.FREE}
     assert len(git.read_refs(engine.user.root, "refs/windlass/keep")) == 48
 
 
@@ -88,7 +94,7 @@ def test_two_drivers_share_the_pool_and_never_a_slot(tmp_path: Path, engine: Eng
 
 KILLED = """
 import os, signal, sys; from pathlib import Path
-from windlass import git; from windlass.workspace import Attempt, EngineRepo, Slots
+from windlass import git; from windlass.git import Attempt, EngineRepo, Slots
 engine = EngineRepo.open(git.discover(Path(sys.argv[1])), Path(sys.argv[2]))
 slots, deed, left = Slots(engine), sys.argv[3], int(sys.argv[4])
 real = git.run_raw
@@ -235,9 +241,9 @@ def test_kept_slots_serve_only_their_own_run_and_go_when_it_is_named(engine: Eng
     assert keeping.take("r1", "t2", base).n == slot.n
     keeping.release(slot, ONE, DATE)
     (entry,) = [found for found in gc(engine, {"r1"}, dry=False, date=DATE) if found.what == f"slot {slot.n}"]
-    assert isinstance(entry, Remains)
+    assert isinstance(entry, GcKept)
     assert "windlass gc r1" in entry.reason
-    assert Removed(f"slot {slot.n}") in gc(engine, {"r1"}, dry=False, date=DATE, chosen={"r1"})
+    assert GcRemoved(f"slot {slot.n}") in gc(engine, {"r1"}, dry=False, date=DATE, chosen={"r1"})
     assert not slot.path.exists()
 
 
@@ -248,11 +254,11 @@ def test_a_collection_that_was_killed_is_finished_by_the_next_one(engine: Engine
     made = commit(taken.path, {"b.txt": "1"})
     slots.release(free, Attempt("r1", "t2", 1), DATE)
     for lease in slots.leases():
-        slots._write(replace(lease, use=Use.GOING))
+        slots._write(replace(lease, use=SlotUse.GOING))
     assert slots.take("r2", "t", base).n == 3
     done = gc(engine, {"r1"}, dry=False, date=DATE)
-    assert {Removed("slot 1"), Removed("slot 2")} <= set(done)
-    assert slots.leases() == [Lease(3, Use.TAKEN, "r2", "t")]
+    assert {GcRemoved("slot 1"), GcRemoved("slot 2")} <= set(done)
+    assert slots.leases() == [Lease(3, SlotUse.TAKEN, "r2", "t")]
     assert reachable(engine.user.root, made)
     assert not taken.path.exists()
     assert not taken.git_dir.exists()
@@ -268,5 +274,5 @@ def test_read_only_folders_in_a_slot_can_be_cleaned_and_collected(engine: Engine
     assert not (slot.path / "cache").exists()
     (slot.path / "d1").chmod(0o555)
     slots.release(slot, ONE, DATE)
-    assert Removed("slot 1") in gc(engine, set(), dry=False, date=DATE)
+    assert GcRemoved("slot 1") in gc(engine, set(), dry=False, date=DATE)
     assert not slot.path.exists()

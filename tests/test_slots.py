@@ -9,9 +9,13 @@ import pytest
 from msgspec.structs import replace
 
 from gitrepo import DATE, commit, footprint, make_engine, sh, write
-from windlass import git
 from windlass.errors import StoppedError
-from windlass.workspace import Attempt, EngineRepo, Lease, Slot, Slots, SlotStatus, Use, commit_tree, status
+from windlass.git import run as git
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.keep import Attempt
+from windlass.git.slot import Slot
+from windlass.git.slots import Lease, Slots, SlotUse
+from windlass.git.trees import SlotStatus, commit_tree, status
 
 ONE = Attempt("r1", "execute/t1/implement#1", 1)
 
@@ -51,7 +55,7 @@ def test_agents_can_use_git_while_slots_are_made(slots: Slots) -> None:
 
 TAKE = """
 import sys; from pathlib import Path
-from windlass import git; from windlass.workspace import EngineRepo, Slots
+from windlass import git; from windlass.git import EngineRepo, Slots
 user = git.discover(Path(sys.argv[1]))
 engine = EngineRepo.open(user, Path(sys.argv[2]))
 print(*(Slots(engine).take(sys.argv[3], f"t{n}", user.head).n for n in range(3)))
@@ -79,7 +83,7 @@ def test_a_released_slot_is_used_again_clean_but_with_its_ignored_files(slots: S
 def test_a_slot_with_an_open_intent_is_never_reused(slots: Slots) -> None:
     slot = slots.take("r1", "t1", slots.engine.user.head)
     fresh = Slots(EngineRepo.open(slots.engine.user, slots.engine.home.parent.parent))
-    assert fresh.held("r1") == [Lease(slot.n, Use.TAKEN, "r1", "t1")]
+    assert fresh.held("r1") == [Lease(slot.n, SlotUse.TAKEN, "r1", "t1")]
     assert fresh.take("r1", "t1", slots.engine.user.head).n != slot.n
     slots.retire(slot, ONE, DATE)
     assert fresh.take("r1", "t1", slots.engine.user.head).n not in (slot.n, slot.n + 1)
@@ -92,7 +96,7 @@ def test_a_retired_slot_keeps_its_files_and_its_owner(slots: Slots) -> None:
     refs = slots.retire(slot, ONE, DATE)
     assert refs == ("refs/windlass/keep/r1/execute/t1/implement#1/@1",)
     assert (slot.path / "half.txt").exists()
-    assert slots.leases() == [Lease(slot.n, Use.RETIRED, "r1", ONE.key)]
+    assert slots.leases() == [Lease(slot.n, SlotUse.RETIRED, "r1", ONE.key)]
 
 
 def test_a_branch_an_agent_made_is_kept_and_the_next_agent_finds_none(slots: Slots) -> None:
@@ -122,7 +126,7 @@ def test_a_slot_that_an_earlier_version_made_as_a_worktree_keeps_its_work(slots:
     path = slots.folder / "1"
     slots.folder.mkdir(parents=True)
     sh(engine.path, "worktree", "add", "-q", "--detach", str(path), base)
-    slots._write(Lease(1, Use.TAKEN, "r1", "t1"))
+    slots._write(Lease(1, SlotUse.TAKEN, "r1", "t1"))
     made = commit(path, {"b.txt": "1\n"})
     write(path, {"half.txt": "precious"})
     (ref,) = slots.place(slots.slot(1), base, ONE, DATE)
@@ -233,7 +237,7 @@ def test_a_slot_replaced_by_a_link_to_the_users_checkout_never_reaches_it(slots:
 
 
 def test_a_take_that_was_killed_half_way_can_be_placed_or_given_back(slots: Slots) -> None:
-    lease = Lease(1, Use.TAKEN, "r1", "t1")
+    lease = Lease(1, SlotUse.TAKEN, "r1", "t1")
     slots.folder.mkdir(parents=True)
     slots._write(lease)
     assert slots.held("r1") == [lease]

@@ -14,10 +14,12 @@ from windlass import events as e
 from windlass.cost import Cost
 from windlass.events import Event, Recorded
 from windlass.model import RunState
-from windlass.projections.parts import View
-from windlass.projections.status import RunRow, log_line, render_runs, render_show, render_status, status_json
-from windlass.projections.text import HIDDEN, clean, clean_block, elapsed, to_ascii
-from windlass.projections.view import fold
+from windlass.text import HIDDEN, clean, clean_block, elapsed, to_ascii
+from windlass.views.build import fold
+from windlass.views.log import log_line
+from windlass.views.show import render_show
+from windlass.views.state import View
+from windlass.views.status import RunSummary, render_runs, render_status, status_json
 
 NOW = s.START + 3600
 
@@ -142,7 +144,7 @@ def test_show_lists_tasks_reviews_findings_costs_and_where_the_code_is() -> None
 
 def test_runs_are_a_table_that_fits_the_width() -> None:
     view = fold(s.recorded(s.session()))
-    assert render_runs([RunRow.of(view)], width=80) == (
+    assert render_runs([RunSummary.of(view)], width=80) == (
         "RUN      STATE     TASKS  COST                   STARTED (UTC)     REQUEST\n"
         "r7f3a2c  finished  3/3    $2.75 + $0.50 assumed  2026-02-07 13:52  Add rate l…\n"
     )
@@ -188,7 +190,7 @@ def test_every_event_has_a_log_line_of_one_line() -> None:
 
 
 def test_status_starts_without_heavy_packages() -> None:
-    code = "import sys, windlass.projections.status; print(*sorted(sys.modules))"
+    code = "import sys, windlass.views.status; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert {"pydantic", "rich", "yaml", "asyncio", "click", "prompt_toolkit", "datetime", "tree_sitter"}.isdisjoint(
         loaded
@@ -265,7 +267,7 @@ def test_any_log_can_be_shown_and_hides_nothing(records: list[Recorded]) -> None
     texts = [
         render_status(view, NOW, width=60, driver_alive=False),
         render_show(view, NOW, unicode=False),
-        render_runs([RunRow.of(view)]),
+        render_runs([RunSummary.of(view)]),
         *(log_line(recorded) for recorded in records),
     ]
     json.dumps(status_json(view))

@@ -29,7 +29,7 @@ from processes_for_tests import until
 from runs import Bench, kill, wait_for
 from storms import Storm, Weather, tip_of
 from windlass.errors import StoppedError
-from windlass.workspace.repo import locked
+from windlass.git.engine_repo import locked
 
 RUNS = int(os.environ.get("WINDLASS_STOPPED_RUNS", "3"))
 OK, STOPPED = 0, 12
@@ -54,25 +54,26 @@ def stopping(*args, **more):
         os.kill(os.getpid(), signal.SIGSTOP)
     return result
 setattr(owner, last, stopping)
+from windlass.app import compose
 from windlass.interfaces.exit import run
-sys.exit(run(sys.argv[4:]))
+sys.exit(run(sys.argv[4:], compose()))
 """
 PLACES = (
-    ("windlass.workspace.repo:EngineRepo.set_tip", 4),
-    ("windlass.workspace.repo:move", 9),
-    ("windlass.workspace.branch:_move", 2),
-    ("windlass.engine.lander:publish", 2),
-    ("windlass.store.sqlite:Store.begin_attempt", 8),
-    ("windlass.store.sqlite:Store.end_attempt", 8),
-    ("windlass.store.sqlite:Store.add_step", 20),
-    ("windlass.store.sqlite:Store.set_state", 2),
-    ("windlass.workspace.slots:Slots.take", 3),
-    ("windlass.workspace.slots:Slots.place", 3),
-    ("windlass.workspace.slots:Slots.release", 2),
-    ("windlass.engine.desk:Desk.after", 4),
+    ("windlass.git.engine_repo:EngineRepo.set_tip", 4),
+    ("windlass.git.engine_repo:move", 9),
+    ("windlass.git.publish:_move", 2),
+    ("windlass.tasks.lander:publish", 2),
+    ("windlass.store.database:Store.begin_attempt", 8),
+    ("windlass.store.database:Store.end_attempt", 8),
+    ("windlass.store.database:Store.add_step", 20),
+    ("windlass.store.database:Store.set_state", 2),
+    ("windlass.git.slots:Slots.take", 3),
+    ("windlass.git.slots:Slots.place", 3),
+    ("windlass.git.slots:Slots.release", 2),
+    ("windlass.dispatch.workspace:Desk.after", 4),
     ("windlass.engine.journal:Journal.begin", 8),
     ("windlass.engine.journal:Journal.finish", 8),
-    ("windlass.engine.attempt:run_agent", 5),
+    ("windlass.dispatch.attempt:run_agent", 5),
 )
 
 
@@ -301,10 +302,10 @@ def test_a_driver_whose_lock_file_is_gone_stops_by_itself_and_leaves_the_run_as_
 @pytest.mark.parametrize(
     ("place", "nth", "locks"),
     [
-        ("windlass.store.sqlite:Store.add_step", 1, "windlass.db"),
+        ("windlass.store.database:Store.add_step", 1, "windlass.db"),
         # The first ones set the run up, before there is a driver.
-        ("windlass.workspace.repo:move", 3, "windlass.db"),
-        ("windlass.workspace.slots:Slots._choose", 1, "slots/lock"),
+        ("windlass.git.engine_repo:move", 3, "windlass.db"),
+        ("windlass.git.slots:Slots._choose", 1, "slots/lock"),
     ],
 )
 def test_a_stopped_driver_that_holds_a_lock_is_named_to_whoever_waits_for_it(

@@ -20,9 +20,9 @@ from windlass.errors import LockHeldError, StoppedError, StoreError, TakenOverEr
 from windlass.events import Warned
 from windlass.locks import DriverId, driver_lock, holder, is_driven
 from windlass.model import RunState
-from windlass.store.fence import Claim, Fence
+from windlass.store.database import Store
+from windlass.store.fence import EpochClaim, Fence
 from windlass.store.opening import MIGRATIONS, VERSION
-from windlass.store.sqlite import Store
 
 HOLD = """
 import sys
@@ -189,7 +189,7 @@ def test_a_cost_that_nobody_told_is_counted_apart(tmp_path: Path) -> None:
 
 def test_two_processes_may_open_a_new_database_at_once(tmp_path: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from windlass.store.sqlite import Store;"
+        "import sys; from pathlib import Path; from windlass.store.database import Store;"
         "Store.open(Path(sys.argv[1]), lambda: 1.0, create=True).close()"
     )
     argv = [sys.executable, "-c", program, str(tmp_path / "new" / "windlass.db")]
@@ -209,7 +209,7 @@ def test_a_run_begun_while_another_process_reads_is_seen_by_it(tmp_path: Path) -
 
 
 def test_no_driver_can_take_over_while_the_fence_is_held(tmp_path: Path) -> None:
-    with stored(tmp_path) as store, closing(Fence(store.path, Claim("r1", 1))) as fence:
+    with stored(tmp_path) as store, closing(Fence(store.path, EpochClaim("r1", 1))) as fence:
         store.db.execute("PRAGMA busy_timeout = 0")
         with fence.held(), fence.held(), pytest.raises(sqlite3.OperationalError, match="locked"):
             store.db.execute("BEGIN IMMEDIATE")
@@ -226,7 +226,7 @@ def test_no_driver_can_take_over_while_the_fence_is_held(tmp_path: Path) -> None
 
 def test_writes_of_others_are_not_bound_to_the_driver(tmp_path: Path) -> None:
     with stored(tmp_path) as store, closing(_open(store.path)) as other:
-        store.claim = Claim("r1", 1)
+        store.claim = EpochClaim("r1", 1)
         with other.tx():
             other.set_wanted("r1", "pause")
         with store.tx():

@@ -9,8 +9,8 @@ from hypothesis import given
 import session_events as s
 from windlass import events as e
 from windlass.events import Event, Recorded
-from windlass.projections.superteam import SuperteamFacts, render
-from windlass.projections.view import fold
+from windlass.views.build import fold
+from windlass.views.superteam import SuperteamFacts, render
 
 FACTS = SuperteamFacts({"max_plan_review_cycles": "3", "max_task_review_cycles": "3", "batch_size": "3"}, s.PLAN, "# P")
 

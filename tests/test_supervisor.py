@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from processes_for_tests import alive, read_pid, stubborn, until
-from windlass.agents import supervisor
-from windlass.agents.programs import program
-from windlass.agents.small_json import parse_json, to_json
+from windlass.agents.process import supervisor
+from windlass.agents.process.launch import program
+from windlass.agents.process.small_json import parse_json, to_json
 
-COMMAND = program("supervisor.main")
+COMMAND = program("agents.process.supervisor.main")
 QUIET: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True}
 HEAVY = ("json", "re", "signal", "subprocess", "enum", "typing")
 

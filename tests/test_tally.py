@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.agents.base import AgentEvent, Spent
-from windlass.agents.tally import Tally
+from windlass.agents.cli.tally import Tally
 from windlass.model import Usage
 
 ONE = Usage(100, 10, 0, 0.5, True)

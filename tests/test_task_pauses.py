@@ -13,9 +13,9 @@ import pytest
 
 from front import LEAN, Front, basics
 from runs import KILLER
-from windlass.engine.lander import Lander
-from windlass.engine.parts import Wanted
+from windlass.engine.services import StopRequests
 from windlass.events import HANDED_OVER, RunEnded, TaskLanded
+from windlass.tasks.lander import Lander
 
 MODES = {"checkpoint": ("execution_mode=checkpoint",), "batch": ("execution_mode=batch", "batch_size=2")}
 TITLES = ("One", "Two", "Three", "Four")
@@ -35,7 +35,7 @@ def begin(front: Front, mode: str) -> int:
     return front.start(basics(*TITLES), *given(mode)).code
 
 
-def before_landing(monkeypatch: pytest.MonkeyPatch, nth: int, act: Callable[[Wanted], None]) -> None:
+def before_landing(monkeypatch: pytest.MonkeyPatch, nth: int, act: Callable[[StopRequests], None]) -> None:
     """Something is asked of the driver after the last review of a task, before its nth landing begins."""
     real, calls = Lander.land, iter(range(1, 100))
 
@@ -47,15 +47,15 @@ def before_landing(monkeypatch: pytest.MonkeyPatch, nth: int, act: Callable[[Wan
     monkeypatch.setattr(Lander, "land", land)
 
 
-def pause(wanted: Wanted) -> None:
+def pause(wanted: StopRequests) -> None:
     wanted.pause = "paused by the user"
 
 
-def interrupt(wanted: Wanted) -> None:
+def interrupt(wanted: StopRequests) -> None:
     wanted.interrupt = "interrupted"
 
 
-def leave(wanted: Wanted) -> None:
+def leave(wanted: StopRequests) -> None:
     wanted.pause = HANDED_OVER
 
 
@@ -74,7 +74,7 @@ def rest_of_the_run(front: Front) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("act", [pause, interrupt])
 def test_a_pause_between_review_and_landing_leaves_the_checkpoint_due(
-    front: Front, monkeypatch: pytest.MonkeyPatch, act: Callable[[Wanted], None]
+    front: Front, monkeypatch: pytest.MonkeyPatch, act: Callable[[StopRequests], None]
 ) -> None:
     with monkeypatch.context() as patched:
         before_landing(patched, 1, act)
@@ -109,9 +109,9 @@ def test_a_run_sent_to_the_background_between_review_and_landing_pauses_where_it
 @pytest.mark.parametrize(
     ("mode", "place", "when", "nth", "pauses"),
     [
-        ("checkpoint", "windlass.engine.lander:Lander.land", "before", 1, [1, 2, 3]),
+        ("checkpoint", "windlass.tasks.lander:Lander.land", "before", 1, [1, 2, 3]),
         ("checkpoint", "windlass.engine.journal:Journal.finish_landings", "after", 1, [1, 2, 3]),
-        ("batch", "windlass.engine.lander:Lander.land", "before", 2, [2]),
+        ("batch", "windlass.tasks.lander:Lander.land", "before", 2, [2]),
         ("batch", "windlass.engine.journal:Journal.finish_landings", "after", 1, [2]),
         ("batch", "windlass.engine.journal:Journal.finish_landings", "after", 2, [2]),
     ],

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.tdd import GuardVerdict, guard, is_code, matches
+from windlass.checks.test_files import GuardVerdict, guard, is_code, matches
 
 
 @pytest.mark.req("S0-44")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import windlass
-from windlass.tdd.behaviour import names_removed, respelled, without_behaviour
-from windlass.tdd.claims import compare
+from windlass.proof.behaviour import names_removed, respelled, without_behaviour
+from windlass.proof.claims import compare
 
 OLD = "LIMIT = 5\n\n\ndef half(n):\n    return n // 2\n\n\ndef gone():\n    return 1\n"
 NEW = (

@@ -7,28 +7,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from windlass.tdd.claims import Compared
-from windlass.tdd.facts import REFUSED, Declared, Facts, Proof, Ran, Tree, Verdict
-from windlass.tdd.files import Changed, Names, sort_files
-from windlass.tdd.junit import Status
-from windlass.tdd.rules import judge
+from windlass.checks.junit import Status
+from windlass.checks.test_files import Changed, Names, sort_files
+from windlass.proof.claims import Compared
+from windlass.proof.facts import REFUSED, Declared, Proof, ProofFacts, ProofTree, ProofVerdict, TestRun
+from windlass.proof.rules import judge
 
 P, F, E, S = Status.PASSED, Status.FAILED, Status.ERROR, Status.SKIPPED
-B, H, O1, O2, W, X = Tree.BASE, Tree.HEAD, Tree.OLD, Tree.AGAIN, Tree.WITH_OLD_TESTS, Tree.HOLLOW
-Y, R = Tree.SHALLOW, Tree.RESPELLED
+B, H, O1, O2, W, X = (
+    ProofTree.BASE,
+    ProofTree.HEAD,
+    ProofTree.OLD,
+    ProofTree.AGAIN,
+    ProofTree.WITH_OLD_TESTS,
+    ProofTree.HOLLOW,
+)
+Y, R = ProofTree.SHALLOW, ProofTree.RESPELLED
 CHANGED = Changed(tests=("tests/test_a.py",), code=("a.py",))
-HUNG = Ran(None, None, timed_out=True)
+HUNG = TestRun(None, None, timed_out=True)
 
 
-def ran(**tests: Status) -> Ran:
-    return Ran(tests, 1 if {F, E} & set(tests.values()) else 0)
+def ran(**tests: Status) -> TestRun:
+    return TestRun(tests, 1 if {F, E} & set(tests.values()) else 0)
 
 
-def seen(facts: Facts, runs: dict[Tree, Ran]) -> tuple[Verdict, list[Tree]]:
+def seen(facts: ProofFacts, runs: dict[ProofTree, TestRun]) -> tuple[ProofVerdict, list[ProofTree]]:
     """The verdict, and the trees that had to be looked at for it."""
-    asked: list[Tree] = []
+    asked: list[ProofTree] = []
     answer = judge(facts)
-    while isinstance(answer, Tree):
+    while isinstance(answer, ProofTree):
         assert answer not in asked
         asked.append(answer)
         facts = facts.having(answer, runs[answer])
@@ -36,13 +43,13 @@ def seen(facts: Facts, runs: dict[Tree, Ran]) -> tuple[Verdict, list[Tree]]:
     return answer, asked
 
 
-NEW = Facts(CHANGED, hollow=True)
-OLD = Facts(CHANGED, hollow=True, in_base=True)
+NEW = ProofFacts(CHANGED, hollow=True)
+OLD = ProofFacts(CHANGED, hollow=True, in_base=True)
 KEEP = replace(OLD, declared=Declared.PRESERVE)
 RED = {H: ran(t=P), O1: ran(t=F), O2: ran(t=F), X: ran(t=F)}
 # What was not loaded is missing, and the module that could not be loaded is named.
-GONE = Ran({"module": E}, 2)
-TABLE: list[tuple[str, Facts, dict[Tree, Ran], Proof, list[Tree]]] = [
+GONE = TestRun({"module": E}, 2)
+TABLE: list[tuple[str, ProofFacts, dict[ProofTree, TestRun], Proof, list[ProofTree]]] = [
     ("red by running", NEW, RED, Proof.PROVED, [H, O1, O2, X]),
     ("red by running, no hollow tree", replace(NEW, hollow=False), RED, Proof.PROVED, [H, O1, O2]),
     ("red by absence", NEW, {**RED, O1: GONE, O2: GONE}, Proof.PROVED, [H, O1, O2, X]),
@@ -68,10 +75,10 @@ TABLE: list[tuple[str, Facts, dict[Tree, Ran], Proof, list[Tree]]] = [
     ("depends on the spelling", replace(NEW, reads_source=True), {**RED, R: ran(t=F)},
      Proof.UNPROVED, [H, O1, O2, X, R]),
     ("only imports", NEW, {**RED, O1: GONE, O2: GONE, X: ran(t=P)}, Proof.UNPROVED, [H, O1, O2, X]),
-    ("no report in O1, red", NEW, {**RED, O1: Ran(None, 4), O2: Ran(None, 4)}, Proof.PROVED, [H, O1, O2, X]),
-    ("the runner only ends red", NEW, {**RED, O1: Ran({}, 1), O2: Ran({}, 1)}, Proof.PROVED, [H, O1, O2, X]),
-    ("no tests collected in O1", NEW, {**RED, O1: Ran({}, 5)}, Proof.UNPROVED, [H, O1]),
-    ("the command is not there", NEW, {**RED, O1: Ran(None, 127)}, Proof.UNPROVED, [H, O1]),
+    ("no report in O1, red", NEW, {**RED, O1: TestRun(None, 4), O2: TestRun(None, 4)}, Proof.PROVED, [H, O1, O2, X]),
+    ("the runner only ends red", NEW, {**RED, O1: TestRun({}, 1), O2: TestRun({}, 1)}, Proof.PROVED, [H, O1, O2, X]),
+    ("no tests collected in O1", NEW, {**RED, O1: TestRun({}, 5)}, Proof.UNPROVED, [H, O1]),
+    ("the command is not there", NEW, {**RED, O1: TestRun(None, 127)}, Proof.UNPROVED, [H, O1]),
     ("O1 hangs", NEW, {**RED, O1: HUNG}, Proof.UNPROVED, [H, O1]),
     ("green in O1", NEW, {**RED, O1: ran(t=P)}, Proof.UNPROVED, [H, O1]),
     ("skipped in O1", NEW, {**RED, O1: ran(t=S)}, Proof.UNPROVED, [H, O1]),
@@ -79,7 +86,7 @@ TABLE: list[tuple[str, Facts, dict[Tree, Ran], Proof, list[Tree]]] = [
     ("red once, then hung", NEW, {**RED, O2: HUNG}, Proof.FLAKY, [H, O1, O2]),
     ("red at the head", NEW, {H: ran(t=F)}, Proof.UNPROVED, [H]),
     ("hangs at the head", NEW, {H: HUNG}, Proof.UNPROVED, [H]),
-    ("no report at the head", NEW, {H: Ran(None, 2)}, Proof.UNPROVED, [H]),
+    ("no report at the head", NEW, {H: TestRun(None, 2)}, Proof.UNPROVED, [H]),
     ("all skipped at the head", NEW, {H: ran(t=S)}, Proof.UNPROVED, [H]),
     ("base red", OLD, {H: ran(t=P), B: ran(t=F)}, Proof.UNPROVED, [H, B]),
     ("base red, known", replace(OLD, known=frozenset({"t"})), {**RED, B: ran(t=F)}, Proof.PROVED, [H, B, O1, O2, X]),
@@ -120,17 +127,17 @@ TABLE: list[tuple[str, Facts, dict[Tree, Ran], Proof, list[Tree]]] = [
     ("nothing new", OLD, {H: ran(u=P), B: ran(u=P), W: ran(u=P), O1: ran(u=P)}, Proof.UNPROVED, [H, B, W, O1]),
     ("preserve", KEEP, {H: ran(u=P), B: ran(u=P), W: ran(u=P)}, Proof.PRESERVED, [H, B, W]),
     ("preserve, broken", KEEP, {H: ran(u=P), B: ran(u=P), W: ran(u=F)}, Proof.EXPECTATION, [H, B, W]),
-    ("preserve, nothing guards it", replace(KEEP, in_base=False), {H: Ran()}, Proof.UNPROVED, [H]),
+    ("preserve, nothing guards it", replace(KEEP, in_base=False), {H: TestRun()}, Proof.UNPROVED, [H]),
     ("test-only with code", replace(NEW, declared=Declared.TEST_ONLY), {}, Proof.UNPROVED, []),
     ("exempt", replace(NEW, declared=Declared.EXEMPT), {}, Proof.EXEMPT, []),
-    ("no code", Facts(Changed(data=("a.yaml",))), {}, Proof.EXEMPT, []),
-    ("no test", Facts(Changed(code=("a.py",))), {}, Proof.UNPROVED, []),
-    ("only tests", Facts(Changed(tests=("tests/test_a.py",))), {}, Proof.UNPROVED, []),
-    ("tests and data", Facts(Changed(tests=("tests/test_a.py",), data=("a.yaml",))), RED, Proof.PROVED, [H, O1, O2]),
-    ("harness", Facts(replace(CHANGED, harness=("conftest.py",))), {}, Proof.HARNESS, []),
+    ("no code", ProofFacts(Changed(data=("a.yaml",))), {}, Proof.EXEMPT, []),
+    ("no test", ProofFacts(Changed(code=("a.py",))), {}, Proof.UNPROVED, []),
+    ("only tests", ProofFacts(Changed(tests=("tests/test_a.py",))), {}, Proof.UNPROVED, []),
+    ("test, data", ProofFacts(Changed(tests=("tests/test_a.py",), data=("a.yaml",))), RED, Proof.PROVED, [H, O1, O2]),
+    ("harness", ProofFacts(replace(CHANGED, harness=("conftest.py",))), {}, Proof.HARNESS, []),
     (
         "harness that the plan names",
-        Facts(replace(CHANGED, harness=("conftest.py",)), allowed=frozenset({"conftest.py"})),
+        ProofFacts(replace(CHANGED, harness=("conftest.py",)), allowed=frozenset({"conftest.py"})),
         RED,
         Proof.PROVED,
         [H, O1, O2],
@@ -142,7 +149,7 @@ TABLE: list[tuple[str, Facts, dict[Tree, Ran], Proof, list[Tree]]] = [
     ("facts", "runs", "proof", "looked"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE]
 )
 def test_each_rule_gives_its_verdict_and_looks_no_further(
-    facts: Facts, runs: dict[Tree, Ran], proof: Proof, looked: list[Tree]
+    facts: ProofFacts, runs: dict[ProofTree, TestRun], proof: Proof, looked: list[ProofTree]
 ) -> None:
     verdict, asked = seen(facts, runs)
     assert (verdict.proof, asked) == (proof, looked)
@@ -154,42 +161,51 @@ def test_red_once_is_flaky_whichever_of_the_two_runs_was_red() -> None:
     for one, other in ((O1, O2), (O2, O1)):
         facts = NEW.having(H, ran(t=P)).having(one, ran(t=F)).having(other, ran(t=P))
         answer = judge(facts)
-        assert isinstance(answer, Verdict)
+        assert isinstance(answer, ProofVerdict)
         assert answer.proof is Proof.FLAKY
 
 
-CODES = {H: Ran(None, 0), B: Ran(None, 0), W: Ran(None, 0), O1: Ran(None, 1), O2: Ran(None, 1), X: Ran(None, 1)}
-ROUGH = Facts(CHANGED, coarse=True, hollow=True, in_base=True)
+CODES = {
+    H: TestRun(None, 0),
+    B: TestRun(None, 0),
+    W: TestRun(None, 0),
+    O1: TestRun(None, 1),
+    O2: TestRun(None, 1),
+    X: TestRun(None, 1),
+}
+ROUGH = ProofFacts(CHANGED, coarse=True, hollow=True, in_base=True)
 
 
 @pytest.mark.parametrize(
     ("facts", "runs", "proof"),
     [
         (ROUGH, {}, Proof.COARSE),
-        (ROUGH, {O1: Ran(None, 0)}, Proof.UNPROVED),
-        (ROUGH, {O1: Ran(None, 5)}, Proof.UNPROVED),
+        (ROUGH, {O1: TestRun(None, 0)}, Proof.UNPROVED),
+        (ROUGH, {O1: TestRun(None, 5)}, Proof.UNPROVED),
         (ROUGH, {O1: HUNG}, Proof.UNPROVED),
-        (ROUGH, {O2: Ran(None, 0)}, Proof.FLAKY),
-        (ROUGH, {H: Ran(None, 1)}, Proof.UNPROVED),
-        (ROUGH, {B: Ran(None, 1)}, Proof.UNPROVED),
-        (ROUGH, {W: Ran(None, 1)}, Proof.EXPECTATION),
-        (ROUGH, {X: Ran(None, 0)}, Proof.UNPROVED),
+        (ROUGH, {O2: TestRun(None, 0)}, Proof.FLAKY),
+        (ROUGH, {H: TestRun(None, 1)}, Proof.UNPROVED),
+        (ROUGH, {B: TestRun(None, 1)}, Proof.UNPROVED),
+        (ROUGH, {W: TestRun(None, 1)}, Proof.EXPECTATION),
+        (ROUGH, {X: TestRun(None, 0)}, Proof.UNPROVED),
         (replace(ROUGH, removed=("tests/test_b.py",)), {}, Proof.WEAKENED),
         (replace(ROUGH, declared=Declared.PRESERVE), {}, Proof.PRESERVED),
         (replace(ROUGH, declared=Declared.PRESERVE, in_base=False), {}, Proof.UNPROVED),
-        (Facts(Changed(tests=("t.py",)), Declared.TEST_ONLY, coarse=True), {}, Proof.TESTS_ONLY),
+        (ProofFacts(Changed(tests=("t.py",)), Declared.TEST_ONLY, coarse=True), {}, Proof.TESTS_ONLY),
     ],
 )
-def test_exit_codes_alone_are_judged_by_the_coarse_rule(facts: Facts, runs: dict[Tree, Ran], proof: Proof) -> None:
+def test_exit_codes_alone_are_judged_by_the_coarse_rule(
+    facts: ProofFacts, runs: dict[ProofTree, TestRun], proof: Proof
+) -> None:
     assert seen(facts, {**CODES, **runs})[0].proof == proof
 
 
 results = st.dictionaries(st.sampled_from("abcd"), st.sampled_from(Status), max_size=4)
 some_run = st.builds(
-    Ran, st.none() | results, st.sampled_from([0, 1, 2, 5, 127, None]), st.sampled_from([False, False, True])
+    TestRun, st.none() | results, st.sampled_from([0, 1, 2, 5, 127, None]), st.sampled_from([False, False, True])
 )
 any_facts = st.builds(
-    Facts,
+    ProofFacts,
     st.just(CHANGED),
     st.sampled_from(Declared),
     st.booleans(),
@@ -207,9 +223,9 @@ any_facts = st.builds(
 )
 
 
-@given(any_facts, st.fixed_dictionaries(dict.fromkeys(Tree, some_run)))
+@given(any_facts, st.fixed_dictionaries(dict.fromkeys(ProofTree, some_run)))
 def test_every_set_of_results_ends_in_a_verdict_and_proved_means_red_without_and_green_with(
-    facts: Facts, runs: dict[Tree, Ran]
+    facts: ProofFacts, runs: dict[ProofTree, TestRun]
 ) -> None:
     verdict, _ = seen(facts, runs)
     assert verdict.ok is (verdict.proof not in REFUSED)

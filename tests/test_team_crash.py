@@ -32,8 +32,9 @@ def start(kit, start, run):
         os.kill(os.getpid(), signal.SIGKILL)
     return made
 projecting.Projecting.feed, starting.start_run = feed, start
+from windlass.app import compose
 from windlass.interfaces.exit import run
-sys.exit(run(sys.argv[2:]))
+sys.exit(run(sys.argv[2:], compose()))
 """
 TWELVE = [subtask(f"t{n}", *([f"t{n - 4}"] if n > 4 else [])) for n in range(1, 13)]
 SCRIPT = [red("t2", "t2() is 2, not 1", times=1), disapproved("t3", "say what it returns", times=1), *basics(*TWELVE)]

@@ -18,7 +18,7 @@ from front import Front, Rule
 from ttys import DOWN, ENTER, ESCAPE, Tty, windlass_in
 from windlass.errors import Exit
 from windlass.events import QuestionAnswered
-from windlass.interfaces.cli.demo import SCENES
+from windlass.runs.demo import SCENES
 
 SCENE = SCENES["brainstorm"]
 QUESTIONS = ("What shall need a login?", "How do people prove who they are?", "Should sessions be", "How long shall a")

@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import session_events as s
+from windlass.answers import validate
 from windlass.interfaces.terminal.dialog import Dialog, entered, moved, opened, toggled, typed
 from windlass.interfaces.terminal.dialog_view import dialog_lines, text_room
 from windlass.interfaces.terminal.editor import CUT, edit, editor_of
 from windlass.interfaces.terminal.hints import hints
-from windlass.interfaces.terminal.ink import Look, cells, plain
 from windlass.interfaces.terminal.markdown import markdown
-from windlass.interfaces.terminal.wire import Wire
+from windlass.interfaces.terminal.output_thread import OutputThread
+from windlass.interfaces.terminal.spans import Look, cells, plain
 from windlass.model import Answer, Choice, Question
-from windlass.projections.text import HIDDEN
-from windlass.questions import validate
+from windlass.text import HIDDEN
 
 CHOICE = Question(
     "approve", "Approve?", (Choice("approve", "Approve"), Choice("revise", "Revise"), Choice("x", "Abort"))
@@ -259,7 +259,7 @@ def test_an_editor_that_returns_nothing_is_said(tmp_path: Path) -> None:
 
 def test_the_wire_waits_for_nobody_and_loses_nothing() -> None:
     read, write = os.pipe()
-    wire = Wire(write)
+    wire = OutputThread(write)
     sent = "x" * 300_000
     began = time.monotonic()
     wire.write(sent)
@@ -279,7 +279,7 @@ def test_the_wire_waits_for_nobody_and_loses_nothing() -> None:
 def test_a_terminal_that_is_gone_is_no_error() -> None:
     read, write = os.pipe()
     os.close(read)
-    wire = Wire(write)
+    wire = OutputThread(write)
     for _ in range(3):
         wire.write("words")
         wire.flush()

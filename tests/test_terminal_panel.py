@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 import session_events as s
 from windlass import events as e
 from windlass.events import Event, Recorded
-from windlass.interfaces.terminal.ink import Look, Span, cells, cut, plain, row
 from windlass.interfaces.terminal.live_state import Live, Mood
 from windlass.interfaces.terminal.panel import bar, beside_dialog, panel
-from windlass.projections.text import HIDDEN
-from windlass.projections.view import Folder
+from windlass.interfaces.terminal.spans import Look, Span, cells, cut, plain, row
+from windlass.text import HIDDEN
+from windlass.views.build import ViewBuilder
 
 NOW = s.START + 1000.0
 
@@ -25,7 +25,7 @@ def live(events: Iterable[Event]) -> Live:
 
 
 def live_of(records: Iterable[Recorded]) -> Live:
-    folder = Folder(s.RUN)
+    folder = ViewBuilder(s.RUN)
     found = Live(folder.live)
     for recorded in records:
         folder.feed(recorded)

@@ -16,10 +16,11 @@ from windlass.engine.journal import Journal
 from windlass.engine.tip import Tip
 from windlass.errors import StoppedError
 from windlass.events import Warned
+from windlass.git.engine_repo import EngineRepo, tip_ref
+from windlass.git.trees import commit_tree
 from windlass.model import Key
-from windlass.store.sqlite import Store
+from windlass.store.database import Store
 from windlass.store.tips import tip_of_run
-from windlass.workspace import EngineRepo, commit_tree, tip_ref
 
 SMALL = CONFIG + '[roles.security-reviewer]\nagent = "none"\n[roles.performance-reviewer]\nagent = "none"\n'
 # A commit that nobody checked becomes what the ref shows; it is written into the engine's own repository.

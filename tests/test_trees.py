@@ -8,23 +8,23 @@ import pytest
 
 from gitrepo import DATE, commit, make_engine, sh, write
 from windlass.errors import UserError
-from windlass.workspace import (
+from windlass.git import trees
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.slot import Slot
+from windlass.git.slots import Slots
+from windlass.git.trees import (
     Change,
-    EngineRepo,
     Kind,
-    Slot,
-    Slots,
     changes,
     commit_artifacts,
     commit_tree,
     diff,
     harvest,
     patch_id,
+    places,
     status,
-    trees,
     work_tree,
 )
-from windlass.workspace.trees import places
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import session_events as s
 from windlass import events as e
 from windlass.events import Event, Recorded
 from windlass.model import Json, RunState
-from windlass.projections.parts import Totals, View, phase_of
-from windlass.projections.view import Folder, fold
+from windlass.views.build import ViewBuilder, fold
+from windlass.views.state import Totals, View, phase_of
 
 
 def folded(*events: Event) -> View:
@@ -75,7 +75,7 @@ def test_a_new_attempt_replaces_the_running_one() -> None:
 
 
 def test_an_event_fed_twice_counts_once() -> None:
-    folder = Folder(s.RUN)
+    folder = ViewBuilder(s.RUN)
     for recorded in [*s.recorded(s.session()), *s.recorded(s.session())]:
         folder.feed(recorded)
     assert folder.view.spent.dispatches == 16
@@ -144,7 +144,7 @@ def test_a_wait_ends_when_its_dispatch_starts_again() -> None:
 
 
 def test_activity_shows_what_a_dispatch_does_and_moves_no_clock() -> None:
-    folder = Folder(s.RUN)
+    folder = ViewBuilder(s.RUN)
     folder.feed(Recorded(5, s.RUN, 100.0, e.DispatchStarted("a/b", 1, "scout", "claude")))
     folder.feed(Recorded(0, s.RUN, 130.0, e.Activity("a/b", "scout", "tool.started", "reading x", cost_usd=0.1)))
     running = folder.view.running["a/b"]
@@ -153,7 +153,7 @@ def test_activity_shows_what_a_dispatch_does_and_moves_no_clock() -> None:
 
 
 def test_a_view_once_handed_out_does_not_change() -> None:
-    folder = Folder(s.RUN)
+    folder = ViewBuilder(s.RUN)
     for recorded in s.recorded(s.planning()):
         folder.feed(recorded)
     before = folder.view
@@ -187,7 +187,7 @@ def test_ten_thousand_events_fold_in_a_moment() -> None:
 
 @given(s.any_log())
 def test_folding_at_once_and_one_by_one_give_the_same_view(records: list[Recorded]) -> None:
-    folder = Folder(s.RUN)
+    folder = ViewBuilder(s.RUN)
     for recorded in records:
         folder.feed(recorded)
         folder.view  # noqa: B018 - looking must not change anything

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from gitrepo import commit, make_repo, sh, write
-from windlass import git
-from windlass.git import UserRepo
-from windlass.workspace import UserSignature, Watch, watch
-from windlass.workspace.checkout import FOLLOW, CheckoutMove, advance
-from windlass.workspace.refs import Refs
-from windlass.workspace.watch import FRESH_S
+from windlass.git import run as git
+from windlass.git import user_watch as watch
+from windlass.git.plumbing.refs import Refs
+from windlass.git.run import UserRepo
+from windlass.git.user_checkout import FOLLOW, CheckoutMove, advance
+from windlass.git.user_watch import FRESH_S, UserSignature, UserWatch
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ class Looks:
 
 
 def test_all_who_ask_during_a_look_share_the_next_one(user: UserRepo, monkeypatch: pytest.MonkeyPatch) -> None:
-    looks, one = Looks(monkeypatch), Watch(user)
+    looks, one = Looks(monkeypatch), UserWatch(user)
     with ThreadPoolExecutor(9) as pool:
         first = pool.submit(one.now, ())
         assert looks.begun.wait(60)
@@ -51,7 +51,7 @@ def test_all_who_ask_during_a_look_share_the_next_one(user: UserRepo, monkeypatc
 
 
 def test_a_look_never_serves_who_asks_after_it_began(user: UserRepo) -> None:
-    one = Watch(user, clock=lambda: 0.0)
+    one = UserWatch(user, clock=lambda: 0.0)
     before = one.now(())
     write(user.root, {"a.txt": "changed\n"})
     assert before.differences(one.now(())) == ("a.txt",)
@@ -59,7 +59,7 @@ def test_a_look_never_serves_who_asks_after_it_began(user: UserRepo) -> None:
 
 def test_before_a_dispatch_a_fresh_look_is_good_enough_and_a_change_since_is_noticed_after_it(user: UserRepo) -> None:
     now = [0.0]
-    one = Watch(user, clock=lambda: now[0])
+    one = UserWatch(user, clock=lambda: now[0])
     first = one.now(())
     write(user.root, {"a.txt": "changed\n"})
     assert one.lately(()) is first
@@ -70,7 +70,7 @@ def test_before_a_dispatch_a_fresh_look_is_good_enough_and_a_change_since_is_not
 
 
 def test_a_branch_that_another_run_moved_is_nobodys_trespass(user: UserRepo) -> None:
-    one = Watch(user, clock=lambda: 0.0)
+    one = UserWatch(user, clock=lambda: 0.0)
     sh(user.root, "branch", "theirs")
     before = one.now(("windlass/mine",))
     new = sh(user.root, "commit-tree", "-p", "HEAD", "-m", "x", "HEAD^{tree}")
@@ -83,7 +83,7 @@ def test_a_branch_that_another_run_moved_is_nobodys_trespass(user: UserRepo) -> 
 
 
 def test_a_checkout_that_a_landing_moved_is_nobodys_trespass(user: UserRepo) -> None:
-    one = Watch(user, clock=lambda: 0.0)
+    one = UserWatch(user, clock=lambda: 0.0)
     sh(user.root, "checkout", "-q", "-b", "work")
     after = commit(user.root, {"new.txt": "1\n"})
     sh(user.root, "checkout", "-q", "main")
@@ -95,7 +95,7 @@ def test_a_checkout_that_a_landing_moved_is_nobodys_trespass(user: UserRepo) -> 
 
 
 def test_a_branch_whose_name_only_begins_like_ours_is_looked_at(user: UserRepo) -> None:
-    one = Watch(user, clock=lambda: 0.0)
+    one = UserWatch(user, clock=lambda: 0.0)
     before = one.now(("work",))
     for name in ("work", "work-2", "work-mine"):
         sh(user.root, "branch", name)

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from gitrepo import commit, footprint, make_engine, make_repo, sh, write
-from windlass import git
 from windlass.errors import GitError, UserError
-from windlass.workspace import EngineRepo, RefChange, Slots, commit_tree, repo_id, user_signature
-from windlass.workspace.repo import IDENTITY
+from windlass.git import run as git
+from windlass.git.engine_repo import IDENTITY, EngineRepo, RefChange
+from windlass.git.slots import Slots
+from windlass.git.state_folder import repo_id
+from windlass.git.trees import commit_tree
+from windlass.git.user_watch import user_signature
 
 
 def test_the_repo_id_is_the_same_from_every_worktree_and_differs_between_repositories(tmp_path: Path) -> None:
@@ -265,6 +268,6 @@ def test_a_run_can_be_started_in_a_linked_worktree_of_the_user(tmp_path: Path) -
 
 
 def test_importing_the_package_starts_no_process_and_makes_no_file(tmp_path: Path) -> None:
-    code = "import windlass.workspace, windlass.landing, windlass.checks, windlass.tdd"
+    code = "import windlass.git, windlass.git.merge, windlass.checks.run, windlass.proof"
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, env={"PATH": ""})
     assert list(tmp_path.iterdir()) == []

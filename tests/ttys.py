@@ -27,10 +27,10 @@ RUN = "3f2a9c51d07e"
 STILL = f"""
 import sys, time
 time.time = lambda: 1770472320.0
-from windlass.app import App
-App.new_id = lambda self: "{RUN}"
+import windlass.app
+windlass.app.new_id = lambda: "{RUN}"
 from windlass.interfaces.exit import run
-sys.exit(run(sys.argv[1:]))
+sys.exit(run(sys.argv[1:], windlass.app.compose()))
 """
 
 

@@ -21,8 +21,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from windlass.workspace.comparing import meeting, merged
-from windlass.workspace.objects import FOLDER, Entry, Objects
+from windlass.git.compare import meeting, merged
+from windlass.git.plumbing.objects import FOLDER, Entry, Objects
 
 Files = dict[str, tuple[str, str]]
 """Path -> mode and content."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import inspect
+import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -16,16 +16,16 @@ import click
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from windlass.agents.contracts import CONTRACTS
+from windlass.agents.contracts.registry import CONTRACTS
 from windlass.agents.roles import BUILT_IN, Role, load_roles
 from windlass.config.schema import Config
 from windlass.errors import Exit
 from windlass.events import TYPES
 from windlass.flow.schema import Artifact, Flow, QuestionSpec, Setting, Stage
 from windlass.interfaces.cli import NO_JSON, cli
-from windlass.phases import KINDS
-from windlass.phases.base import CallSpec, PhaseSpec
-from windlass.phases.tasks import Land
+from windlass.kinds import KINDS
+from windlass.kinds.base import CallSpec, PhaseSpec
+from windlass.kinds.tasks import Land
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 NOTE = "<!-- Made by tools/reference.py from the code; do not edit. -->"
@@ -104,12 +104,11 @@ def config_rows(model: type[BaseModel], prefix: str) -> Iterable[tuple[str, str,
 
 def kinds_page() -> str:
     parts = ["## Every phase and step", "", *fields_table(PhaseSpec, skip=("kind",))]
-    for name, module in sorted(KINDS.items()):
-        about = sentence((module.__doc__ or "").partition(":")[2].split("\n\n")[0])
-        runs = "" if hasattr(module, "run") else " *It can be written and checked; it cannot run yet.*"
-        parts += ["", f"## {name}", "", about[:1].upper() + about[1:] + runs, ""]
-        parts += [f"Outcomes: {', '.join(f'`{outcome}`' for outcome in module.OUTCOMES)}.", ""]
-        parts += fields_table(module.Spec, skip=tuple(PhaseSpec.model_fields))
+    for name, kind in sorted(KINDS.items()):
+        about = sentence((sys.modules[kind.spec.__module__].__doc__ or "").partition(":")[2].split("\n\n")[0])
+        parts += ["", f"## {name}", "", about[:1].upper() + about[1:], ""]
+        parts += [f"Outcomes: {', '.join(f'`{outcome}`' for outcome in kind.outcomes)}.", ""]
+        parts += fields_table(kind.spec, skip=tuple(PhaseSpec.model_fields))
     for title, model in SHARED.items():
         parts += ["", f"## {title}", "", *fields_table(model)]
     return page("Kinds of phases", *parts)
@@ -142,7 +141,7 @@ def role_row(role: Role) -> tuple[str, ...]:
 def events_page() -> str:
     about = "`windlass log --json` gives one object a line: `seq`, `at`, `type` and the fields below."
     rows = [
-        (f"`{name}`", ", ".join(f"`{f.name}`" for f in dataclasses.fields(cls)), doc(cls))
+        (f"`{name}`", ", ".join(f"`{field}`" for field in cls.__struct_fields__), doc(cls))
         for name, cls in TYPES.items()
     ]
     return page("Events", about, "", *table(("type", "fields", "meaning"), rows))

@@ -15,9 +15,10 @@ def main() -> None:
     from windlass.interfaces.interrupts import quit_on_interrupt
 
     quit_on_interrupt()
+    from windlass.app import compose
     from windlass.interfaces.exit import run
 
-    code = run(sys.argv[1:])
+    code = run(sys.argv[1:], compose())
     # What is left is Python's own shutdown: Ctrl-C may cut it short, but does not change what the command came to.
     quit_on_interrupt(code, b"")
     sys.exit(code)

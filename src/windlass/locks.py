@@ -14,7 +14,7 @@ from typing import Literal
 from msgspec import Struct, to_builtins
 
 from windlass.errors import LockHeldError, TakenOverError
-from windlass.private import make_private
+from windlass.private_files import make_private
 
 
 class DriverLock(Struct, frozen=True):

@@ -34,7 +34,7 @@ def is_inner_path(text: str) -> bool:
     return bool(text.strip()) and not odd and not {"", ".", "..", ".git"} & set(parts)
 
 
-class Part(Struct, frozen=True):
+class KeyPart(Struct, frozen=True):
     id: str
     visit: int = 1
     """nth time the machine entered this phase or task; 1 is not written."""
@@ -50,7 +50,7 @@ class Part(Struct, frozen=True):
 class Key(Struct, frozen=True, dict=True):
     """A step's name: reads like a path, valid in refs and file names."""
 
-    parts: tuple[Part, ...] = ()
+    parts: tuple[KeyPart, ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> Key:
@@ -59,7 +59,7 @@ class Key(Struct, frozen=True, dict=True):
     def child(self, id: str, *, visit: int = 1, cycle: int | None = None) -> Key:
         if not is_id(id):
             raise UserError(f"'{id}' is not a valid id", hint="letters, digits, '.', '_' and '-', at most 64")
-        return Key((*self.parts, Part(id, visit, cycle)))
+        return Key((*self.parts, KeyPart(id, visit, cycle)))
 
     def contains(self, other: Key) -> bool:
         return other.parts[: len(self.parts)] == self.parts
@@ -72,11 +72,11 @@ class Key(Struct, frozen=True, dict=True):
         return self.text
 
 
-def _parse_part(piece: str, whole: str) -> Part:
+def _parse_part(piece: str, whole: str) -> KeyPart:
     match = PART.fullmatch(piece)
     if not match or not is_id(match["id"]) or match["visit"] == "1":
         raise UserError(f"'{whole}' is not a step key", hint="like execute/t3+2/spec#1")
-    return Part(match["id"], int(match["visit"] or 1), int(match["cycle"]) if match["cycle"] else None)
+    return KeyPart(match["id"], int(match["visit"] or 1), int(match["cycle"]) if match["cycle"] else None)
 
 
 class RunState(StrEnum):
@@ -240,7 +240,7 @@ def _strings(value: object) -> tuple[str, ...]:
     return tuple(str(item) for item in value) if isinstance(value, list | tuple) else ()
 
 
-class Usage(Struct, frozen=True):
+class Usage(Struct, frozen=True, eq=False):
     input: int = 0
     output: int = 0
     cached: int = 0
@@ -248,6 +248,16 @@ class Usage(Struct, frozen=True):
     """None: the agent did not say. Unknown is never 0."""
     priced: bool = False
     """It told tokens, and the money is ours: by a price list."""
+
+    def __eq__(self, other: object) -> bool:
+        """The same tokens and money, whoever reckoned the money: a CLI repeats its reports."""
+        return isinstance(other, Usage) and self._amounts() == other._amounts()
+
+    def __hash__(self) -> int:
+        return hash(self._amounts())
+
+    def _amounts(self) -> tuple[int, int, int, float | None]:
+        return self.input, self.output, self.cached, self.cost_usd
 
     def to_json(self, assumed_usd: float | None = None) -> dict[str, Json]:
         """`assumed_usd`: what is counted besides, for what nobody told."""
@@ -362,3 +372,31 @@ def question_of(data: Mapping[str, object]) -> Question:
     values["options"] = tuple(Choice(**option) for option in options)
     values["back"] = _strings(values["back"])
     return Question(**values)  # type: ignore[arg-type]
+
+
+class LandStyle(StrEnum):
+    #: forward where it can be, else a merge commit; `merge.ff` of the user's configuration decides as for `git merge`
+    AUTO = "auto"
+    NO_FF = "no-ff"
+    SQUASH = "squash"
+
+
+class LandResult(Struct, frozen=True):
+    branch: str
+    """The user's branch that has the work now."""
+    before: str
+    after: str
+    kind: str
+    """already | fast-forward | merge | squash"""
+
+
+class GcRemoved(Struct, frozen=True):
+    what: str
+
+
+class GcKept(Struct, frozen=True):
+    what: str
+    reason: str
+
+
+Collected: TypeAlias = GcRemoved | GcKept

@@ -8,7 +8,7 @@ from typing import Any
 
 from clis import binary_of
 
-from windlass.agents.opencode import INSTALLED
+from windlass.agents.cli.opencode import INSTALLED
 from windlass.testing.scripted_model import ScriptedModel
 
 AGENTS = ("claude-agent-acp", "opencode", "gemini")

@@ -21,9 +21,9 @@ from processes_for_tests import until
 from test_demo import TITLES, Demo
 from windlass.agents import registry
 from windlass.agents.base import Adapter, AgentEvent, Job, SessionSeen, ToolFinished, ToolStarted
-from windlass.agents.contracts import parse
-from windlass.interfaces.cli.demo import REQUEST, SCRIPT, make_sample
+from windlass.agents.contracts.registry import parse
 from windlass.model import ErrorClass
+from windlass.runs.demo import REQUEST, SCRIPT, make_sample
 from windlass.testing.scripted_model import ScriptedModel
 
 Model = Callable[..., Any]

@@ -15,7 +15,7 @@ from clis import PATIENT, left_behind, pace
 from runs_live import FIRST, MODELS, Tiny, build
 
 from processes_for_tests import until
-from windlass.agents import pricing
+from windlass.agents import prices as pricing
 from windlass.model import Usage
 from windlass.testing.scripted_model import ScriptedModel
 

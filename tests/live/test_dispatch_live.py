@@ -14,7 +14,7 @@ from runs_live import FIRST, Tiny, build
 from gitrepo import sh
 from jobs import run
 from windlass.agents.base import AgentEvent, AgentResult, Job, SessionSeen, ToolFinished, ToolStarted
-from windlass.agents.contracts import check, parse
+from windlass.agents.contracts.registry import check, parse
 from windlass.agents.installed import version_tried
 
 Model = Callable[..., Any]

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from msgspec import Struct
 
 from windlass.agents.roles import Role
-from windlass.config import Config
+from windlass.config.schema import Config
 
 NONE = "none"
 """The agent of a role that is switched off."""

@@ -157,14 +157,14 @@ class Reader(Protocol):
 
 
 @runtime_checkable
-class Remembers(Protocol):
+class HasReader(Protocol):
     """An adapter whose lines mean something together only: each dispatch has a reader of its own."""
 
     def reader(self, job: Job) -> Reader: ...
 
 
 @runtime_checkable
-class Overhears(Protocol):
+class ReadsErrors(Protocol):
     """A reader of a CLI that tells on its standard error what its stream leaves out."""
 
     def parse_error(self, line: str) -> list[AgentEvent]: ...
@@ -174,7 +174,7 @@ class Overhears(Protocol):
         ...
 
 
-class Ledger(Struct, frozen=True):
+class UsageFileNames(Struct, frozen=True):
     """Where a CLI writes down what it spends."""
 
     folder: str
@@ -184,10 +184,10 @@ class Ledger(Struct, frozen=True):
 
 
 @runtime_checkable
-class WritesDown(Protocol):
+class WritesUsageFiles(Protocol):
     """A reader of a CLI that tells in its stream at the end only what it spent, and in files of its own at once."""
 
-    def ledger(self) -> Ledger: ...
+    def ledger(self) -> UsageFileNames: ...
 
     def parse_ledger(self, line: str) -> list[AgentEvent]: ...
 

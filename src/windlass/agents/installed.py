@@ -13,7 +13,7 @@ from types import ModuleType
 
 from msgspec import Struct
 
-from windlass.agents.account import Account
+from windlass.agents.cli.account import Account
 
 PATIENCE_S = 20.0
 ORDER = ("claude", "codex", "pi", "gemini", "opencode")
@@ -52,7 +52,7 @@ def _account(name: str) -> Account:
 
 def _adapter(name: str) -> ModuleType:
     # Loaded when something is asked of it: a run that needs one agent does not wait for the others.
-    return importlib.import_module(f"windlass.agents.{name}")
+    return importlib.import_module(f"windlass.agents.cli.{name}")
 
 
 def find(name: str, environ: Mapping[str, str], binary: str = "") -> str:

@@ -12,7 +12,7 @@ MAX_CHARS = 8_000_000
 MAX_DEPTH = 32
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
-Node: TypeAlias = "Scalar | Sequence | Table"
+Node: TypeAlias = "YamlScalar | YamlSequence | YamlTable"
 Plain: TypeAlias = "None | str | list[Plain] | dict[str, Plain]"
 
 
@@ -25,18 +25,18 @@ class YamlError(Exception):
         self.line = line
 
 
-class Scalar(Struct, frozen=True):
+class YamlScalar(Struct, frozen=True):
     line: int
     text: str | None
     quoted: bool = False
 
 
-class Sequence(Struct, frozen=True):
+class YamlSequence(Struct, frozen=True):
     line: int
     items: tuple[Node, ...]
 
 
-class Table(Struct, frozen=True):
+class YamlTable(Struct, frozen=True):
     line: int
     items: dict[str, Node]
     lines: dict[str, int]
@@ -59,16 +59,16 @@ def read(text: str) -> Node:
 
 def values(node: Node) -> Plain:
     match node:
-        case Scalar():
+        case YamlScalar():
             return node.text
-        case Sequence():
+        case YamlSequence():
             return [values(item) for item in node.items]
-        case Table():
+        case YamlTable():
             return {key: values(item) for key, item in node.items.items()}
 
 
 def _document(events: Iterator[yaml.Event]) -> Node:
-    node: Node = Scalar(1, None)
+    node: Node = YamlScalar(1, None)
     documents = 0
     for event in events:
         if isinstance(event, yaml.DocumentStartEvent):
@@ -84,23 +84,25 @@ def _node(event: yaml.Event, events: Iterator[yaml.Event], depth: int) -> Node:
     match event:
         case yaml.ScalarEvent():
             bare = bool(event.implicit[0])
-            return Scalar(_line(event), None if bare and event.value in ("", "~", "null") else event.value, not bare)
+            return YamlScalar(
+                _line(event), None if bare and event.value in ("", "~", "null") else event.value, not bare
+            )
         case yaml.SequenceStartEvent():
             return _sequence(_line(event), events, depth)
         case _:
             return _table(_line(event), events, depth)
 
 
-def _sequence(line: int, events: Iterator[yaml.Event], depth: int) -> Sequence:
+def _sequence(line: int, events: Iterator[yaml.Event], depth: int) -> YamlSequence:
     items: list[Node] = []
     for event in events:
         if isinstance(event, yaml.SequenceEndEvent):
             break
         items.append(_node(event, events, depth + 1))
-    return Sequence(line, tuple(items))
+    return YamlSequence(line, tuple(items))
 
 
-def _table(line: int, events: Iterator[yaml.Event], depth: int) -> Table:
+def _table(line: int, events: Iterator[yaml.Event], depth: int) -> YamlTable:
     items: dict[str, Node] = {}
     lines: dict[str, int] = {}
     for event in events:
@@ -109,7 +111,7 @@ def _table(line: int, events: Iterator[yaml.Event], depth: int) -> Table:
         key = _key(event, items)
         lines[key] = _line(event)
         items[key] = _node(next(events), events, depth + 1)
-    return Table(line, items, lines)
+    return YamlTable(line, items, lines)
 
 
 def _key(event: yaml.Event, seen: dict[str, Node]) -> str:

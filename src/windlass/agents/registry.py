@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from windlass.agents.base import Adapter
-from windlass.agents.cli import settings_of
+from windlass.agents.cli.base import settings_of
 from windlass.errors import UserError, near
 
 Options: TypeAlias = Mapping[str, Any]
@@ -22,9 +22,9 @@ _NOTHING: Environ = MappingProxyType({})
 
 
 def _scripted(options: Options, environ: Environ) -> Adapter:
-    from windlass.agents.contracts import CONTRACTS
-    from windlass.agents.script import load_script
-    from windlass.agents.scripted import ScriptedAdapter
+    from windlass.agents.cli.script import load_script
+    from windlass.agents.cli.scripted import ScriptedAdapter
+    from windlass.agents.contracts.registry import CONTRACTS
 
     if not options.get("script"):
         raise UserError(
@@ -36,13 +36,13 @@ def _scripted(options: Options, environ: Environ) -> Adapter:
 
 
 def _command(options: Options, environ: Environ) -> Adapter:
-    from windlass.agents.command import CommandAdapter
+    from windlass.agents.cli.command import CommandAdapter
 
     return CommandAdapter(tuple(options.get("argv") or ()), str(options.get("name") or "command"))
 
 
 def _acp(options: Options, environ: Environ, name: str = "acp") -> Adapter:
-    from windlass.agents import acp
+    from windlass.agents.cli import acp
 
     settings = acp.settings_of(name, options)
     acp.need_sdk(name)
@@ -50,31 +50,31 @@ def _acp(options: Options, environ: Environ, name: str = "acp") -> Adapter:
 
 
 def _claude(options: Options, environ: Environ) -> Adapter:
-    from windlass.agents.claude import ClaudeAdapter
+    from windlass.agents.cli.claude import ClaudeAdapter
 
     return ClaudeAdapter(settings_of("claude", options, environ), environ)
 
 
 def _codex(options: Options, environ: Environ) -> Adapter:
-    from windlass.agents.codex import CodexAdapter
+    from windlass.agents.cli.codex import CodexAdapter
 
     return CodexAdapter(settings_of("codex", options, environ), environ)
 
 
 def _gemini(options: Options, environ: Environ) -> Adapter:
-    from windlass.agents.gemini import GeminiAdapter
+    from windlass.agents.cli.gemini import GeminiAdapter
 
     return GeminiAdapter(settings_of("gemini", options, environ), environ)
 
 
 def _opencode(options: Options, environ: Environ) -> Adapter:
-    from windlass.agents.opencode import OpencodeAdapter
+    from windlass.agents.cli.opencode import OpencodeAdapter
 
     return OpencodeAdapter(settings_of("opencode", options, environ), environ)
 
 
 def _pi(options: Options, environ: Environ) -> Adapter:
-    from windlass.agents.pi import PiAdapter
+    from windlass.agents.cli.pi import PiAdapter
 
     return PiAdapter(settings_of("pi", options, environ), environ)
 

@@ -13,16 +13,12 @@ from typing import Any
 from msgspec import Struct, field
 
 from windlass.agents import plain_yaml
-from windlass.agents.contracts import CONTRACTS
-from windlass.agents.fences import fence, plain
-from windlass.agents.prompts import VARIABLES, Piece, TemplateError, compile_template, fill, is_out, known, names
+from windlass.agents.contracts.fences import fence
+from windlass.agents.contracts.registry import CONTRACTS
+from windlass.agents.templates import VARIABLES, Piece, TemplateError, compile_template, fill, is_out, known, names
 from windlass.errors import UserError, near
 from windlass.model import is_id, is_inner_path
-
-__all__ = [
-    "BUILT_IN", "TOOLS", "Role", "RoleError", "contract_for", "fence", "load_role", "load_roles", "prompts", "render",
-    "variables",
-]  # fmt: skip
+from windlass.text import plain
 
 BUILT_IN = Path(__file__).parent / "roles"
 TOOLS = ("read", "grep", "find", "ls", "bash", "write", "edit")
@@ -90,7 +86,7 @@ def parse_role(text: str, path: Path) -> Role:
     if lines[0] != "---" or "---" not in lines[1:]:
         raise RoleError(f"{path}:1: there is no front matter", hint="begin with '---', 'name: …', '---'")
     end = lines.index("---", 1)
-    reader = _Reader(path)
+    reader = _RoleReader(path)
     role = _fields(_front(lines[1:end], path), reader)
     body = "\n".join(lines[end + 1 :])
     system, sections = _sections(body, end + 2, reader)
@@ -170,7 +166,7 @@ def _prompt(role: Role, purpose: str) -> Prompt:
     return role.prompts[purpose]
 
 
-class _Reader:
+class _RoleReader:
     """Collects every problem of a file before it complains."""
 
     def __init__(self, path: Path) -> None:
@@ -185,12 +181,12 @@ class _Reader:
             raise RoleError("\n".join(self.problems), hint="see the role files that ship with Windlass")
 
 
-def _front(lines: Sequence[str], path: Path) -> plain_yaml.Table:
+def _front(lines: Sequence[str], path: Path) -> plain_yaml.YamlTable:
     try:
         node = plain_yaml.read("\n".join(lines))
     except plain_yaml.YamlError as error:
         raise RoleError(f"{path}:{error.line + 1}: {error.message}", hint="the front matter is YAML") from None
-    if not isinstance(node, plain_yaml.Table):
+    if not isinstance(node, plain_yaml.YamlTable):
         raise RoleError(f"{path}:2: the front matter is not a mapping", hint="like 'name: …', 'tools: […]'")
     return node
 
@@ -199,7 +195,7 @@ Value = plain_yaml.Plain
 Problem = Callable[[str], None]
 
 
-def _fields(table: plain_yaml.Table, reader: _Reader) -> dict[str, Any]:
+def _fields(table: plain_yaml.YamlTable, reader: _RoleReader) -> dict[str, Any]:
     fields: dict[str, Any] = {"name": "", "about": "", "tools": ()}
     for key, node in table.items.items():
         line = table.lines[key] + 1
@@ -215,7 +211,7 @@ def _fields(table: plain_yaml.Table, reader: _Reader) -> dict[str, Any]:
     return fields
 
 
-def _whole(fields: Mapping[str, object], reader: _Reader) -> None:
+def _whole(fields: Mapping[str, object], reader: _RoleReader) -> None:
     if fields["name"] != reader.path.stem:
         reader.problem(2, f"the name '{fields['name']}' is not the file's name '{reader.path.stem}'")
     if not fields["about"]:
@@ -335,7 +331,7 @@ _KEYS: dict[str, Callable[[str, Value, Problem], dict[str, object]]] = {
 }
 
 
-def _sections(body: str, first_line: int, reader: _Reader) -> tuple[str, dict[str, Prompt]]:
+def _sections(body: str, first_line: int, reader: _RoleReader) -> tuple[str, dict[str, Prompt]]:
     found: dict[str, Prompt] = {}
     headings = list(_PROMPT.finditer(body))
     ends = [*(heading.start() for heading in headings[1:]), len(body)]
@@ -353,7 +349,7 @@ def _sections(body: str, first_line: int, reader: _Reader) -> tuple[str, dict[st
     return system.strip(), found
 
 
-def _compiled(text: str, line: int, reader: _Reader) -> tuple[Piece, ...]:
+def _compiled(text: str, line: int, reader: _RoleReader) -> tuple[Piece, ...]:
     try:
         pieces = compile_template(text)
     except TemplateError as error:
@@ -366,7 +362,7 @@ def _compiled(text: str, line: int, reader: _Reader) -> tuple[Piece, ...]:
     return pieces
 
 
-def _compiled_system(text: str, line: int, reader: _Reader) -> None:
+def _compiled_system(text: str, line: int, reader: _RoleReader) -> None:
     # The system prompt is the same for every dispatch: a variable in it would be sent as it stands.
     if "{{" in text:
         at = text.count("\n", 0, text.index("{{"))

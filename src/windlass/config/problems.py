@@ -15,14 +15,14 @@ from windlass.errors import UserError, near
 class ConfigError(UserError):
     """Settings that cannot be used: every problem at once, each with file, line and key."""
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    def __init__(self, problems: Sequence[ConfigProblem]) -> None:
         self.problems = tuple(problems)
         count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
         lines = "\n".join(f"  {problem}" for problem in problems)
         super().__init__(f"the configuration has {count}:\n{lines}", hint="correct the lines named above")
 
 
-class Problem(Struct, frozen=True):
+class ConfigProblem(Struct, frozen=True):
     file: str
     line: int
     """0: the place has no lines, as the command line."""
@@ -46,11 +46,13 @@ WORDS = {
 }
 
 
-def problems_of(error: ValidationError, model: type[BaseModel], file: str, lines: Lines | None) -> Iterator[Problem]:
+def problems_of(
+    error: ValidationError, model: type[BaseModel], file: str, lines: Lines | None
+) -> Iterator[ConfigProblem]:
     for one in error.errors(include_url=False):
         path = tuple(str(part) for part in one["loc"] if part != "[key]")
         line = line_of(lines, path) if lines is not None else 0
-        yield Problem(file, line, ".".join(path), _message(one, model, path))
+        yield ConfigProblem(file, line, ".".join(path), _message(one, model, path))
 
 
 def _message(error: Any, model: type[BaseModel], path: tuple[str, ...]) -> str:

@@ -25,13 +25,13 @@ from windlass.config.values import (
 )
 
 
-class Table(BaseModel):
+class SettingsTable(BaseModel):
     """Base of every table: frozen, unknown keys refused, nothing converted that was not meant."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class Budget(Table):
+class BudgetSettings(SettingsTable):
     warn_usd: Money = 5.0
     """Passing it is said once."""
     stop_usd: Money = 20.0
@@ -48,7 +48,7 @@ class Budget(Table):
     """The most tokens of all such dispatches of a run; 0: no limit."""
 
 
-class Agents(Table):
+class AgentSettings(SettingsTable):
     """`default`, and one table of options per agent: `[agents.claude]`."""
 
     model_config = ConfigDict(extra="allow")
@@ -71,7 +71,7 @@ class Agents(Table):
         return [str(table.get("api_key", "")) for table in tables] + [environ.get(name, "") for name in named]
 
 
-class Role(Table):
+class RoleSettings(SettingsTable):
     """What replaces the role file's own values; empty or None leaves them."""
 
     agent: str = ""
@@ -90,14 +90,14 @@ class Role(Table):
     """Files of the repository that it is told to follow, in place of those its file names."""
 
 
-class CommandSet(Table):
+class CommandSet(SettingsTable):
     commands: Commands = ()
     """Argument lists, run in order up to the first that fails; there is no shell."""
     timeout: Duration = 600.0
     """Seconds that each command may take."""
 
 
-class Workspace(Table):
+class WorkspaceSettings(SettingsTable):
     setup: Commands = ()
     """Run in each slot before its first use, and again when a lock file changed."""
     setup_timeout: Duration = 900.0
@@ -126,7 +126,7 @@ class Workspace(Table):
     """Tasks at work at the same time; None: what the flow says."""
 
 
-class Tests(Table):
+class TestSettings(SettingsTable):
     globs: Globs = ()
     """Which files are tests; empty: the usual names of the common languages."""
     run_files: FilesCommand | None = None
@@ -145,7 +145,7 @@ class Tests(Table):
     """What a proof is worth when it cannot be shown that the new tests ask something of the code."""
 
 
-class Retries(Table):
+class RetrySettings(SettingsTable):
     """How often a failed try is repeated before its failure is the result."""
 
     crashed: Count = 1
@@ -163,7 +163,7 @@ class Retries(Table):
     on."""
 
 
-class Limits(Table):
+class LimitSettings(SettingsTable):
     output_mb: AtLeastOne = 64
     """The most that an agent, a check or a set-up command may write to its standard output, and to its standard error.
     Whoever writes more is ended, and the file is cut there."""
@@ -172,43 +172,43 @@ class Limits(Table):
     goes on as after a timeout."""
 
 
-class Notify(Table):
+class NotifySettings(SettingsTable):
     urls: Addresses = ()
     """Where messages go when a run waits, fails or ends, as apprise writes them: `ntfy://ntfy.sh/topic`. They hold
     secrets: keep them in your own config.toml, not in the repository's."""
 
 
-class Config(Table):
+class Config(SettingsTable):
     flow: str = "plan"
     """The flow of `windlass run` without --flow."""
-    budget: Budget = Budget()
-    agents: Agents = Agents()
-    roles: dict[str, Role] = {}
+    budget: BudgetSettings = BudgetSettings()
+    agents: AgentSettings = AgentSettings()
+    roles: dict[str, RoleSettings] = {}
     settings: dict[str, Word] = {}
     """Settings of flows, given up front: these are not asked."""
     checks: CommandSet = CommandSet()
     commands: dict[CommandName, CommandSet] = {}
-    workspace: Workspace = Workspace()
-    tests: Tests = Tests()
-    retries: Retries = Retries()
-    limits: Limits = Limits()
-    notify: Notify = Notify()
+    workspace: WorkspaceSettings = WorkspaceSettings()
+    tests: TestSettings = TestSettings()
+    retries: RetrySettings = RetrySettings()
+    limits: LimitSettings = LimitSettings()
+    notify: NotifySettings = NotifySettings()
 
-    def role(self, name: str) -> Role:
-        return self.roles.get(name, Role())
+    def role(self, name: str) -> RoleSettings:
+        return self.roles.get(name, RoleSettings())
 
 
-class SuperteamCosts(Table):
+class SuperteamCosts(SettingsTable):
     warnAtUsd: Money | None = None  # noqa: N815  the file's own spelling
     hardLimitUsd: Money | None = None  # noqa: N815
 
 
-class SuperteamAgent(Table):
+class SuperteamAgent(SettingsTable):
     model: str = ""
     thinking: str = ""
 
 
-class Superteam(Table):
+class Superteam(SettingsTable):
     model_config = ConfigDict(extra="ignore")
 
     costs: SuperteamCosts = SuperteamCosts()

@@ -48,7 +48,7 @@ class Shortage(Struct, frozen=True):
         return self.cost.limit or 0.0
 
 
-class Held(Struct):
+class Reservation(Struct):
     """A dispatch at work."""
 
     reserved: float
@@ -73,7 +73,7 @@ class Budget:
         self._journal = journal
         self._prices = prices
         self._beyond = beyond
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, Reservation] = {}
         self._freed = asyncio.Event()
         self._ended: Spend | None = None
         """Of the attempts that have ended; read anew when one does."""
@@ -88,7 +88,7 @@ class Budget:
             self._ended = None
             amount = self._fitting(role, cap, reports)
             if amount is not None:
-                self._held[token] = Held(amount)
+                self._held[token] = Reservation(amount)
                 return amount
             if not self._held:
                 await self.require_room(role, cap, reports=reports)
@@ -169,7 +169,7 @@ class Budget:
         limit = self._journal.store.run(self._journal.run).budget_usd
         return self._prices.dispatch_usd if limit is None else min(self._prices.dispatch_usd, max(limit, LEAST_USD))
 
-    def _over_tokens(self, held: Held) -> str:
+    def _over_tokens(self, held: Reservation) -> str:
         most, all_of_them = self._prices.dispatch_tokens, self._prices.run_tokens
         if not held.tokens:
             return ""

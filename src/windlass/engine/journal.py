@@ -15,14 +15,14 @@ from msgspec import Struct
 
 from windlass.errors import JournalMismatchError, StoppedError
 from windlass.events import Event, Recorded, Warned, encode
+from windlass.git.durable import Barrier
 from windlass.model import ErrorClass, Json, Key, Usage, canonical, compact, digest, text_digest
+from windlass.store.database import Store
 from windlass.store.rows import AdoptionRow, AttemptRow, Intent, StepRow
-from windlass.store.sqlite import Store
 from windlass.store.tips import tips_of_steps
-from windlass.workspace.durable import Barrier
 
 
-class Failure(Struct, frozen=True):
+class AttemptFailure(Struct, frozen=True):
     """Why an attempt gave no good result."""
 
     error: ErrorClass
@@ -201,7 +201,7 @@ class Journal:
         inputs: Json,
         context: Json = None,
         result: Json = None,
-        failure: Failure | None = None,
+        failure: AttemptFailure | None = None,
         usage: Usage | None = None,
         assumed_usd: float | None = None,
         events: Iterable[Event] = (),

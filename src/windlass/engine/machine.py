@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from windlass.errors import StoppedError
 from windlass.flow.schema import Flow, Phase, Stage
+from windlass.kinds.base import When, holds
+from windlass.kinds.routes import Route, Target, To
 from windlass.model import Json, RunState
-from windlass.phases.base import When, holds
-from windlass.phases.routes import Route, Target, To
 
 ENDS = {
     To.STOP: RunState.STOPPED,
@@ -22,7 +22,7 @@ ENDS = {
 }
 
 
-class World(Protocol):
+class Facts(Protocol):
     """The facts a decision may look at. Contract: the same answer on every replay."""
 
     def fact(self, name: str) -> Json: ...
@@ -41,7 +41,7 @@ class Asking(Struct, frozen=True):
     reason: str
 
 
-class Ended(Struct, frozen=True):
+class RunEnd(Struct, frozen=True):
     state: RunState
     reason: str = ""
     fresh: bool = True
@@ -59,7 +59,7 @@ class State(Struct, frozen=True):
     mode: str = ""
     waived: frozenset[str] = frozenset()
     asking: Asking | None = None
-    ended: Ended | None = None
+    ended: RunEnd | None = None
     fixing: bool = False
     """The phase was entered by `fix`: its fixer goes first."""
     failed_in: str = ""
@@ -106,7 +106,7 @@ def start(flow: Flow, mode: str = "") -> State:
     return _enter(State(at="", mode=mode), flow.sequence(mode)[0].id)
 
 
-def decide(flow: Flow, state: State, world: World) -> Decision:
+def decide(flow: Flow, state: State, world: Facts) -> Decision:
     if state.ended:
         return End(state.ended.state, state.ended.reason)
     phase = flow.phase(state.at)
@@ -122,18 +122,18 @@ def decide(flow: Flow, state: State, world: World) -> Decision:
     return RunPhase(phase, state.visit, state.fixing)
 
 
-def finished(flow: Flow, state: State, world: World, outcome: str, reason: str = "") -> State:
+def finished(flow: Flow, state: State, world: Facts, outcome: str, reason: str = "") -> State:
     """A phase ended with an outcome."""
     phase = flow.phase(state.at)
     state = replace(state, outcomes={**state.outcomes, phase.id: outcome}, fixing=False)
     return _follow(flow, state, world, _route(flow, phase, outcome), f"{phase.id}.{outcome}", reason)
 
 
-def skipped(flow: Flow, state: State, world: World) -> State:
+def skipped(flow: Flow, state: State, world: Facts) -> State:
     return _go(flow, state, world, Target(To.NEXT), "")
 
 
-def answered(flow: Flow, state: State, world: World, option: str) -> State:
+def answered(flow: Flow, state: State, world: Facts, option: str) -> State:
     """A question raised by a route was answered."""
     assert state.asking is not None
     question, why = state.asking.question, state.asking.reason
@@ -142,13 +142,13 @@ def answered(flow: Flow, state: State, world: World, option: str) -> State:
     return _go(flow, state, world, flow.questions[question].options[option], state_reason(option, question, why))
 
 
-def routed(flow: Flow, state: State, world: World, target: Target, reason: str) -> State:
+def routed(flow: Flow, state: State, world: Facts, target: Target, reason: str) -> State:
     """A target reached from inside a phase: a task that ends the run, or leaves for another mode."""
     return _go(flow, state, world, target, reason)
 
 
 def blocked(state: State, reason: str) -> State:
-    return replace(state, ended=Ended(RunState.BLOCKED, reason, fresh=False))
+    return replace(state, ended=RunEnd(RunState.BLOCKED, reason, fresh=False))
 
 
 def retried(flow: Flow, state: State) -> State:
@@ -186,7 +186,7 @@ def _route(flow: Flow, phase: Phase, outcome: str) -> Route:
     )
 
 
-def _follow(flow: Flow, state: State, world: World, route: Route, name: str, reason: str) -> State:
+def _follow(flow: Flow, state: State, world: Facts, route: Route, name: str, reason: str) -> State:
     if route.max is None or route.then is None:
         return _go(flow, state, world, route.target, reason)
     count = state.taken.get(name, 0)
@@ -195,9 +195,9 @@ def _follow(flow: Flow, state: State, world: World, route: Route, name: str, rea
     return _go(flow, replace(state, taken={**state.taken, name: count + 1}), world, route.target, reason)
 
 
-def _go(flow: Flow, state: State, world: World, target: Target, reason: str) -> State:
+def _go(flow: Flow, state: State, world: Facts, target: Target, reason: str) -> State:
     if target.to in ENDS:
-        return replace(state, ended=Ended(ENDS[target.to], target.arg or reason or state.failure))
+        return replace(state, ended=RunEnd(ENDS[target.to], target.arg or reason or state.failure))
     match target.to:
         case To.NEXT:
             return _next(flow, state)
@@ -231,11 +231,11 @@ def _next(flow: Flow, state: State) -> State:
     position = ids.index(state.at)
     following = next((id for id in ids[position + 1 :] if not flow.phase(id).via), None)
     if following is None:
-        return replace(state, ended=Ended(RunState.FINISHED))
+        return replace(state, ended=RunEnd(RunState.FINISHED))
     return _enter(state, following)
 
 
-def _restart(flow: Flow, state: State, world: World, target: Target, reason: str) -> State:
+def _restart(flow: Flow, state: State, world: Facts, target: Target, reason: str) -> State:
     stage = _restart_stage(flow, state, world, target)
     count = state.restarts.get(stage.id, 0)
     if flow.restarts is not None and count >= world.number(flow.restarts.max):
@@ -244,7 +244,7 @@ def _restart(flow: Flow, state: State, world: World, target: Target, reason: str
     return _enter(again, stage.phases[0].id)
 
 
-def _restart_stage(flow: Flow, state: State, world: World, target: Target) -> Stage:
+def _restart_stage(flow: Flow, state: State, world: Facts, target: Target) -> Stage:
     current = flow.stage_of(state.at)
     assert current is not None
     if target.arg == "here":
@@ -257,7 +257,7 @@ def _restart_stage(flow: Flow, state: State, world: World, target: Target) -> St
     return by_id.get(target.arg) or by_id[target.otherwise]
 
 
-def _disabled(flow: Flow, phase: Phase, world: World) -> str:
+def _disabled(flow: Flow, phase: Phase, world: Facts) -> str:
     stage = flow.stage_of(phase.id)
     if stage is not None and not holds(stage.when, world.fact):
         return f"stage {stage.id} is off: {_words(stage.when)}"

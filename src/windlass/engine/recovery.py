@@ -7,18 +7,21 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from windlass.agents.processes import end_leftover, is_at_work
-from windlass.engine.heads import commits_of, lost_steps
+from windlass.agents.process.supervise import end_leftover, is_at_work
+from windlass.engine.lost_commits import commits_of, lost_steps
 from windlass.errors import GitError, GitUnansweredError, StoppedError
 from windlass.events import BranchPublished
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.keep import Attempt
+from windlass.git.repair import RunRecord, repair, repair_slot
+from windlass.git.slot import Slot
+from windlass.git.slots import Lease, Slots
+from windlass.store.database import Store
 from windlass.store.rows import AttemptRow, RunRow, StepRow
-from windlass.store.sqlite import Store
 from windlass.store.tips import tips_of_steps
-from windlass.workspace import Attempt, EngineRepo, Lease, Slot, Slots
-from windlass.workspace.repair import RunRecord, repair, repair_slot
 
 
-class Left(Struct, frozen=True):
+class InterruptedAttempt(Struct, frozen=True):
     """An interrupted attempt whose agent can be taken up where it was: its session, and the slot as it left it."""
 
     slot: Slot
@@ -33,7 +36,7 @@ class Left(Struct, frozen=True):
 class Recovered(Struct, frozen=True):
     lost: int
     """Attempts that had begun and never ended."""
-    left: dict[str, Left]
+    left: dict[str, InterruptedAttempt]
     """By key."""
     notes: tuple[str, ...] = ()
     """What was repaired, in words."""
@@ -131,9 +134,9 @@ def _clear_ref_locks(slots: Slots, run: str) -> None:
         lock.unlink(missing_ok=True)
 
 
-def _left(row: AttemptRow, slots: Slots, folder: Path) -> Left:
+def _left(row: AttemptRow, slots: Slots, folder: Path) -> InterruptedAttempt:
     slot, why = slots.slot(int(row.intent.slot)), row.reason if row.state == "failed" else ""
-    return Left(slot, row.session, folder / row.intent.folder, row.intent.agent, why)
+    return InterruptedAttempt(slot, row.session, folder / row.intent.folder, row.intent.agent, why)
 
 
 def _is_intact(row: AttemptRow, slots: Slots) -> bool:

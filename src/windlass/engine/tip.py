@@ -6,8 +6,8 @@ import asyncio
 
 from windlass.engine.journal import Journal
 from windlass.events import Warned
+from windlass.git.engine_repo import EngineRepo, tip_ref
 from windlass.store.tips import tip_of_run
-from windlass.workspace import EngineRepo, tip_ref
 
 
 class Tip:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from windlass.flow import check_names, check_questions, check_routes, check_values
-from windlass.flow.problem import Problem
+from windlass.flow.problem import FlowProblem
 from windlass.flow.schema import Flow
-from windlass.flow.yaml import Located
+from windlass.flow.strict_yaml import Located
 
 CHECKS = (
     check_names.bad_ids,
@@ -30,9 +30,9 @@ CHECKS = (
 )
 
 
-def check(flow: Flow, located: Located, *, roles: Collection[str], contracts: Collection[str]) -> list[Problem]:
+def check(flow: Flow, located: Located, *, roles: Collection[str], contracts: Collection[str]) -> list[FlowProblem]:
     faults = [fault for one in CHECKS for fault in one(flow)]
     faults += check_values.settings_inside_texts(located)
     faults += check_names.unknown_roles(flow, roles)
     faults += check_names.unknown_contracts(flow, contracts)
-    return sorted({Problem(located.line(fault.path), fault.message, fault.hint) for fault in faults})
+    return sorted({FlowProblem(located.line(fault.path), fault.message, fault.hint) for fault in faults})

@@ -6,17 +6,17 @@ import re
 from collections.abc import Iterator
 
 from windlass.errors import near
-from windlass.facts import RECOMMENDERS
 from windlass.flow.check_names import findings_names
 from windlass.flow.check_values import TASK_FIELDS, TEMPLATE
-from windlass.flow.fault import Fault, Place, places
+from windlass.flow.conditions import RECOMMENDERS
+from windlass.flow.fault import FlowFault, PhasePlace, places
 from windlass.flow.outcomes import routes
+from windlass.flow.route_graph import RouteEdge, all_ways, leads_back
 from windlass.flow.schema import Flow, QuestionSpec
-from windlass.flow.ways import Way, all_ways, leads_back
-from windlass.flow.yaml import Path
+from windlass.flow.strict_yaml import Path
+from windlass.kinds import ask, tasks
+from windlass.kinds.routes import Route, To
 from windlass.model import is_id
-from windlass.phases import ask, tasks
-from windlass.phases.routes import Route, To
 
 TEXT_NAMES = frozenset({"role", "reason", "phase", "stage", "step", "n", "attempts", "request"})
 PARTS = ("count", "titles", "path")
@@ -25,7 +25,7 @@ ENDS = frozenset({To.STOP, To.BLOCK, To.ABORT})
 DURATION = re.compile(r"[1-9][0-9]*[smhd]")
 
 
-def wrong_questions(flow: Flow) -> Iterator[Fault]:
+def wrong_questions(flow: Flow) -> Iterator[FlowFault]:
     for name, question in flow.questions.items():
         path: Path = ("questions", name)
         yield from _wrong_options(path, question)
@@ -34,26 +34,28 @@ def wrong_questions(flow: Flow) -> Iterator[Fault]:
         yield from _wrong_askers(flow, path, name, question)
 
 
-def _wrong_options(path: Path, question: QuestionSpec) -> Iterator[Fault]:
+def _wrong_options(path: Path, question: QuestionSpec) -> Iterator[FlowFault]:
     if not question.options:
-        yield Fault(path, "a question needs options")
+        yield FlowFault(path, "a question needs options")
     for key, target in question.options.items():
         if not is_id(key):
-            yield Fault((*path, "options", key), f"'{key}' cannot be an option's key", "letters, digits, '-' and '_'")
+            yield FlowFault(
+                (*path, "options", key), f"'{key}' cannot be an option's key", "letters, digits, '-' and '_'"
+            )
         if target.to is To.ASK:
-            yield Fault((*path, "options", key), "an answer cannot lead to another question")
+            yield FlowFault((*path, "options", key), "an answer cannot lead to another question")
     named = [((*path, field), getattr(question, field)) for field in AUTOMATIC]
     named += [((*path, "labels", key), key) for key in question.labels]
     named += [((*path, "record", key), key) for key in question.record if key != "*"]
     named += [((*path, "aliases", alias), key) for alias, key in question.aliases.items()]
     for where, key in named:
         if key and key not in question.options:
-            yield Fault(where, f"there is no option '{key}'", near(key, question.options))
+            yield FlowFault(where, f"there is no option '{key}'", near(key, question.options))
     for alias in question.aliases.keys() & question.options.keys():
-        yield Fault((*path, "aliases", alias), f"'{alias}' is an option already")
+        yield FlowFault((*path, "aliases", alias), f"'{alias}' is an option already")
 
 
-def _wrong_texts(flow: Flow, path: Path, question: QuestionSpec) -> Iterator[Fault]:
+def _wrong_texts(flow: Flow, path: Path, question: QuestionSpec) -> Iterator[FlowFault]:
     known = set(TEXT_NAMES) | flow.settings.keys() | {f"{name}.{part}" for name in flow.artifacts for part in PARTS}
     known |= TASK_FIELDS if question.per == "task" else set()
     texts = [((*path, "text"), question.text, known), ((*path, "title"), question.title, known)]
@@ -61,62 +63,64 @@ def _wrong_texts(flow: Flow, path: Path, question: QuestionSpec) -> Iterator[Fau
     for where, text, names in texts:
         for name in TEMPLATE.findall(text):
             if name not in names:
-                yield Fault(where, f"there is nothing to put in for '{{{name}}}'", near(name, names))
+                yield FlowFault(where, f"there is nothing to put in for '{{{name}}}'", near(name, names))
     shown = flow.artifacts.keys() | findings_names(flow) | {"findings", "reason"}
     shown |= {f"{name}.{part}" for name in flow.artifacts for part in PARTS}
     for index, name in enumerate(question.show):
         if name not in shown:
-            yield Fault((*path, "show", index), f"there is nothing to show as '{name}'", near(name, shown))
+            yield FlowFault((*path, "show", index), f"there is nothing to show as '{name}'", near(name, shown))
 
 
-def _wrong_manners(path: Path, question: QuestionSpec) -> Iterator[Fault]:
+def _wrong_manners(path: Path, question: QuestionSpec) -> Iterator[FlowFault]:
     kinds = ("", "optional", "required", "editor", *(f"required-unless-{key}" for key in question.options))
     if question.comment not in kinds:
-        yield Fault(
+        yield FlowFault(
             (*path, "comment"), f"'{question.comment}' does not fit 'comment'", near(question.comment, kinds[1:])
         )
     if question.recommend and question.recommend not in RECOMMENDERS:
         hint = near(question.recommend, RECOMMENDERS)
-        yield Fault((*path, "recommend"), f"there is no recommender '{question.recommend}'", hint)
+        yield FlowFault((*path, "recommend"), f"there is no recommender '{question.recommend}'", hint)
     if (question.type == "multi") != (question.source == "findings") or question.source not in ("", "findings"):
-        yield Fault(path, "`type: multi` and `from: findings` go together")
+        yield FlowFault(path, "`type: multi` and `from: findings` go together")
     if bool(question.timeout) != bool(question.on_timeout):
-        yield Fault(path, "`timeout` and `on_timeout` go together")
+        yield FlowFault(path, "`timeout` and `on_timeout` go together")
     if question.timeout and not DURATION.fullmatch(question.timeout):
-        yield Fault((*path, "timeout"), f"'{question.timeout}' is not a time", "like 30m or 12h")
+        yield FlowFault((*path, "timeout"), f"'{question.timeout}' is not a time", "like 30m or 12h")
     if question.cancel and question.cancel.to not in ENDS:
-        yield Fault((*path, "cancel"), f"'{question.cancel}' does not fit 'cancel'", "stop, abort or block REASON")
+        yield FlowFault((*path, "cancel"), f"'{question.cancel}' does not fit 'cancel'", "stop, abort or block REASON")
 
 
-def _wrong_askers(flow: Flow, path: Path, name: str, question: QuestionSpec) -> Iterator[Fault]:
+def _wrong_askers(flow: Flow, path: Path, name: str, question: QuestionSpec) -> Iterator[FlowFault]:
     askers = [place for place in places(flow) if name in asked_at(flow, place)]
     at_restart = flow.restarts is not None and flow.restarts.then.arg == name
     if not askers and not at_restart:
-        yield Fault(path, f"the question '{name}' is never asked")
-    outside = [place.phase.id for place in askers if place.inside is None and not isinstance(place.phase, tasks.Spec)]
+        yield FlowFault(path, f"the question '{name}' is never asked")
+    outside = [
+        place.phase.id for place in askers if place.inside is None and not isinstance(place.phase, tasks.TasksSpec)
+    ]
     if question.per == "task" and outside:
-        yield Fault((*path, "per"), f"'{name}' is asked per task, but '{outside[0]}' is no step of a task")
+        yield FlowFault((*path, "per"), f"'{name}' is asked per task, but '{outside[0]}' is no step of a task")
 
 
-def asked_at(flow: Flow, place: Place) -> set[str]:
+def asked_at(flow: Flow, place: PhasePlace) -> set[str]:
     """The questions that a phase or step can raise itself; a tasks phase raises those of its landing."""
-    if isinstance(place.phase, ask.Spec):
+    if isinstance(place.phase, ask.AskSpec):
         return {place.phase.question}
     found: list[Route] = list(routes(flow, place.phase).values())
-    found += place.phase.land.on.values() if isinstance(place.phase, tasks.Spec) else []
+    found += place.phase.land.on.values() if isinstance(place.phase, tasks.TasksSpec) else []
     ends = [target for route in found for target in (route.target, route.then) if target]
     return {target.arg for target in ends if target.to is To.ASK}
 
 
-def automatic_answers_that_lead_back(flow: Flow) -> Iterator[Fault]:
+def automatic_answers_that_lead_back(flow: Flow) -> Iterator[FlowFault]:
     found = all_ways(flow)
     for name, question in flow.questions.items():
         for field in AUTOMATIC:
             key = getattr(question, field)
             if key and any(_taken_back(way, name, key, ways) for ways in found for way in ways):
                 message = f"`{field}: {key}` leads back, and an automatic answer must not"
-                yield Fault(("questions", name, field), message, "name an option that goes on or ends")
+                yield FlowFault(("questions", name, field), message, "name an option that goes on or ends")
 
 
-def _taken_back(way: Way, question: str, key: str, ways: list[Way]) -> bool:
+def _taken_back(way: RouteEdge, question: str, key: str, ways: list[RouteEdge]) -> bool:
     return way.question == question and way.answer == key and leads_back(way, ways)

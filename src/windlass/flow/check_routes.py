@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from windlass.errors import near
-from windlass.flow.fault import Fault, Place, phases_of, places
+from windlass.flow.fault import FlowFault, PhasePlace, phases_of, places
 from windlass.flow.outcomes import DEFAULTED, land_possible, optional, possible
-from windlass.flow.schema import Flow
-from windlass.flow.ways import (
+from windlass.flow.route_graph import (
     LAND,
-    Node,
-    Way,
+    RouteEdge,
+    RouteNode,
     all_ways,
     leads_back,
     phase_ways,
@@ -20,22 +19,23 @@ from windlass.flow.ways import (
     step_spots,
     step_ways,
 )
-from windlass.flow.yaml import Path
-from windlass.phases import KINDS, ask, review, tasks
-from windlass.phases.routes import PHASE_ONLY, TASK_ONLY, Route, Target, To
+from windlass.flow.schema import Flow
+from windlass.flow.strict_yaml import Path
+from windlass.kinds import KINDS, ask, review, tasks
+from windlass.kinds.routes import PHASE_ONLY, TASK_ONLY, Route, Target, To
 
 RESTART_ENDS = frozenset({To.ASK, To.STOP, To.ABORT, To.BLOCK, To.WAIVE})
 
 
-def wrong_outcomes(flow: Flow) -> Iterator[Fault]:
+def wrong_outcomes(flow: Flow) -> Iterator[FlowFault]:
     for place in places(flow):
         phase, path = place.phase, place.path
-        if isinstance(phase, ask.Spec) and phase.question:
+        if isinstance(phase, ask.AskSpec) and phase.question:
             continue
         known = (*possible(flow, phase), *optional(flow, phase))
-        yield from _impossible(phase.id, (*path, "on"), phase.on, known, KINDS[phase.kind].OUTCOMES)
+        yield from _impossible(phase.id, (*path, "on"), phase.on, known, KINDS[phase.kind].outcomes)
         yield from _unrouted(phase.id, path, phase.on, possible(flow, phase))
-        if isinstance(phase, tasks.Spec):
+        if isinstance(phase, tasks.TasksSpec):
             landing, name = land_possible(flow, phase), f"{phase.id}.land"
             yield from _impossible(name, (*path, LAND, "on"), phase.land.on, landing, tasks.LAND_OUTCOMES)
             yield from _unrouted(name, (*path, LAND), phase.land.on, landing)
@@ -43,60 +43,60 @@ def wrong_outcomes(flow: Flow) -> Iterator[Fault]:
 
 def _impossible(
     id: str, path: Path, on: Mapping[str, Route], known: Sequence[str], of_kind: Sequence[str]
-) -> Iterator[Fault]:
+) -> Iterator[FlowFault]:
     for outcome in on:
         if outcome in known:
             continue
         if outcome in of_kind:
-            yield Fault((*path, outcome), f"'{id}' as it is written never ends with '{outcome}'", near("", known))
+            yield FlowFault((*path, outcome), f"'{id}' as it is written never ends with '{outcome}'", near("", known))
         else:
-            yield Fault((*path, outcome), f"'{id}' has no outcome '{outcome}'", near(outcome, known))
+            yield FlowFault((*path, outcome), f"'{id}' has no outcome '{outcome}'", near(outcome, known))
 
 
-def _unrouted(id: str, path: Path, on: Mapping[str, Route], needed: Sequence[str]) -> Iterator[Fault]:
+def _unrouted(id: str, path: Path, on: Mapping[str, Route], needed: Sequence[str]) -> Iterator[FlowFault]:
     missing = [outcome for outcome in needed if outcome not in on and outcome not in DEFAULTED]
-    yield from (Fault(path, f"'{id}' does not say where '{outcome}' leads") for outcome in missing)
+    yield from (FlowFault(path, f"'{id}' does not say where '{outcome}' leads") for outcome in missing)
 
 
-def wrong_targets(flow: Flow) -> Iterator[Fault]:
+def wrong_targets(flow: Flow) -> Iterator[FlowFault]:
     for place in places(flow):
         yield from _wrong_routes(flow, place, (*place.path, "on"), place.phase.on)
-        if isinstance(place.phase, tasks.Spec):
-            inside = Place((*place.path, LAND), place.phase, place.phase)
+        if isinstance(place.phase, tasks.TasksSpec):
+            inside = PhasePlace((*place.path, LAND), place.phase, place.phase)
             yield from _wrong_routes(flow, inside, (*place.path, LAND, "on"), place.phase.land.on)
-        if isinstance(place.phase, ask.Spec) and place.phase.question in flow.questions:
+        if isinstance(place.phase, ask.AskSpec) and place.phase.question in flow.questions:
             yield from _wrong_answers(flow, place, place.phase.question)
     yield from _wrong_restart_end(flow)
 
 
-def _wrong_routes(flow: Flow, place: Place, path: Path, on: Mapping[str, Route]) -> Iterator[Fault]:
+def _wrong_routes(flow: Flow, place: PhasePlace, path: Path, on: Mapping[str, Route]) -> Iterator[FlowFault]:
     for outcome, route in on.items():
         for target in (route.target, route.then):
             if target:
                 yield from _wrong_target(flow, place, (*path, outcome), target)
 
 
-def _wrong_target(flow: Flow, place: Place, path: Path, target: Target) -> Iterator[Fault]:
+def _wrong_target(flow: Flow, place: PhasePlace, path: Path, target: Target) -> Iterator[FlowFault]:
     if target.to is To.ASK:
         if target.arg not in flow.questions:
-            yield Fault(path, f"there is no question '{target.arg}'", near(target.arg, flow.questions))
+            yield FlowFault(path, f"there is no question '{target.arg}'", near(target.arg, flow.questions))
         else:
             yield from _wrong_answers(flow, place, target.arg)
         return
     reason = _refusal(flow, place, target)
     if reason:
-        yield Fault(path, *reason)
+        yield FlowFault(path, *reason)
 
 
-def _wrong_answers(flow: Flow, place: Place, question: str) -> Iterator[Fault]:
+def _wrong_answers(flow: Flow, place: PhasePlace, question: str) -> Iterator[FlowFault]:
     for key, target in flow.questions[question].options.items():
         reason = None if target.to is To.ASK else _refusal(flow, place, target)
         if reason:
             message = f"asked at '{place.phase.id}': {reason[0]}"
-            yield Fault(("questions", question, "options", key), message, reason[1])
+            yield FlowFault(("questions", question, "options", key), message, reason[1])
 
 
-def _refusal(flow: Flow, place: Place, target: Target) -> tuple[str, str] | None:
+def _refusal(flow: Flow, place: PhasePlace, target: Target) -> tuple[str, str] | None:
     """Why a target cannot stand here: the message and the hint; None when it can."""
     in_task = place.inside is not None
     if in_task and (target.to in PHASE_ONLY or target.to is To.FINISH):
@@ -114,13 +114,13 @@ def _refusal(flow: Flow, place: Place, target: Target) -> tuple[str, str] | None
     return None
 
 
-def _has_fixer(place: Place) -> bool:
-    if isinstance(place.phase, tasks.Spec):
+def _has_fixer(place: PhasePlace) -> bool:
+    if isinstance(place.phase, tasks.TasksSpec):
         return place.inside is place.phase and place.phase.land.fixer is not None
-    return isinstance(place.phase, review.Spec) and place.phase.fixer is not None
+    return isinstance(place.phase, review.ReviewSpec) and place.phase.fixer is not None
 
 
-def _unknown_goto(flow: Flow, place: Place, id: str) -> tuple[str, str] | None:
+def _unknown_goto(flow: Flow, place: PhasePlace, id: str) -> tuple[str, str] | None:
     if place.inside is not None:
         steps = [step.id for step in place.inside.steps]
         return None if id in steps else (f"there is no step '{id}'", near(id, [*steps, *_words(in_task=True)]))
@@ -136,7 +136,7 @@ def _words(*, in_task: bool) -> list[str]:
     return [to.value for to in To if to is not To.GOTO and to not in others]
 
 
-def _wrong_restart(flow: Flow, place: Place, target: Target) -> tuple[str, str] | None:
+def _wrong_restart(flow: Flow, place: PhasePlace, target: Target) -> tuple[str, str] | None:
     stages = [stage.id for stage in flow.stages]
     if not stages:
         return "only a flow with stages can restart one", ""
@@ -152,45 +152,45 @@ def _wrong_restart(flow: Flow, place: Place, target: Target) -> tuple[str, str] 
     return None
 
 
-def _wrong_restart_end(flow: Flow) -> Iterator[Fault]:
+def _wrong_restart_end(flow: Flow) -> Iterator[FlowFault]:
     if flow.restarts is None:
         return
     then, path = flow.restarts.then, ("restarts", "then")
     if then.to not in RESTART_ENDS:
-        yield Fault(path, f"'{then}' does not fit 'then'", "stop, abort, block, waive or ask QUESTION")
+        yield FlowFault(path, f"'{then}' does not fit 'then'", "stop, abort, block, waive or ask QUESTION")
     elif then.to is To.ASK and then.arg not in flow.questions:
-        yield Fault(path, f"there is no question '{then.arg}'", near(then.arg, flow.questions))
+        yield FlowFault(path, f"there is no question '{then.arg}'", near(then.arg, flow.questions))
     elif then.to is To.ASK:
         for key, target in flow.questions[then.arg].options.items():
             if target.to not in RESTART_ENDS | {To.NEXT}:
-                yield Fault(("questions", then.arg, "options", key), f"'{target}' would restart without a bound")
+                yield FlowFault(("questions", then.arg, "options", key), f"'{target}' would restart without a bound")
 
 
-def unreachable(flow: Flow) -> Iterator[Fault]:
+def unreachable(flow: Flow) -> Iterator[FlowFault]:
     seen = {node.id for node in reached(starts(flow), phase_ways(flow))}
     for place in phases_of(flow):
         if place.phase.id not in seen:
-            yield Fault(place.path, f"the phase '{place.phase.id}' cannot be reached")
-        if isinstance(place.phase, tasks.Spec) and place.phase.steps:
+            yield FlowFault(place.path, f"the phase '{place.phase.id}' cannot be reached")
+        if isinstance(place.phase, tasks.TasksSpec) and place.phase.steps:
             yield from _unreachable_steps(flow, place.phase, place.path)
 
 
-def _unreachable_steps(flow: Flow, spec: tasks.Spec, path: Path) -> Iterator[Fault]:
+def _unreachable_steps(flow: Flow, spec: tasks.TasksSpec, path: Path) -> Iterator[FlowFault]:
     first = next(step_spots(flow, spec, path))
     seen = reached(first.enter(0), step_ways(flow, spec, path))
     for index, step in enumerate(spec.steps):
-        if Node(step.id) not in seen:
-            yield Fault((*path, "steps", index), f"the step '{step.id}' cannot be reached")
-    if Node(LAND) not in seen:
-        yield Fault(path, f"no task of '{spec.id}' can ever land")
+        if RouteNode(step.id) not in seen:
+            yield FlowFault((*path, "steps", index), f"the step '{step.id}' cannot be reached")
+    if RouteNode(LAND) not in seen:
+        yield FlowFault(path, f"no task of '{spec.id}' can ever land")
 
 
-def unbounded_loops(flow: Flow) -> Iterator[Fault]:
+def unbounded_loops(flow: Flow) -> Iterator[FlowFault]:
     for ways in all_ways(flow):
         yield from _loops([way for way in ways if _unbounded(flow, way, ways)])
 
 
-def _unbounded(flow: Flow, way: Way, ways: list[Way]) -> bool:
+def _unbounded(flow: Flow, way: RouteEdge, ways: list[RouteEdge]) -> bool:
     """An answer that --yes or a timeout can give is no bound, unless it leads back: that is refused on its own."""
     if way.bound != "person" or way.count is not None:
         return not way.bound
@@ -198,26 +198,26 @@ def _unbounded(flow: Flow, way: Way, ways: list[Way]) -> bool:
     return way.answer in (question.yes, question.default, question.on_timeout) and not leads_back(way, ways)
 
 
-def _loops(free: list[Way]) -> Iterator[Fault]:
-    told: set[frozenset[Node]] = set()
+def _loops(free: list[RouteEdge]) -> Iterator[FlowFault]:
+    told: set[frozenset[RouteNode]] = set()
     for way in sorted(free, key=lambda way: way.target.to in (To.NEXT, To.WAIVE)):
         for node in way.to:
             back = _shortest(node, way.source, free)
             if back and frozenset(back) not in told:
                 told.add(frozenset(back))
                 names = " -> ".join(step.id for step in [way.source, *back])
-                yield Fault(way.path, f"a loop without a bound: {names}", _way_out(way))
+                yield FlowFault(way.path, f"a loop without a bound: {names}", _way_out(way))
 
 
-def _way_out(way: Way) -> str:
+def _way_out(way: RouteEdge) -> str:
     if way.question:
         return f"give the phase that asks '{way.question}' `bound: person`"
     return "write {to: ..., max: N, then: ...}, or lead it through a question"
 
 
-def _shortest(start: Node, goal: Node, found: list[Way]) -> list[Node]:
+def _shortest(start: RouteNode, goal: RouteNode, found: list[RouteEdge]) -> list[RouteNode]:
     """The nodes from start to goal, both included; [] when there is no way."""
-    came: dict[Node, Node | None] = {start: None}
+    came: dict[RouteNode, RouteNode | None] = {start: None}
     todo = [start]
     while todo and goal not in came:
         node = todo.pop(0)
@@ -225,8 +225,8 @@ def _shortest(start: Node, goal: Node, found: list[Way]) -> list[Node]:
             if after not in came:
                 came[after] = node
                 todo.append(after)
-    trail: list[Node] = []
-    at: Node | None = goal if goal in came else None
+    trail: list[RouteNode] = []
+    at: RouteNode | None = goal if goal in came else None
     while at is not None:
         trail.insert(0, at)
         at = came[at]

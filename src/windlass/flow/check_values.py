@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from windlass.errors import near
-from windlass.facts import FACTS
-from windlass.flow.fault import Fault, Place, calls_of, places
+from windlass.flow.conditions import FACTS
+from windlass.flow.fault import FlowFault, PhasePlace, calls_of, places
 from windlass.flow.outcomes import values
 from windlass.flow.schema import Flow, Setting
-from windlass.flow.yaml import Located, Path
+from windlass.flow.strict_yaml import Located, Path
+from windlass.kinds import ask, command, elicit, produce, publish, review, tasks
+from windlass.kinds.base import When
+from windlass.kinds.routes import Route
 from windlass.model import Json, Severity, Task, is_id, is_inner_path
-from windlass.phases import ask, command, elicit, produce, publish, review, tasks
-from windlass.phases.base import When
-from windlass.phases.routes import Route
 
 TASK_FIELDS = frozenset(f"task.{name}" for name in Task.__struct_fields__)
 NAME = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*")
@@ -31,14 +31,14 @@ SETTING_FIELDS = frozenset(
 )
 
 
-def wrong_settings(flow: Flow) -> Iterator[Fault]:
+def wrong_settings(flow: Flow) -> Iterator[FlowFault]:
     for name, setting in flow.settings.items():
         path: Path = ("settings", name)
         if setting.type == "choice" and not setting.options:
-            yield Fault(path, f"the setting '{name}' has no options to choose from")
+            yield FlowFault(path, f"the setting '{name}' has no options to choose from")
         elif not _fits(setting):
             wanted = ", ".join(setting.options) or {"int": "a whole number", "bool": "true or false"}[setting.type]
-            yield Fault((*path, "default"), f"the default '{setting.default}' does not fit '{name}'", wanted)
+            yield FlowFault((*path, "default"), f"the default '{setting.default}' does not fit '{name}'", wanted)
 
 
 def _fits(setting: Setting) -> bool:
@@ -53,12 +53,12 @@ def _fits(setting: Setting) -> bool:
             return True
 
 
-def settings_inside_texts(located: Located) -> Iterator[Fault]:
+def settings_inside_texts(located: Located) -> Iterator[FlowFault]:
     for path, text in _texts(located.value, ()):
         if NAME.search(text) and not NAME.fullmatch(text):
-            yield Fault(path, f"'{text[:60]}' has a $setting inside a longer text", "a $setting is a whole value")
+            yield FlowFault(path, f"'{text[:60]}' has a $setting inside a longer text", "a $setting is a whole value")
         elif NAME.fullmatch(text) and path and path[-1] not in SETTING_FIELDS:
-            yield Fault(
+            yield FlowFault(
                 path, f"'{text}' cannot stand here", f"a $setting is a value of {', '.join(sorted(SETTING_FIELDS))}"
             )
 
@@ -74,7 +74,7 @@ def _texts(value: Json, path: Path) -> Iterator[tuple[Path, str]]:
             yield from _texts(inner, (*path, index))
 
 
-def wrong_setting_references(flow: Flow) -> Iterator[Fault]:
+def wrong_setting_references(flow: Flow) -> Iterator[FlowFault]:
     numbers = list(_counts(flow))
     for path, value in numbers:
         yield from _wrong_number(flow, path, value)
@@ -91,7 +91,7 @@ def _counts(flow: Flow) -> Iterator[tuple[Path, int | str | None]]:
         for key in ("max", "slots", "pause_every"):
             yield (*place.path, key), getattr(place.phase, key, None)
         yield from _route_counts((*place.path, "on"), place.phase.on)
-        if isinstance(place.phase, tasks.Spec):
+        if isinstance(place.phase, tasks.TasksSpec):
             yield (*place.path, "land", "max"), place.phase.land.max
             yield from _route_counts((*place.path, "land", "on"), place.phase.land.on)
 
@@ -100,36 +100,36 @@ def _route_counts(path: Path, on: Mapping[str, Route]) -> Iterator[tuple[Path, i
     yield from (((*path, outcome, "max"), route.max) for outcome, route in on.items())
 
 
-def _wrong_number(flow: Flow, path: Path, value: int | str | None) -> Iterator[Fault]:
+def _wrong_number(flow: Flow, path: Path, value: int | str | None) -> Iterator[FlowFault]:
     if not isinstance(value, str):
         return
     yield from _unknown_setting(flow, path, value)
     setting = flow.settings.get(value[1:])
     if setting and setting.type != "int":
-        yield Fault(path, f"'{value}' is not a number", f"the setting '{value[1:]}' needs `type: int`")
+        yield FlowFault(path, f"'{value}' is not a number", f"the setting '{value[1:]}' needs `type: int`")
 
 
-def _words(place: Place) -> Iterator[tuple[str, tuple[str, ...]]]:
-    if isinstance(place.phase, review.Spec):
+def _words(place: PhasePlace) -> Iterator[tuple[str, tuple[str, ...]]]:
+    if isinstance(place.phase, review.ReviewSpec):
         yield from (("mode", MODES), ("threshold", ("", *SEVERITIES)))
-    if isinstance(place.phase, tasks.Spec):
+    if isinstance(place.phase, tasks.TasksSpec):
         yield from (("failure", FAILURES), ("pause", ("", *PAUSES)))
 
 
-def _wrong_word(flow: Flow, path: Path, word: str, allowed: tuple[str, ...]) -> Iterator[Fault]:
+def _wrong_word(flow: Flow, path: Path, word: str, allowed: tuple[str, ...]) -> Iterator[FlowFault]:
     if word.startswith("$"):
         yield from _unknown_setting(flow, path, word)
     for value in values(flow, word):
         if value not in allowed:
-            yield Fault(path, f"'{value}' does not fit '{path[-1]}'", near(value, (one for one in allowed if one)))
+            yield FlowFault(path, f"'{value}' does not fit '{path[-1]}'", near(value, (one for one in allowed if one)))
 
 
-def _unknown_setting(flow: Flow, path: Path, word: str) -> Iterator[Fault]:
+def _unknown_setting(flow: Flow, path: Path, word: str) -> Iterator[FlowFault]:
     if word[1:] not in flow.settings:
-        yield Fault(path, f"there is no setting '{word[1:]}'", near(word[1:], flow.settings))
+        yield FlowFault(path, f"there is no setting '{word[1:]}'", near(word[1:], flow.settings))
 
 
-def unknown_facts(flow: Flow) -> Iterator[Fault]:
+def unknown_facts(flow: Flow) -> Iterator[FlowFault]:
     for path, when, in_task in _conditions(flow):
         for name, wanted in when.items():
             yield from _wrong_fact(flow, (*path, name), name, wanted, in_task)
@@ -144,17 +144,17 @@ def _conditions(flow: Flow) -> Iterator[tuple[Path, When, bool]]:
             yield (*path, "when"), call.when, place.inside is not None
 
 
-def _wrong_fact(flow: Flow, path: Path, name: str, wanted: object, in_task: bool) -> Iterator[Fault]:
+def _wrong_fact(flow: Flow, path: Path, name: str, wanted: object, in_task: bool) -> Iterator[FlowFault]:
     known = _fact_values(flow, in_task)
     owner, _, key = name.partition(".")
     if name not in known and not (owner in flow.artifacts and key):
-        yield Fault(path, f"there is no fact '{name}'", near(name, known))
+        yield FlowFault(path, f"there is no fact '{name}'", near(name, known))
         return
     allowed = known.get(name, ())
     for value in wanted if isinstance(wanted, tuple) else (wanted,):
         word = str(value).lower() if isinstance(value, bool) else str(value)
         if allowed and word not in allowed:
-            yield Fault(path, f"'{name}' is never '{word}'", near(word, allowed))
+            yield FlowFault(path, f"'{name}' is never '{word}'", near(word, allowed))
 
 
 def _fact_values(flow: Flow, in_task: bool) -> dict[str, tuple[str, ...]]:
@@ -170,7 +170,7 @@ def _setting_values(setting: Setting) -> tuple[str, ...]:
     return ("true", "false") if setting.type == "bool" else tuple(setting.options)
 
 
-def unknown_templates(flow: Flow) -> Iterator[Fault]:
+def unknown_templates(flow: Flow) -> Iterator[FlowFault]:
     yield from _wrong_templates(("branch",), flow.branch, RUN_NAMES)
     yield from _wrong_templates(("agent_branch",), flow.agent_branch, RUN_NAMES | {"n"})
     yield from _wrong_templates(("progress",), flow.progress, PATH_NAMES)
@@ -179,11 +179,11 @@ def unknown_templates(flow: Flow) -> Iterator[Fault]:
         yield from _wrong_templates(("artifacts", name, "path"), artifact.path, PATH_NAMES)
         yield from _wrong_path(("artifacts", name), artifact.kind, artifact.path)
     for place in places(flow):
-        if isinstance(place.phase, publish.Spec):
+        if isinstance(place.phase, publish.PublishSpec):
             yield from _wrong_templates((*place.path, "tag"), place.phase.tag, RUN_NAMES)
     for path, branch in ((("branch",), flow.branch), (("agent_branch",), flow.agent_branch)):
         if branch and not _is_branch(branch):
-            yield Fault(path, f"'{branch}' cannot be a branch's name", "like windlass/{slug}-{id8}")
+            yield FlowFault(path, f"'{branch}' cannot be a branch's name", "like windlass/{slug}-{id8}")
 
 
 def _is_branch(text: str) -> bool:
@@ -191,24 +191,24 @@ def _is_branch(text: str) -> bool:
     return all(is_id(piece) for piece in plain.split("/"))
 
 
-def _wrong_templates(path: Path, text: str, known: Iterable[str]) -> Iterator[Fault]:
+def _wrong_templates(path: Path, text: str, known: Iterable[str]) -> Iterator[FlowFault]:
     for name in TEMPLATE.findall(text):
         if name not in known:
-            yield Fault(path, f"there is nothing to put in for '{{{name}}}'", near(name, known))
+            yield FlowFault(path, f"there is nothing to put in for '{{{name}}}'", near(name, known))
 
 
-def _wrong_path(path: Path, kind: str, text: str, field: str = "path") -> Iterator[Fault]:
+def _wrong_path(path: Path, kind: str, text: str, field: str = "path") -> Iterator[FlowFault]:
     if kind in ("file", "dir") and not text:
-        yield Fault(path, f"an artifact of kind '{kind}' needs a path")
+        yield FlowFault(path, f"an artifact of kind '{kind}' needs a path")
     parts = text.split("/")
     if text.startswith("/") or "\\" in text or ".." in parts or ".git" in parts or ":" in text:
-        yield Fault((*path, field), f"'{text}' is not a path inside the repository")
+        yield FlowFault((*path, field), f"'{text}' is not a path inside the repository")
 
 
-def wrong_instructions(flow: Flow) -> Iterator[Fault]:
+def wrong_instructions(flow: Flow) -> Iterator[FlowFault]:
     for path, file in instruction_files(flow):
         if not is_inner_path(file):
-            yield Fault(path, f"'{file}' is not a file inside the repository", "like AGENTS.md")
+            yield FlowFault(path, f"'{file}' is not a file inside the repository", "like AGENTS.md")
 
 
 def instruction_files(flow: Flow) -> Iterator[tuple[Path, str]]:
@@ -219,38 +219,38 @@ def instruction_files(flow: Flow) -> Iterator[tuple[Path, str]]:
             yield from (((*path, "instructions"), file) for file in call.instructions)
 
 
-def wrong_fields(flow: Flow) -> Iterator[Fault]:
+def wrong_fields(flow: Flow) -> Iterator[FlowFault]:
     for place in places(flow):
-        yield from (Fault(place.path, f"'{place.phase.id}': {message}") for message in _disagreements(flow, place))
+        yield from (FlowFault(place.path, f"'{place.phase.id}': {message}") for message in _disagreements(flow, place))
 
 
-def _disagreements(flow: Flow, place: Place) -> Iterator[str]:
+def _disagreements(flow: Flow, place: PhasePlace) -> Iterator[str]:
     match place.phase:
-        case produce.Spec(calls=()):
+        case produce.ProduceSpec(calls=()):
             yield "there are no calls"
-        case review.Spec() as spec:
+        case review.ReviewSpec() as spec:
             yield from _review(flow, spec)
-        case command.Spec() as spec if spec.fixer:
+        case command.CommandSpec() as spec if spec.fixer:
             yield from ["`fixer` and `classify` exclude each other"] if spec.classify else []
             yield from [] if spec.max else ["a fixer needs `max`, at least 1"]
-        case tasks.Spec(steps=()):
+        case tasks.TasksSpec(steps=()):
             yield "there are no steps"
-        case ask.Spec() as spec:
+        case ask.AskSpec() as spec:
             yield from _ask(flow, spec)
-        case elicit.Spec() as spec if not 1 <= spec.min <= spec.max:
+        case elicit.ElicitSpec() as spec if not 1 <= spec.min <= spec.max:
             yield f"`min` {spec.min} and `max` {spec.max} leave nothing to ask"
         case _:
             pass
 
 
-def _review(flow: Flow, spec: review.Spec) -> Iterator[str]:
+def _review(flow: Flow, spec: review.ReviewSpec) -> Iterator[str]:
     if not spec.reviewers:
         yield "there are no reviewers"
     if spec.fixer is None and "iterative" in values(flow, spec.mode):
         yield "an iterative review needs a fixer; without one say `mode: single-pass`"
 
 
-def _ask(flow: Flow, spec: ask.Spec) -> Iterator[str]:
+def _ask(flow: Flow, spec: ask.AskSpec) -> Iterator[str]:
     if bool(spec.question) == bool(spec.settings):
         yield "an ask phase has either a question or settings"
     if spec.question and spec.on:

@@ -8,64 +8,64 @@ from msgspec import Struct
 
 from windlass.flow.outcomes import AnyPhase
 from windlass.flow.schema import Flow
-from windlass.flow.yaml import Path
-from windlass.phases import command, dialogue, elicit, produce, review, tasks
-from windlass.phases.base import CallSpec
+from windlass.flow.strict_yaml import Path
+from windlass.kinds import command, dialogue, elicit, produce, review, tasks
+from windlass.kinds.base import CallSpec
 
 
-class Fault(Struct, frozen=True):
+class FlowFault(Struct, frozen=True):
     path: Path
     message: str
     hint: str = ""
 
 
-class Place(Struct, frozen=True):
+class PhasePlace(Struct, frozen=True):
     """A phase or a step, and where it stands. Unlike a lookup by id, it sees duplicates."""
 
     path: Path
     phase: AnyPhase
-    inside: tasks.Spec | None = None
+    inside: tasks.TasksSpec | None = None
 
 
-def phases_of(flow: Flow) -> Iterator[Place]:
+def phases_of(flow: Flow) -> Iterator[PhasePlace]:
     for index, phase in enumerate(flow.phases):
-        yield Place(("phases", index), phase)
+        yield PhasePlace(("phases", index), phase)
     for at, stage in enumerate(flow.stages):
         for index, phase in enumerate(stage.phases):
-            yield Place(("stages", at, "phases", index), phase)
+            yield PhasePlace(("stages", at, "phases", index), phase)
 
 
-def places(flow: Flow) -> Iterator[Place]:
+def places(flow: Flow) -> Iterator[PhasePlace]:
     """Every phase, each followed by its steps."""
     for place in phases_of(flow):
         yield place
-        if isinstance(place.phase, tasks.Spec):
+        if isinstance(place.phase, tasks.TasksSpec):
             for index, step in enumerate(place.phase.steps):
-                yield Place((*place.path, "steps", index), step, place.phase)
+                yield PhasePlace((*place.path, "steps", index), step, place.phase)
 
 
-def calls_of(place: Place) -> Iterator[tuple[Path, CallSpec]]:
+def calls_of(place: PhasePlace) -> Iterator[tuple[Path, CallSpec]]:
     phase, path = place.phase, place.path
     match phase:
-        case produce.Spec():
+        case produce.ProduceSpec():
             yield from (((*path, "calls", index), call) for index, call in enumerate(phase.calls))
-        case review.Spec():
+        case review.ReviewSpec():
             yield from (((*path, "reviewers", index), call) for index, call in enumerate(phase.reviewers))
-        case tasks.Spec() if phase.land.fixer:
+        case tasks.TasksSpec() if phase.land.fixer:
             yield (*path, "land", "fixer"), phase.land.fixer
         case _:
             pass
-    if isinstance(phase, review.Spec | command.Spec) and phase.fixer:
+    if isinstance(phase, review.ReviewSpec | command.CommandSpec) and phase.fixer:
         yield (*path, "fixer"), phase.fixer
 
 
-def role_names(place: Place) -> Iterator[tuple[Path, str]]:
+def role_names(place: PhasePlace) -> Iterator[tuple[Path, str]]:
     for path, call in calls_of(place):
         yield from (((*path, key), name) for key, name in _names(call) if name)
     match place.phase:
-        case elicit.Spec() | dialogue.Spec():
+        case elicit.ElicitSpec() | dialogue.DialogueSpec():
             yield (*place.path, "role"), place.phase.role
-        case produce.Spec(merge=produce.Merge(role=role)):
+        case produce.ProduceSpec(merge=produce.Merge(role=role)):
             yield (*place.path, "merge", "role"), role
         case _:
             pass

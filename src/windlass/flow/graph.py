@@ -5,14 +5,14 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Mapping
 
-from windlass.flow.fault import Place, role_names
+from windlass.flow.fault import PhasePlace, role_names
 from windlass.flow.outcomes import AnyPhase, routes
 from windlass.flow.problem import printable
+from windlass.flow.route_graph import FINISH, RouteEdge, RouteNode, modes, phase_ways
 from windlass.flow.schema import Flow, QuestionSpec
-from windlass.flow.ways import FINISH, Node, Way, modes, phase_ways
-from windlass.phases import ask, command, produce, report, review, tasks
-from windlass.phases.base import When
-from windlass.phases.routes import Route
+from windlass.kinds import ask, command, produce, report, review, tasks
+from windlass.kinds.base import When
+from windlass.kinds.routes import Route
 
 WIDTH = 80
 
@@ -45,7 +45,7 @@ def _phase(flow: Flow, phase: AnyPhase, indent: str) -> Iterator[str]:
     yield from _wrapped(head, "", f"{indent}    ")
     for need in phase.needs:
         yield from _wrapped(f"needs {need}", f"{indent}    ", f"{indent}      ")
-    if isinstance(phase, tasks.Spec):
+    if isinstance(phase, tasks.TasksSpec):
         for step in phase.steps:
             yield from _phase(flow, step, f"{indent}  | ")
         yield from _wrapped(f"land{_fixed_by(phase.land)}", f"{indent}  | ", f"{indent}  |     ")
@@ -55,23 +55,23 @@ def _phase(flow: Flow, phase: AnyPhase, indent: str) -> Iterator[str]:
 
 def _who(phase: AnyPhase) -> str:
     match phase:
-        case ask.Spec():
+        case ask.AskSpec():
             return f"  {phase.question or ', '.join(phase.settings)}"
-        case tasks.Spec():
+        case tasks.TasksSpec():
             return f"  each task of {phase.source}"
-        case report.Spec():
+        case report.ReportSpec():
             return f"  to {', '.join(phase.to)}"
-        case review.Spec():
+        case review.ReviewSpec():
             return f"  {phase.of} by{_names(r.role for r in phase.reviewers)[1:]}" + _fixed_by(phase)
-        case produce.Spec():
+        case produce.ProduceSpec():
             return _names(call.role for call in phase.calls)
-        case command.Spec():
+        case command.CommandSpec():
             return f"  {phase.run}{_fixed_by(phase)}"
         case _:
-            return _names(name for _, name in role_names(Place((), phase)))
+            return _names(name for _, name in role_names(PhasePlace((), phase)))
 
 
-def _fixed_by(phase: review.Spec | command.Spec | tasks.Land) -> str:
+def _fixed_by(phase: review.ReviewSpec | command.CommandSpec | tasks.Land) -> str:
     return f", fixed by {phase.fixer.role}, at most {phase.max} times" if phase.fixer else ""
 
 
@@ -125,8 +125,8 @@ def mermaid(flow: Flow) -> str:
     return printable_lines(lines)
 
 
-def _nodes(flow: Flow, ways: list[Way]) -> Iterator[Node]:
-    known = [Node(id, mode) for mode in modes(flow) for id in (flow.modes.get(mode) or _ids(flow))]
+def _nodes(flow: Flow, ways: list[RouteEdge]) -> Iterator[RouteNode]:
+    known = [RouteNode(id, mode) for mode in modes(flow) for id in (flow.modes.get(mode) or _ids(flow))]
     yield from dict.fromkeys([*known, *(to for way in ways for to in way.to)])
 
 
@@ -134,7 +134,7 @@ def _ids(flow: Flow) -> tuple[str, ...]:
     return tuple(phase.id for phase in flow.all_phases())
 
 
-def _shape(flow: Flow, node: Node) -> str:
+def _shape(flow: Flow, node: RouteNode) -> str:
     mode = f" ({node.mode})" if node.mode else ""
     if node.id not in _ids(flow):
         return f"([{_quoted('finish' if node.id == FINISH else 'end')}])"
@@ -142,8 +142,8 @@ def _shape(flow: Flow, node: Node) -> str:
     return f"{{{text}}}" if flow.phase(node.id).kind == "ask" else f"[{text}]"
 
 
-def _edges(ways: list[Way]) -> dict[tuple[Node, Node], list[str]]:
-    found: dict[tuple[Node, Node], list[str]] = {}
+def _edges(ways: list[RouteEdge]) -> dict[tuple[RouteNode, RouteNode], list[str]]:
+    found: dict[tuple[RouteNode, RouteNode], list[str]] = {}
     for way in ways:
         for to in way.to:
             found.setdefault((way.source, to), []).append(way.answer or way.outcome)

@@ -10,10 +10,10 @@ from msgspec import Struct
 
 from windlass.errors import UserError, near
 from windlass.flow.check import check
-from windlass.flow.problem import FlowError, Problem
+from windlass.flow.problem import FlowError, FlowProblem
 from windlass.flow.schema import Flow
 from windlass.flow.shape import read_shape
-from windlass.flow.yaml import load_strict
+from windlass.flow.strict_yaml import load_strict
 from windlass.model import is_id
 
 SUFFIXES = (".yaml", ".yml")
@@ -72,7 +72,7 @@ def _candidates(folders: Sequence[Path]) -> Iterator[tuple[Path, str]]:
     for folder in folders:
         for path in _flow_files(folder):
             yield path, str(folder)
-    for path in _flow_files(Path(str(resources.files("windlass.flows")))):
+    for path in _flow_files(Path(str(resources.files("windlass.flow").joinpath("builtin")))):
         yield path, "built-in"
 
 
@@ -84,6 +84,6 @@ def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise FlowError(str(path), [Problem(1, f"not UTF-8 at byte {error.start}")]) from None
+        raise FlowError(str(path), [FlowProblem(1, f"not UTF-8 at byte {error.start}")]) from None
     except OSError as error:
         raise UserError(f"cannot read the flow '{path}': {error.strerror}", hint="give a flow's name or file") from None

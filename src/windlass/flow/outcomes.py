@@ -32,9 +32,9 @@ from collections.abc import Iterator
 from typing import TypeAlias, assert_never
 
 from windlass.flow.schema import Artifact, Flow, Phase
-from windlass.phases import ask, command, dialogue, elicit, produce, publish, report, review, tasks
-from windlass.phases.base import PhaseSpec, Routes
-from windlass.phases.routes import Route, Target, To
+from windlass.kinds import ask, command, dialogue, elicit, produce, publish, report, review, tasks
+from windlass.kinds.base import PhaseSpec, Routes
+from windlass.kinds.routes import Route, Target, To
 
 DEFAULTED = frozenset({"ok", "done"})
 NEXT = Route(Target(To.NEXT))
@@ -43,24 +43,24 @@ AnyPhase: TypeAlias = Phase | tasks.Step
 
 def possible(flow: Flow, phase: AnyPhase) -> tuple[str, ...]:
     match phase:
-        case produce.Spec():
+        case produce.ProduceSpec():
             return _produce(flow, phase)
-        case review.Spec():
+        case review.ReviewSpec():
             return _review(flow, phase)
-        case command.Spec():
+        case command.CommandSpec():
             return _command(phase)
-        case tasks.Spec():
+        case tasks.TasksSpec():
             return _tasks(flow, phase)
-        case ask.Spec():
+        case ask.AskSpec():
             question = flow.questions.get(phase.question)
             return tuple(question.options) if question else ask.OUTCOMES
-        case elicit.Spec():
+        case elicit.ElicitSpec():
             return elicit.OUTCOMES
-        case dialogue.Spec():
+        case dialogue.DialogueSpec():
             return dialogue.OUTCOMES
-        case publish.Spec():
+        case publish.PublishSpec():
             return publish.OUTCOMES
-        case report.Spec():
+        case report.ReportSpec():
             return report.OUTCOMES
         case _:
             assert_never(phase)
@@ -68,16 +68,16 @@ def possible(flow: Flow, phase: AnyPhase) -> tuple[str, ...]:
 
 def optional(flow: Flow, phase: PhaseSpec) -> tuple[str, ...]:
     """Outcomes that a contract or a failure may add, and that a flow may leave unrouted."""
-    if isinstance(phase, produce.Spec):
+    if isinstance(phase, produce.ProduceSpec):
         return produce.EXTRA_OUTCOMES
-    if isinstance(phase, elicit.Spec):
+    if isinstance(phase, elicit.ElicitSpec):
         return elicit.EXTRA_OUTCOMES
-    if isinstance(phase, tasks.Spec):
+    if isinstance(phase, tasks.TasksSpec):
         return ("stopped",) if To.FAIL in _task_ends(flow, phase) else ()
-    return ("hard_stop", "needs_decision") if isinstance(phase, review.Spec) else ()
+    return ("hard_stop", "needs_decision") if isinstance(phase, review.ReviewSpec) else ()
 
 
-def land_possible(flow: Flow, spec: tasks.Spec) -> tuple[str, ...]:
+def land_possible(flow: Flow, spec: tasks.TasksSpec) -> tuple[str, ...]:
     red = ("red",) if spec.land.checks == "all" else ()
     unproved = ("unproved",) if flow.tdd != "off" else ()
     return ("conflict", *red, *unproved)
@@ -85,7 +85,7 @@ def land_possible(flow: Flow, spec: tasks.Spec) -> tuple[str, ...]:
 
 def routes(flow: Flow, phase: AnyPhase) -> dict[str, Route]:
     """Every outcome with where it leads, the defaults included."""
-    if isinstance(phase, ask.Spec) and phase.question:
+    if isinstance(phase, ask.AskSpec) and phase.question:
         question = flow.questions.get(phase.question)
         return {key: Route(target) for key, target in question.options.items()} if question else {}
     known = (*possible(flow, phase), *optional(flow, phase))
@@ -101,7 +101,7 @@ def values(flow: Flow, word: str) -> tuple[str, ...]:
     return tuple(setting.options) or (setting.default,) if setting else ()
 
 
-def task_routes(flow: Flow, spec: tasks.Spec) -> Iterator[Route]:
+def task_routes(flow: Flow, spec: tasks.TasksSpec) -> Iterator[Route]:
     for step in spec.steps:
         yield from routes(flow, step).values()
     yield from spec.land.on.values()
@@ -121,8 +121,8 @@ def routed_to(flow: Flow, found: Routes | dict[str, Route], to: To) -> bool:
     return any(target.to is to for route in found.values() for target in targets_of(flow, route))
 
 
-def _produce(flow: Flow, spec: produce.Spec) -> tuple[str, ...]:
-    lists = {phase.source for phase in flow.all_phases() if isinstance(phase, tasks.Spec)}
+def _produce(flow: Flow, spec: produce.ProduceSpec) -> tuple[str, ...]:
+    lists = {phase.source for phase in flow.all_phases() if isinstance(phase, tasks.TasksSpec)}
     outs = spec.artifacts_out()
     empty = spec.empty.retry > 0 or bool(spec.merge) or bool(outs & lists)
     invalid = any(_can_be_invalid(flow.artifacts[name], name in lists) for name in outs if name in flow.artifacts)
@@ -133,24 +133,24 @@ def _can_be_invalid(artifact: Artifact, is_task_list: bool) -> bool:
     return bool(artifact.ensure) or (artifact.kind == "file" and bool(artifact.contract) and not is_task_list)
 
 
-def _review(flow: Flow, spec: review.Spec) -> tuple[str, ...]:
+def _review(flow: Flow, spec: review.ReviewSpec) -> tuple[str, ...]:
     modes = values(flow, spec.mode)
     blocking = ("blocking",) if "single-pass" in modes and spec.threshold else ()
     exhausted = ("exhausted",) if "iterative" in modes else ()
     return ("pass", "noted", *blocking, *exhausted, "inconclusive")
 
 
-def _command(spec: command.Spec) -> tuple[str, ...]:
+def _command(spec: command.CommandSpec) -> tuple[str, ...]:
     if spec.fixer:
         return ("ok", "exhausted")
     return ("ok", "failed.test", "failed.source", "failed.unknown") if spec.classify else ("ok", "failed")
 
 
-def _tasks(flow: Flow, spec: tasks.Spec) -> tuple[str, ...]:
+def _tasks(flow: Flow, spec: tasks.TasksSpec) -> tuple[str, ...]:
     ends = _task_ends(flow, spec)
     stopped = To.FAIL in ends and "stop" in values(flow, spec.failure)
     return ("done", *(("stopped",) if stopped else ()), *(("escape",) if To.ESCAPE in ends else ()))
 
 
-def _task_ends(flow: Flow, spec: tasks.Spec) -> set[To]:
+def _task_ends(flow: Flow, spec: tasks.TasksSpec) -> set[To]:
     return {target.to for route in task_routes(flow, spec) for target in targets_of(flow, route)}

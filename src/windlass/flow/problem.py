@@ -9,7 +9,7 @@ from msgspec import Struct
 from windlass.errors import UserError
 
 
-class Problem(Struct, frozen=True, order=True):
+class FlowProblem(Struct, frozen=True, order=True):
     line: int
     message: str
     hint: str = ""
@@ -27,7 +27,7 @@ def printable(text: str) -> str:
 class FlowError(UserError):
     """The flow file cannot be used as it is; every problem is named with its line."""
 
-    def __init__(self, where: str, problems: Iterable[Problem]) -> None:
+    def __init__(self, where: str, problems: Iterable[FlowProblem]) -> None:
         self.where = where
         self.problems = tuple(sorted(set(problems)))
         super().__init__(

@@ -6,20 +6,20 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from windlass.phases import ask, command, dialogue, elicit, produce, publish, report, review, tasks
-from windlass.phases.base import Count, Names, Strict, When
-from windlass.phases.routes import Route, Target
+from windlass.kinds import ask, command, dialogue, elicit, produce, publish, report, review, tasks
+from windlass.kinds.base import Count, Names, Strict, When
+from windlass.kinds.routes import Target
 
 Phase: TypeAlias = Annotated[
-    ask.Spec
-    | command.Spec
-    | dialogue.Spec
-    | elicit.Spec
-    | produce.Spec
-    | publish.Spec
-    | report.Spec
-    | review.Spec
-    | tasks.Spec,
+    ask.AskSpec
+    | command.CommandSpec
+    | dialogue.DialogueSpec
+    | elicit.ElicitSpec
+    | produce.ProduceSpec
+    | publish.PublishSpec
+    | report.ReportSpec
+    | review.ReviewSpec
+    | tasks.TasksSpec,
     Field(discriminator="kind"),
 ]
 
@@ -114,7 +114,7 @@ class Restarts(Strict):
     code: Literal["keep", "reset"] = "keep"
 
 
-class Source(Strict):
+class SourceSpec(Strict):
     sync: Literal["fetch", "none"] = "none"
     labels: tuple[str, ...] = ()
 
@@ -152,7 +152,7 @@ class Flow(Strict):
     context: str = ""
     instructions: Names = ()
     """Files of the repository that every agent of the flow is told to follow, as AGENTS.md."""
-    source: Source = Source()
+    source: SourceSpec = SourceSpec()
     settings: dict[str, Annotated[Setting, BeforeValidator(_setting)]] = {}
     """Name -> setting."""
     artifacts: dict[str, Artifact] = {}
@@ -184,6 +184,3 @@ class Flow(Strict):
         if mode and mode in self.modes:
             return tuple(self.phase(id) for id in self.modes[mode])
         return self.all_phases()
-
-
-__all__ = ["Artifact", "Flow", "Phase", "QuestionSpec", "Route", "Setting", "Stage", "Target"]

@@ -11,19 +11,19 @@ from pydantic_core import ErrorDetails
 
 from windlass.errors import near
 from windlass.flow import schema
-from windlass.flow.problem import FlowError, Problem
-from windlass.flow.yaml import Located, Path
-from windlass.phases import KINDS
-from windlass.phases.base import CallSpec, Label
-from windlass.phases.produce import Empty, Merge
-from windlass.phases.tasks import Land
+from windlass.flow.problem import FlowError, FlowProblem
+from windlass.flow.strict_yaml import Located, Path
+from windlass.kinds import KINDS
+from windlass.kinds.base import CallSpec, Label
+from windlass.kinds.produce import Empty, Merge
+from windlass.kinds.tasks import Land
 
 COLLECTIONS: dict[str, type[BaseModel]] = {
     "settings": schema.Setting,
     "artifacts": schema.Artifact,
     "questions": schema.QuestionSpec,
     "restarts": schema.Restarts,
-    "source": schema.Source,
+    "source": schema.SourceSpec,
     "compact": schema.Compact,
 }
 PARTS: dict[str, type[BaseModel]] = {
@@ -40,18 +40,18 @@ PARTS: dict[str, type[BaseModel]] = {
 def read_shape(located: Located) -> schema.Flow:
     """The flow, or a FlowError that names every value that does not fit."""
     if not isinstance(located.value, dict):
-        raise FlowError(located.where, [Problem(1, "a flow is a mapping: flow, about, phases ...")])
+        raise FlowError(located.where, [FlowProblem(1, "a flow is a mapping: flow, about, phases ...")])
     try:
         return schema.Flow.model_validate(located.value)
     except ValidationError as error:
         raise FlowError(located.where, list(_problems(error, located))) from None
 
 
-def _problems(error: ValidationError, located: Located) -> Iterator[Problem]:
+def _problems(error: ValidationError, located: Located) -> Iterator[FlowProblem]:
     for detail in error.errors():
         path = _path(detail["loc"], located.value)
         message, hint = _say(detail)
-        yield Problem(located.line(path), message, hint)
+        yield FlowProblem(located.line(path), message, hint)
 
 
 def _path(loc: tuple[str | int, ...], value: Any) -> Path:
@@ -112,5 +112,5 @@ def _model(loc: tuple[str | int, ...]) -> type[BaseModel]:
 
 
 def _spec(kind: str) -> type[BaseModel]:
-    spec: type[BaseModel] = KINDS[kind].Spec
+    spec: type[BaseModel] = KINDS[kind].spec
     return spec

@@ -15,16 +15,14 @@ from msgspec import Struct
 
 from windlass.errors import UserError, near
 from windlass.flow.fault import places
-from windlass.flow.loads import Load, Sizes, landing_load, load_of
 from windlass.flow.outcomes import targets_of, task_routes
-from windlass.flow.schema import Flow
-from windlass.flow.ways import (
+from windlass.flow.route_graph import (
     END,
     FINISH,
     LAND,
-    Node,
-    Spot,
-    Way,
+    RouteEdge,
+    RouteNode,
+    RoutePosition,
     all_ways,
     forward,
     leads_back,
@@ -35,16 +33,18 @@ from windlass.flow.ways import (
     step_ways,
     ways_from,
 )
-from windlass.phases import elicit, review, tasks
-from windlass.phases.routes import Route, Target, To
+from windlass.flow.schema import Flow
+from windlass.flow.visit_cost import TaskCounts, VisitCost, landing_load, load_of
+from windlass.kinds import elicit, review, tasks
+from windlass.kinds.routes import Route, Target, To
 
 MAX_STATES = 50_000
 Counters: TypeAlias = tuple[int, ...]
-State: TypeAlias = tuple[Node, Counters]
-Ends: TypeAlias = Mapping[str, Load]
+State: TypeAlias = tuple[RouteNode, Counters]
+Ends: TypeAlias = Mapping[str, VisitCost]
 
-NO_WAY_ON = Load(math.inf, 0, math.inf, 0)
-ENDS: Ends = {FINISH: Load(), END: NO_WAY_ON}
+NO_WAY_ON = VisitCost(math.inf, 0, math.inf, 0)
+ENDS: Ends = {FINISH: VisitCost(), END: NO_WAY_ON}
 
 
 class Simulation(Struct, frozen=True):
@@ -62,7 +62,7 @@ def simulate(flow: Flow, tasks: int, settings: Mapping[str, str]) -> Simulation:
     unknown = [name for name in settings if name not in flow.settings]
     if unknown:
         raise UserError(f"there is no setting '{unknown[0]}'", hint=near(unknown[0], flow.settings))
-    sizes = Sizes(flow, max(tasks, 0), settings)
+    sizes = TaskCounts(flow, max(tasks, 0), settings)
     total = _through_phases(sizes)
     return Simulation(
         min_dispatches=_whole(total.min_dispatches),
@@ -78,20 +78,22 @@ def _whole(number: float) -> int:
     return 0 if math.isinf(number) else int(number)
 
 
-def _through_phases(sizes: Sizes) -> Load:
+def _through_phases(sizes: TaskCounts) -> VisitCost:
     flow, known, mode = sizes.flow, sizes.known, sizes.mode()
     ways = phase_ways(flow, known)
     ways += _restarts_used_up(flow, {spot.node: spot for spot in phase_spots(flow, known)}, ways)
-    begin = Spot(flow, sequence(flow, mode), 0, Node("", mode), (), known=known).enter(0)
+    begin = RoutePosition(flow, sequence(flow, mode), 0, RouteNode("", mode), (), known=known).enter(0)
 
-    def load(node: Node) -> Load:
+    def load(node: RouteNode) -> VisitCost:
         phase = flow.phase(node.id)
-        return _through_tasks(sizes, phase) if isinstance(phase, tasks.Spec) else load_of(sizes, phase)
+        return _through_tasks(sizes, phase) if isinstance(phase, tasks.TasksSpec) else load_of(sizes, phase)
 
-    return _Walk(sizes, ways, load).from_any(begin)
+    return _SimulationWalk(sizes, ways, load).from_any(begin)
 
 
-def _restarts_used_up(flow: Flow, spots: Mapping[Node, Spot], ways: Sequence[Way]) -> list[Way]:
+def _restarts_used_up(
+    flow: Flow, spots: Mapping[RouteNode, RoutePosition], ways: Sequence[RouteEdge]
+) -> list[RouteEdge]:
     """Where a restart leads once the stage's count is used up."""
     if flow.restarts is None:
         return []
@@ -100,20 +102,20 @@ def _restarts_used_up(flow: Flow, spots: Mapping[Node, Spot], ways: Sequence[Way
     return [after for way in restarts for after in ways_from(spots[way.source], {way.outcome: then})]
 
 
-def _through_tasks(sizes: Sizes, spec: tasks.Spec) -> Load:
+def _through_tasks(sizes: TaskCounts, spec: tasks.TasksSpec) -> VisitCost:
     flow, known = sizes.flow, sizes.known
     steps = {step.id: step for step in spec.steps}
-    landed = Way(Node(LAND), "landed", Target(To.NEXT), (Node(FINISH),))
+    landed = RouteEdge(RouteNode(LAND), "landed", Target(To.NEXT), (RouteNode(FINISH),))
     begin = next(step_spots(flow, spec, (), known)).enter(0)
 
-    def load(node: Node) -> Load:
+    def load(node: RouteNode) -> VisitCost:
         return landing_load(sizes, spec) if node.id == LAND else load_of(sizes, steps[node.id])
 
-    one = _Walk(sizes, [*step_ways(flow, spec, (), known), landed], load).from_any(begin)
+    one = _SimulationWalk(sizes, [*step_ways(flow, spec, (), known), landed], load).from_any(begin)
     return one.times(sizes.tasks, sizes.tasks * (2 if _retries(sizes, spec) else 1))
 
 
-def _retries(sizes: Sizes, spec: tasks.Spec) -> bool:
+def _retries(sizes: TaskCounts, spec: tasks.TasksSpec) -> bool:
     ends = {target.to for route in task_routes(sizes.flow, spec) for target in targets_of(sizes.flow, route)}
     return To.FAIL in ends and "retry" in sizes.words(spec.failure)
 
@@ -121,7 +123,7 @@ def _retries(sizes: Sizes, spec: tasks.Spec) -> bool:
 class _Door(Struct, frozen=True):
     """A way out of a node: which counter it uses up, and which must be used up before it opens."""
 
-    way: Way
+    way: RouteEdge
     uses: int | None
     waits: tuple[int, ...]
 
@@ -133,16 +135,16 @@ class _Door(Struct, frozen=True):
         return None if left < 0 else (*counters[: self.uses], left, *counters[self.uses + 1 :])
 
 
-class _Walk:
+class _SimulationWalk:
     """Every way through a graph whose loops are all counted, each state looked at once."""
 
-    def __init__(self, sizes: Sizes, ways: Sequence[Way], load: Callable[[Node], Load]) -> None:
+    def __init__(self, sizes: TaskCounts, ways: Sequence[RouteEdge], load: Callable[[RouteNode], VisitCost]) -> None:
         kept = forward(ways)
         slots = {name: slot for slot, name in enumerate(dict.fromkeys(_counter(way) for way in kept if _counter(way)))}
         self._limits = [0] * len(slots)
-        self._doors: dict[Node, list[_Door]] = {}
+        self._doors: dict[RouteNode, list[_Door]] = {}
         self._load = cache(load)
-        self._known: dict[State, Load] = {}
+        self._known: dict[State, VisitCost] = {}
         for way in kept:
             uses = slots.get(_counter(way))
             rivals = {slots[_counter(other)] for other in kept if _same_outcome(other, way) and _counter(other)}
@@ -150,7 +152,7 @@ class _Walk:
             if uses is not None:
                 self._limits[uses] = _limit(sizes, way)
 
-    def from_any(self, begin: Sequence[Node]) -> Load:
+    def from_any(self, begin: Sequence[RouteNode]) -> VisitCost:
         start = [(node, tuple(self._limits)) for node in begin]
         for state in start:
             self._visit(state)
@@ -171,14 +173,14 @@ class _Walk:
             if len(self._known) > MAX_STATES:
                 raise UserError("the flow's counts allow too many ways to walk", hint="simulate it with smaller counts")
 
-    def _value(self, state: State, after: Sequence[tuple[Way, State]]) -> Load:
+    def _value(self, state: State, after: Sequence[tuple[RouteEdge, State]]) -> VisitCost:
         if state[0].id in ENDS:
             return ENDS[state[0].id]
         return self._load(state[0]).plus(_best([self._known[to].plus(_asking(way)) for way, to in after]))
 
-    def _after(self, state: State) -> list[tuple[Way, State]]:
+    def _after(self, state: State) -> list[tuple[RouteEdge, State]]:
         node, counters = state
-        found: list[tuple[Way, State]] = []
+        found: list[tuple[RouteEdge, State]] = []
         for door in self._doors.get(node, []):
             left = door.take(counters)
             if left is not None:
@@ -186,37 +188,37 @@ class _Walk:
         return found
 
 
-def _limit(sizes: Sizes, way: Way) -> int:
+def _limit(sizes: TaskCounts, way: RouteEdge) -> int:
     restarts = sizes.flow.restarts
     return sizes.number(restarts.max if way.bound == "restarts" and restarts else way.count)
 
 
-def _same_outcome(one: Way, other: Way) -> bool:
+def _same_outcome(one: RouteEdge, other: RouteEdge) -> bool:
     return one.source == other.source and one.outcome == other.outcome
 
 
-def _counter(way: Way) -> tuple[str, ...]:
+def _counter(way: RouteEdge) -> tuple[str, ...]:
     """Which count a way uses up: its own, or its stage's; () for none."""
     if way.bound == "restarts":
         return ("restart", *(node.id for node in way.to))
     return (way.source.id, way.outcome) if way.count is not None else ()
 
 
-def _asking(way: Way) -> Load:
-    return Load(0, 0, 1, 1) if way.question else Load()
+def _asking(way: RouteEdge) -> VisitCost:
+    return VisitCost(0, 0, 1, 1) if way.question else VisitCost()
 
 
-def _best(loads: Sequence[Load]) -> Load:
-    return reduce(Load.either, loads) if loads else NO_WAY_ON
+def _best(loads: Sequence[VisitCost]) -> VisitCost:
+    return reduce(VisitCost.either, loads) if loads else NO_WAY_ON
 
 
-def _person_loops(sizes: Sizes) -> Iterator[str]:
+def _person_loops(sizes: TaskCounts) -> Iterator[str]:
     names = {way.question for ways in all_ways(sizes.flow) for way in ways if way.question and leads_back(way, ways)}
     yield from (name for name in sizes.flow.questions if name in names)
-    yield from (p.phase.id for p in places(sizes.flow) if isinstance(p.phase, elicit.Spec) and p.phase.revise)
+    yield from (p.phase.id for p in places(sizes.flow) if isinstance(p.phase, elicit.ElicitSpec) and p.phase.revise)
 
 
 def _per_finding(flow: Flow) -> Iterator[str]:
     for place in places(flow):
-        if isinstance(place.phase, review.Spec) and place.phase.fixer and place.phase.fixer.per:
+        if isinstance(place.phase, review.ReviewSpec) and place.phase.fixer and place.phase.fixer.per:
             yield place.phase.id

@@ -7,18 +7,18 @@ import itertools
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
 
-from windlass.app import environment
 from windlass.errors import Exit, WindlassError, exhausted, require_text
-from windlass.place import state_dir
+from windlass.runs.app import Apps
 
 
-def run(argv: Sequence[str]) -> int:
+def run(argv: Sequence[str], apps: Apps) -> int:
     from windlass.interfaces.cli import cli
+    from windlass.interfaces.cli.common import Session
 
     for stream in (sys.stdin, sys.stdout):
         # What a person typed, or a file's name, need not be UTF-8: it is refused or escaped, never a traceback.
@@ -27,7 +27,7 @@ def run(argv: Sequence[str]) -> int:
     try:
         for word in argv:
             require_text(word, "an argument")
-        code = cli.main(args=list(argv), prog_name="windlass", standalone_mode=False)
+        code = cli.main(args=list(argv), prog_name="windlass", standalone_mode=False, obj=Session(apps))
         return int(code) if isinstance(code, int) else Exit.OK
     except click.UsageError as error:
         return _usage(error)
@@ -46,7 +46,7 @@ def run(argv: Sequence[str]) -> int:
     except Exception as error:
         lacking = exhausted(error)
         if lacking is None:
-            return _bug(argv)
+            return _bug(argv, apps.environ)
         return _say(lacking.message, _without_a_run(lacking.hint, argv), lacking.exit, argv)
 
 
@@ -79,25 +79,20 @@ def _from_here(hint: str, argv: Sequence[str]) -> str:
     named += [word.partition("=")[2] for word in argv if word.startswith("--repo=")]
     if not hint or not named:
         return hint
-    from windlass.projections.outlook import addressed
+    from windlass.views.outlook import addressed
 
     return addressed(hint, named[0])
 
 
-def _bug(argv: Sequence[str]) -> int:
+def _bug(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """Ours: the details go to a file that can be sent in, one line to the screen."""
     import traceback
 
-    from windlass.redact import redactor, secrets_in
+    from windlass.runs.bug_log import write_bug_log
 
     text = traceback.format_exc()
     try:
-        folder = state_dir(environment()) / "windlass" / "logs"
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path: Path | str = folder / f"bug-{os.getpid()}.log"
-        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with open(opened, "w", encoding="utf-8", errors="replace") as log:
-            log.write(f"windlass {' '.join(argv[:1])}\n\n{redactor(secrets_in(environment())).text(text)}")
+        path: Path | str = write_bug_log(environ, " ".join(argv[:1]), text)
     except (OSError, WindlassError):
         path = "(no log could be written)"
         click.echo(text, err=True)

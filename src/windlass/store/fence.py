@@ -20,7 +20,7 @@ from windlass.model import RunState
 from windlass.store.opening import begin, connect
 
 
-class Claim(Struct, frozen=True):
+class EpochClaim(Struct, frozen=True):
     """A driver's claim on a run: the epoch it was given, and the lock it holds."""
 
     run: str
@@ -46,7 +46,7 @@ class Claim(Struct, frozen=True):
 class Fence:
     """For effects outside the database. On a connection of its own, so that any thread may hold it."""
 
-    def __init__(self, path: Path, claim: Claim) -> None:
+    def __init__(self, path: Path, claim: EpochClaim) -> None:
         self._path = path
         self._claim = claim
         self._db = connect(path, any_thread=True)

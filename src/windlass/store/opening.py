@@ -12,9 +12,9 @@ from pathlib import Path
 
 from windlass.errors import ExhaustedError, StoppedError, StoreError, exhausted
 from windlass.locks import DriverId, is_stopped, lock_holder
-from windlass.private import close_to_others
+from windlass.private_files import close_to_others
 
-MIGRATIONS = sorted(Path(__file__).parent.glob("[0-9][0-9][0-9]-*.sql"))
+MIGRATIONS = sorted(Path(__file__).with_name("migrations").glob("[0-9][0-9][0-9]-*.sql"))
 VERSION = len(MIGRATIONS)
 CHECK_S = 1.0
 """So long a driver looks for damage when it opens the database after a crash."""

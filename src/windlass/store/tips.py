@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from windlass.model import Key
+from windlass.store.database import Store
 from windlass.store.rows import StepRow
-from windlass.store.sqlite import Store
 
 
 def tip_of_run(store: Store, run: str, shown: str = "") -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from windlass.store.opening import begin, in_our_words
 
 if TYPE_CHECKING:
-    from windlass.store.sqlite import Store
+    from windlass.store.database import Store
 
 
 class Transaction:

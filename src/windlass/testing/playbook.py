@@ -17,11 +17,11 @@ from typing import Any
 from msgspec import Struct, field
 
 from windlass.agents.base import Job
-from windlass.agents.scripted import filled, matches
+from windlass.agents.cli.scripted import filled, matches
 from windlass.errors import UserError
 from windlass.model import Json, content_id
 from windlass.testing.toolbox import READERS, STRUCTURED, Read, Step, Structured, fill, steps_of, wants_a_look_first
-from windlass.testing.wire.base import Answer, Asked, Call, Failure, Tokens
+from windlass.testing.wire.base import Asked, ModelAnswer, ServerFailure, Tokens, ToolCall
 
 NOBODY = Job("", "", 0, "", "", "", "", Path(), Path(), "")
 """Who asks when the address has no token."""
@@ -29,8 +29,8 @@ KINDS = {400: "invalid_request_error", 401: "authentication_error", 402: "billin
          413: "request_too_large", 429: "rate_limit_error", 500: "api_error", 529: "overloaded_error"}  # fmt: skip
 
 
-class Reply(Struct, frozen=True):
-    answer: Answer
+class ScriptedReply(Struct, frozen=True):
+    answer: ModelAnswer
     delay: float = 0.0
     cut_after: int | None = None
     """The stream breaks off after so many bytes."""
@@ -39,7 +39,7 @@ class Reply(Struct, frozen=True):
 
 
 class Refusal(Struct, frozen=True):
-    failure: Failure
+    failure: ServerFailure
     headers: Mapping[str, str] = field(default_factory=dict)
     delay: float = 0.0
 
@@ -54,7 +54,7 @@ class Playbook:
         """Rule -> who took it -> whether it came to its end."""
         self._faults: Counter[tuple[str, str]] = Counter()
 
-    def reply(self, job: Job, asked: Asked) -> Reply | Refusal:
+    def reply(self, job: Job, asked: Asked) -> ScriptedReply | Refusal:
         number = self._choose(job)
         if number is None:
             return _refusal(400, f"no rule of the script answers {_who(job)}")
@@ -103,7 +103,7 @@ class Playbook:
             self._faults[key] += 1
             return times is None or self._faults[key] <= times
 
-    def _answered(self, rule: Mapping[str, Any], job: Job, number: int, talk: _Talk) -> Reply:
+    def _answered(self, rule: Mapping[str, Any], job: Job, number: int, talk: _Talk) -> ScriptedReply:
         last = talk.last
         cut = rule.get("cut_after")
         if cut is not None and not (talk.asked.stream and self._again("cut", job, number, rule.get("cut_times"))):
@@ -114,7 +114,7 @@ class Playbook:
                 self._claims.setdefault(number, {})[_marker(job)] = True
         first = float(rule.get("sleep", 0)) if talk.first else 0.0
         answer = talk.answer(job.tag or self._tags.get(job.contract, "json"))
-        return Reply(answer, first + float(rule.get("delay", 0)), cut, hang)
+        return ScriptedReply(answer, first + float(rule.get("delay", 0)), cut, hang)
 
 
 class _Talk:
@@ -167,15 +167,15 @@ class _Talk:
         # A CLI that gives the calls ids of its own: they were answered in order.
         return {(number, "a"): one.text for number, one in enumerate(results)}
 
-    def answer(self, tag: str) -> Answer:
+    def answer(self, tag: str) -> ModelAnswer:
         id = f"{self.mark}_{self.index}{self.letter}"
         if self.step is None:
             stop = str(self.rule.get("stop", ""))
             said = "" if stop == "empty" else self._last_words(tag)
-            return Answer(id, self.asked.model, said, tokens=self._tokens(), stop="" if stop == "empty" else stop)
+            return ModelAnswer(id, self.asked.model, said, tokens=self._tokens(), stop="" if stop == "empty" else stop)
         name, input = fill(self.step, self.asked, self.job.cwd)
         text: str = self.rule.get("say", "") if self.last else ""
-        return Answer(id, self.asked.model, text, Call(f"call_{id}", name, input), self._tokens())
+        return ModelAnswer(id, self.asked.model, text, ToolCall(f"call_{id}", name, input), self._tokens())
 
     def _last_words(self, tag: str) -> str:
         said: str = self.rule.get("say", "")
@@ -218,4 +218,4 @@ def _refusal(status: int, message: str, error: Mapping[str, Any] | None = None, 
     after = given.get("retry_after")
     headers = {} if after is None else {"retry-after": f"{after:g}"}
     headers |= {str(name): str(value) for name, value in given.get("headers", {}).items()}
-    return Refusal(Failure(status, kind, message or f"scripted {kind}", after), headers, delay)
+    return Refusal(ServerFailure(status, kind, message or f"scripted {kind}", after), headers, delay)

@@ -1,8 +1,9 @@
 """A model server on loopback whose answers are written down beforehand, for real CLIs without a key.
 
 It speaks Anthropic Messages, OpenAI Responses, OpenAI Chat Completions and Gemini, streaming or not. A CLI is pointed
-at `server.url_for("{job}")`; the path's first part is the job's token (see `windlass.agents.tokens`), which says which
-dispatch asks. What it answers comes from the same rules that the scripted agent follows, and every request is kept.
+at `server.url_for("{job}")`; the path's first part is the job's token (see `windlass.agents.job_token`), which
+says which dispatch asks. What it answers comes from the same rules that the scripted agent follows, and every
+request is kept.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from windlass.agents.base import Job
-from windlass.agents.contracts import CONTRACTS
-from windlass.agents.script import MODEL_FIELDS, load_script, parse_script
-from windlass.agents.tokens import job_of
+from windlass.agents.cli.script import MODEL_FIELDS, load_script, parse_script
+from windlass.agents.contracts.registry import CONTRACTS
+from windlass.agents.job_token import job_of
 from windlass.model import Json
-from windlass.testing.playbook import NOBODY, Playbook, Refusal, Reply
+from windlass.testing.playbook import NOBODY, Playbook, Refusal, ScriptedReply
 from windlass.testing.toolbox import sample
 from windlass.testing.wire import find_wire
-from windlass.testing.wire.base import Answer, Asked, Failure, Tokens, Wire
+from windlass.testing.wire.base import Asked, ModelAnswer, ServerFailure, Tokens, Wire
 
 SECRET = ("authorization", "x-api-key", "x-goog-api-key", "api-key", "cookie")
 NO_TOKENS = Tokens()
@@ -119,9 +120,9 @@ class ScriptedModel:
         with self._lock:
             self._requests.append(request)
 
-    def reply(self, job: Job, asked: Asked) -> Reply | Refusal:
+    def reply(self, job: Job, asked: Asked) -> ScriptedReply | Refusal:
         if asked.aside is not None:
-            return Reply(Answer("aside", asked.model, json.dumps(sample("", asked.aside))))
+            return ScriptedReply(ModelAnswer("aside", asked.model, json.dumps(sample("", asked.aside))))
         return self._playbook.reply(job, asked)
 
 
@@ -174,7 +175,7 @@ class _Handler(BaseHTTPRequestHandler):
         prefix, endpoint, wire = found
         job = job_of(prefix)
         if prefix and job is None and "~" in prefix:
-            failure = Failure(400, "invalid_request_error", f"'{prefix}' is not a job token")
+            failure = ServerFailure(400, "invalid_request_error", f"'{prefix}' is not a job token")
             return self._fail(Refusal(failure), wire, body, endpoint, job)
         asked = wire.read(endpoint, body if isinstance(body, dict) else {})
         reply = self.server.model.reply(job or NOBODY, asked)
@@ -225,7 +226,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(raw)
 
-    def _stream(self, reply: Reply, wire: Wire) -> None:
+    def _stream(self, reply: ScriptedReply, wire: Wire) -> None:
         self.send_response(200)
         self.send_header("content-type", "text/event-stream; charset=utf-8")
         self.send_header("cache-control", "no-cache")
@@ -234,7 +235,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self._send(wire.stream(reply.answer), reply):
             self.wfile.write(b"0\r\n\r\n")
 
-    def _send(self, events: Iterable[str], reply: Reply) -> bool:
+    def _send(self, events: Iterable[str], reply: ScriptedReply) -> bool:
         """Whether the stream came to its end."""
         sent = 0
         for event in events:

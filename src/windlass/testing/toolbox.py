@@ -45,14 +45,14 @@ class Structured(Struct, frozen=True):
     value: Json
 
 
-class Use(Struct, frozen=True):
+class ToolUse(Struct, frozen=True):
     """A tool by its name, as those that a host has from elsewhere."""
 
     tool: str
     input: dict[str, Json]
 
 
-Step: TypeAlias = Write | Read | Shell | Structured | Use
+Step: TypeAlias = Write | Read | Shell | Structured | ToolUse
 Filled: TypeAlias = tuple[str, dict[str, Json] | str]
 
 
@@ -63,7 +63,7 @@ def steps_of(rule: Mapping[str, Any]) -> tuple[Step, ...]:
     shells += list(rule.get("run", ()))
     if rule.get("commit"):
         shells.append(commit_command(rule["commit"]))
-    uses = [Use(one["tool"], one.get("input", {})) for one in rule.get("call", ())]
+    uses = [ToolUse(one["tool"], one.get("input", {})) for one in rule.get("call", ())]
     return (*writes, *map(Shell, shells), *uses)
 
 
@@ -85,7 +85,7 @@ def fill(step: Step, asked: Asked, cwd: Path) -> Filled:
             return _read(step, asked, cwd)
         case Shell():
             return _shell(step, asked)
-        case Use():
+        case ToolUse():
             return step.tool, step.input
         case Structured(value=dict(value)):
             tool = asked.tool(*STRUCTURED)

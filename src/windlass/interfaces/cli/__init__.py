@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from windlass import __version__
+from windlass.interfaces.cli.common import Session
 from windlass.interfaces.interrupts import raise_on_interrupt
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ COMMANDS = {
     "init": "setup",
     "agents": "setup",
     "flow": "flows",
-    "mcp": "hosts",
-    "completions": "shells",
+    "mcp": "mcp",
+    "completions": "shell_setup",
 }
 HIDDEN = {"drive"}
 """`drive` is what a detached run starts."""
@@ -97,7 +98,7 @@ def cli(ctx: click.Context, repo: str) -> int | None:
       windlass answer approve              answer its question
       windlass land                        take the result
     """
-    ctx.obj = repo
+    ctx.obj = Session(ctx.obj.apps, repo)
     if ctx.invoked_subcommand is not None:
         return None
     from windlass.interfaces.cli.drive import resume_active

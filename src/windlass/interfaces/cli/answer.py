@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
-from windlass.app import App
 from windlass.errors import UserError
-from windlass.interfaces.cli import completing
+from windlass.interfaces.cli import completion as completing
 from windlass.interfaces.cli.common import app, echo_json, json_option
-from windlass.service import Service
+from windlass.runs.app import App
+from windlass.runs.service import Service
 
 
 @click.command(short_help="Answer a run's open question.")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import Struct
 
-from windlass.app import App, build, environment
 from windlass.errors import UserError
-from windlass.projections.text import Page
+from windlass.runs.app import App, Apps
+from windlass.text import Page
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -22,7 +22,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Machine-read
 
 def run_hints(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Loaded when a Tab asks for them."""
-    from windlass.interfaces.cli import completing
+    from windlass.interfaces.cli import completion as completing
 
     return completing.runs(ctx, param, incomplete)
 
@@ -30,23 +30,24 @@ def run_hints(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 run_argument = click.argument("run", default="", metavar="[RUN]", shell_complete=run_hints)
 
 
+class Session(Struct, frozen=True):
+    """What every command of one call to Windlass knows. Click hands it down as the context's object."""
+
+    apps: Apps
+    place: str = ""
+    """The repository named before the command: windlass --repo PLACE status."""
+
+
+def session() -> Session:
+    found = click.get_current_context().find_root().obj
+    assert isinstance(found, Session)
+    return found
+
+
 def app() -> App:
-    """Of the folder one is in, or of the one named before the command: windlass --repo PLACE status."""
-    return app_at(named_place())
-
-
-def named_place() -> str:
-    context = click.get_current_context(silent=True)
-    return str((context.find_root().obj if context else None) or "")
-
-
-def app_at(place: str) -> App:
-    if not place:
-        return build()
-    from windlass.cloning import address_of, known_clone
-
-    here = Path.cwd()
-    return build(known_clone(place, here, environment()), named=address_of(place, here))
+    """Of the current folder, or of the repository named before the command."""
+    here = session()
+    return here.apps.at(here.place)
 
 
 def width() -> int:
@@ -55,11 +56,11 @@ def width() -> int:
 
 def unicode_fits() -> bool:
     encoding = (sys.stdout.encoding or "").lower()
-    return "utf" in encoding and environment().get("TERM") != "dumb"
+    return "utf" in encoding and session().apps.environ.get("TERM") != "dumb"
 
 
 def colour_fits() -> bool:
-    env = environment()
+    env = session().apps.environ
     return sys.stdout.isatty() and "NO_COLOR" not in env and env.get("TERM") != "dumb"
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from windlass.casting import check_role
 from windlass.interfaces.cli.common import app, echo_json, json_option, run_argument
-from windlass.projections.outlook import called
-from windlass.service import Service
+from windlass.runs.role_overrides import check_role
+from windlass.runs.service import Service
+from windlass.views.outlook import called
 
 
 @click.command(short_help="Let a run rest when its agents are done.")
@@ -71,11 +71,11 @@ def fork(run: str, phase: str, as_json: bool) -> None:
       windlass fork 3f2a --at plan-review
       windlass resume NEWRUN
     """
-    from windlass.forking import fork_run
+    from windlass.runs.fork import fork_run
 
     here = app()
     row = here.service.run(run)
-    new = fork_run(here.kit, here.service.store, row, phase, here.new_id())
+    new = fork_run(here.kit, here.service.store, row, phase, here.world.new_id())
     go_on = f"{called(here.world.named)} resume {new}"
     if as_json:
         return echo_json({"run": new, "from": row.id, "at": phase, "next": go_on})

@@ -10,10 +10,9 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from windlass.app import App, build, environment
-from windlass.driving import Ended, Policy
+from windlass.answers import AnswerPolicy
 from windlass.errors import Exit, UserError, require_text
-from windlass.interfaces.cli import completing
+from windlass.interfaces.cli import completion as completing
 from windlass.interfaces.cli.common import (
     app,
     echo_json,
@@ -22,12 +21,15 @@ from windlass.interfaces.cli.common import (
     page,
     pairs,
     run_argument,
+    session,
 )
-from windlass.interfaces.cli.watching import watching
+from windlass.interfaces.cli.display import watching
 from windlass.model import RunState, question_of
-from windlass.projections.outlook import addressed, called
-from windlass.projections.text import clean
-from windlass.starting import Start, task_of_plan
+from windlass.runs.app import App
+from windlass.runs.drive import DriveResult
+from windlass.runs.start import Start, task_of_plan
+from windlass.text import clean
+from windlass.views.outlook import addressed, called
 
 CASTING = "NAME=AGENT"
 
@@ -234,7 +236,7 @@ def _wished() -> str:
 
 
 def go_on(
-    here: App, run: str, as_json: bool = False, policy: Policy | None = None, *, detach: bool = False, **more: Any
+    here: App, run: str, as_json: bool = False, policy: AnswerPolicy | None = None, *, detach: bool = False, **more: Any
 ) -> int:
     """As the run was started: a detached one gets a driver of its own again."""
     row = here.service.run(run)
@@ -279,13 +281,11 @@ def _begin(start: Start, options: dict[str, Any]) -> int:
 
 
 def _in_clone(url: str, as_json: bool) -> App:
-    from windlass.cloning import address_of, clone_of
-
-    named = address_of(url, Path.cwd())
-    root = clone_of(url, Path.cwd(), environment())
+    found = session().apps.in_clone(url)
     if not as_json:
-        click.echo(f"repository: {root}, a clone that Windlass keeps; go there, or: {called(named)} status")
-    return build(root, named=named)
+        where, again = found.world.cwd, called(found.world.named)
+        click.echo(f"repository: {where}, a clone that Windlass keeps; go there, or: {again} status")
+    return found
 
 
 def _replaced(here: App, id: str, *, as_json: bool) -> bool:
@@ -340,13 +340,13 @@ def _drive(here: App, run: str, *, as_json: bool, alone: bool = False, **more: A
     return int(ended.exit)
 
 
-def _in_short(ended: Ended) -> dict[str, Any]:
+def _in_short(ended: DriveResult) -> dict[str, Any]:
     told = {"run": ended.run, "state": ended.state, "in_part": ended.exit is Exit.IN_PART, "exit": int(ended.exit)}
     kept = [str(path) for path in ended.kept]
     return {**told, "reason": ended.reason, "hint": ended.hint, "kept": kept}
 
 
-def _tell_kept(ended: Ended, place: str) -> None:
+def _tell_kept(ended: DriveResult, place: str) -> None:
     if not ended.kept:
         return
     out = page()
@@ -358,7 +358,7 @@ def _tell_kept(ended: Ended, place: str) -> None:
     click.echo(out.text(), nl=False)
 
 
-def _last_words(ended: Ended) -> None:
+def _last_words(ended: DriveResult) -> None:
     """What stopped it was said by the event; on stderr it also reaches those who log only errors."""
     if ended.exit not in (0, 10, 11) and ended.reason:
         state = "finished in part" if ended.exit is Exit.IN_PART else ended.state
@@ -367,9 +367,9 @@ def _last_words(ended: Ended) -> None:
             click.echo(f"hint: {ended.hint}", err=True)
 
 
-def _policy(options: dict[str, Any]) -> Policy:
+def _policy(options: dict[str, Any]) -> AnswerPolicy:
     yes = set(options["yes"])
-    return Policy(pairs(options["answers"], "--answer"), "*" in yes, frozenset(yes - {"*"}), options["wait"])
+    return AnswerPolicy(pairs(options["answers"], "--answer"), "*" in yes, frozenset(yes - {"*"}), options["wait"])
 
 
 def _roles(told: tuple[str, ...]) -> dict[str, str]:

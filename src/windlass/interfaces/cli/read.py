@@ -11,9 +11,11 @@ from msgspec import to_builtins
 from windlass.errors import UserError
 from windlass.events import Recorded, encode
 from windlass.interfaces.cli.common import app, echo_json, json_option, run_argument, unicode_fits, width
-from windlass.projections.parts import View
-from windlass.projections.status import RunRow, log_line, render_runs, render_show, render_status, status_json
-from windlass.service import Service
+from windlass.runs.service import Service
+from windlass.views.log import log_line
+from windlass.views.show import render_show
+from windlass.views.state import View
+from windlass.views.status import RunSummary, render_runs, render_status, status_json
 
 DIFF_BYTES = 2_000_000
 
@@ -72,7 +74,7 @@ def runs(as_json: bool) -> None:
         return echo_json([status_json(view, service.world.clock()) for view in views])
     if not views:
         return click.echo('No runs here yet. Start one: windlass run "what to build"')
-    click.echo(render_runs([RunRow.of(view) for view in views], width=width(), unicode=unicode_fits()), nl=False)
+    click.echo(render_runs([RunSummary.of(view) for view in views], width=width(), unicode=unicode_fits()), nl=False)
     return None
 
 
@@ -91,7 +93,7 @@ def show(run: str, task: str | None, as_json: bool) -> None:
       windlass show 3f2a
       windlass show 3f2a --diff t2
     """
-    from windlass.unlanded import unlanded_work
+    from windlass.runs.unlanded import unlanded_work
 
     service = app().service
     row = service.run(run)
@@ -133,8 +135,8 @@ def log(run: str, follow: bool, as_json: bool) -> None:
 
 
 def _diff(service: Service, view: View, task: str, as_json: bool) -> None:
-    from windlass.git import plain
-    from windlass.unlanded import diff_of, find_work
+    from windlass.runs.unlanded import diff_of, find_work
+    from windlass.text import plain
 
     work = find_work(service, view, task)
     text = diff_of(service, work, DIFF_BYTES)
@@ -146,8 +148,8 @@ def _diff(service: Service, view: View, task: str, as_json: bool) -> None:
 def _brief() -> None:
     """Silent where there is nothing to tell, a folder that is no repository included: every shell asks."""
     from windlass.model import question_of
-    from windlass.projections.brief import brief_line
-    from windlass.projections.text import to_ascii
+    from windlass.text import to_ascii
+    from windlass.views.brief import brief_line
 
     try:
         service = app().service

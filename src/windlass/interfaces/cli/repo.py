@@ -9,9 +9,9 @@ from msgspec import to_builtins
 
 from windlass.errors import Exit
 from windlass.interfaces.cli.common import app, echo_json, json_option, page, run_argument
-from windlass.projections.text import Page, plural, short_sha
-from windlass.rehearsing import Circumstances, Rehearsal
-from windlass.workspace import Collected, LandResult, LandStyle, Remains, Removed
+from windlass.model import Collected, GcKept, GcRemoved, LandResult, LandStyle
+from windlass.runs.check import CheckReport, CheckSetup
+from windlass.text import Page, plural, short_sha
 
 
 @click.command(short_help="Take a run's result into your branch.")
@@ -49,8 +49,8 @@ def land(
       windlass land 3f2a --unfinished
       windlass land --squash -m "{title} (run {run})" --signoff
     """
-    from windlass.upkeep import LandOptions
-    from windlass.upkeep import land as take
+    from windlass.runs.land import LandOptions
+    from windlass.runs.land import land as take
 
     if squash and no_ff:
         raise click.UsageError("--squash makes one plain commit and --no-ff a merge commit: choose one of them")
@@ -95,7 +95,7 @@ def gc(
       windlass gc 3f2a --drop refs/windlass/keep/3f2a.../plan/planner/@1
       windlass gc --gone
     """
-    from windlass.upkeep import collect
+    from windlass.runs.land import collect
 
     if gone and runs:
         raise click.UsageError("--gone is about other repositories: it goes without RUN")
@@ -118,7 +118,7 @@ def take(words: tuple[str, ...], branch: str, as_json: bool) -> None:
       windlass take t2
       windlass take 3f2a t2 --branch rescue
     """
-    from windlass.unlanded import take_work
+    from windlass.runs.unlanded import take_work
 
     if len(words) > 2:
         raise click.UsageError("one RUN and one TASK")
@@ -143,7 +143,7 @@ def check(explain: bool, as_json: bool) -> int:
       windlass check
       windlass check --explain
     """
-    from windlass.rehearsing import circumstances, rehearse
+    from windlass.runs.check import circumstances, rehearse
 
     kit = app().kit
     around = circumstances(kit)
@@ -176,9 +176,9 @@ def _landed(branch: str, result: LandResult, checks: str, undo: str) -> str:
 
 def _collected(entry: Collected) -> dict[str, str | bool]:
     match entry:
-        case Removed():
+        case GcRemoved():
             return {"what": entry.what, "removed": True, "reason": ""}
-        case Remains():
+        case GcKept():
             return {"what": entry.what, "removed": False, "reason": entry.reason}
         case _:
             assert_never(entry)
@@ -186,10 +186,10 @@ def _collected(entry: Collected) -> dict[str, str | bool]:
 
 def _told(found: list[Collected], dry: bool) -> str:
     out = page()
-    removed = [entry for entry in found if isinstance(entry, Removed)]
+    removed = [entry for entry in found if isinstance(entry, GcRemoved)]
     for entry in removed:
         out.command(f"{'would remove' if dry else 'removed'}  {entry.what}", indent=0)
-    for left in (entry for entry in found if isinstance(entry, Remains)):
+    for left in (entry for entry in found if isinstance(entry, GcKept)):
         out.command(f"kept  {left.what}", indent=0)
         out.line(left.reason, indent=6)
     out.line(
@@ -198,7 +198,7 @@ def _told(found: list[Collected], dry: bool) -> str:
     return out.text()
 
 
-def _checked(found: Rehearsal, around: Circumstances | None) -> str:
+def _checked(found: CheckReport, around: CheckSetup | None) -> str:
     out = page()
     out.line(f"HEAD {short_sha(found.head)}{', without your uncommitted changes' if found.dirty else ''}")
     for result in found.results:
@@ -217,7 +217,7 @@ def _checked(found: Rehearsal, around: Circumstances | None) -> str:
     return out.text()
 
 
-def _explained(out: Page, around: Circumstances, found: Rehearsal) -> None:
+def _explained(out: Page, around: CheckSetup, found: CheckReport) -> None:
     out.line()
     out.field(
         "Where", "a slot: a clean checkout of HEAD outside your repository; ignored files are not in it", column=13
@@ -230,7 +230,7 @@ def _explained(out: Page, around: Circumstances, found: Rehearsal) -> None:
     out.field("Canary", found.canary or "not tried, because the checks are red", column=13)
 
 
-def _set_up(around: Circumstances) -> str:
+def _set_up(around: CheckSetup) -> str:
     if not around.setup:
         return "none (workspace.setup)"
     return (

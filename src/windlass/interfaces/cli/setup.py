@@ -8,15 +8,12 @@ import click
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from windlass.acquainting import NOT_FOUND, AgentFacts
-from windlass.acquainting import agents as list_agents
-from windlass.agents.installed import ORDER
-from windlass.config import parse_command
 from windlass.errors import Exit, UserError, WindlassError, require_text
-from windlass.examining import Finding, Level, blind, examine, on_machine
 from windlass.interfaces.cli.common import app, echo_json, is_interactive, json_option, page
-from windlass.kit import Kit
-from windlass.proposing import Proposal, propose, render
+from windlass.runs.agents_info import AgentInfo, candidates
+from windlass.runs.agents_info import agents as list_agents
+from windlass.runs.doctor import DoctorFinding, Level, blind, examine, on_machine
+from windlass.runs.init import ConfigProposal, propose, render, with_checks
 
 CONFIG = Path(".windlass") / "config.toml"
 
@@ -61,7 +58,7 @@ def init(yes: bool, force: bool, as_json: bool) -> None:
     path = kit.world.place.root / CONFIG
     if path.exists() and not force:
         raise UserError(f"'{path}' exists already", hint="edit it, or replace it: windlass init --force")
-    proposal = propose(kit.world.place.root, _candidates(kit))
+    proposal = propose(kit.world.place.root, candidates(kit))
     if is_interactive() and not yes and not as_json:
         proposal = _asked(proposal)
     _write(path, render(proposal))
@@ -92,33 +89,33 @@ def agents(as_json: bool) -> None:
 # -- inside
 
 
-def _examined() -> list[Finding]:
+def _examined() -> list[DoctorFinding]:
     try:
         kit = app().kit
     except UserError as error:
-        return [*on_machine(), Finding(Level.FIX, "repository", error.message, error.hint), *blind()]
+        return [*on_machine(), DoctorFinding(Level.FIX, "repository", error.message, error.hint), *blind()]
     return examine(kit)
 
 
-def _repaired() -> list[Finding]:
-    from windlass.examining import repair
+def _repaired() -> list[DoctorFinding]:
+    from windlass.runs.doctor import repair
 
     try:
         return list(repair(app().kit))
     except WindlassError as error:
-        return [Finding(Level.FIX, "repair", error.message, error.hint)]
+        return [DoctorFinding(Level.FIX, "repair", error.message, error.hint)]
 
 
-def _tried() -> list[Finding]:
-    from windlass.trying import try_agents
+def _tried() -> list[DoctorFinding]:
+    from windlass.runs.doctor_try import try_agents
 
     try:
         return list(try_agents(app().kit))
     except UserError as error:
-        return [Finding(Level.FIX, "try", error.message, error.hint)]
+        return [DoctorFinding(Level.FIX, "try", error.message, error.hint)]
 
 
-def _diagnosis(found: list[Finding]) -> str:
+def _diagnosis(found: list[DoctorFinding]) -> str:
     out = page()
     for finding in found:
         out.line(f"[{finding.level}] {finding.topic}: {finding.text}", hang=4)
@@ -130,33 +127,19 @@ def _diagnosis(found: list[Finding]) -> str:
     return out.text()
 
 
-def _candidates(kit: Kit) -> tuple[str, ...]:
-    """Those that need neither a script nor a command: what is configured, what is logged in, what is there."""
-    usable = [one for one in list_agents(kit) if one.usable]
-    mine = [one.name for one in usable if one.name in kit.config().agents.configured()]
-    ready = [one.name for one in usable if one.name in ORDER and not one.login.startswith(NOT_FOUND)]
-    there = [one.name for one in usable if one.name in ORDER]
-    return tuple(dict.fromkeys([*mine, *ready, *there]))
-
-
-def _others(proposal: Proposal) -> str:
+def _others(proposal: ConfigProposal) -> str:
     others = [name for name in proposal.agents if name != proposal.agent]
     return f" (also here: {', '.join(others)})" if others else ""
 
 
-def _asked(proposal: Proposal) -> Proposal:
+def _asked(proposal: ConfigProposal) -> ConfigProposal:
     """Two questions at most; everything else stands in the file as a comment."""
     if len(proposal.agents) > 1:
         choice = click.Choice(proposal.agents)
         proposal = replace(proposal, agent=click.prompt("Who does the work", type=choice, default=proposal.agent))
     said = _prompted("Checks before anything lands ('none' for none)", default="; ".join(proposal.checks) or "none")
     checks = tuple(part.strip() for part in said.split(";") if part.strip() not in ("", "none"))
-    for check in checks:
-        try:
-            parse_command(check)
-        except ValueError as error:
-            raise UserError(str(error), hint="like: pytest -q; ruff check") from None
-    return replace(proposal, checks=checks)
+    return with_checks(proposal, checks)
 
 
 def _prompted(text: str, default: str) -> str:
@@ -173,7 +156,7 @@ def _write(path: Path, text: str) -> None:
         ) from None
 
 
-def _agents(found: list[AgentFacts]) -> str:
+def _agents(found: list[AgentInfo]) -> str:
     out = page()
     for one in found:
         out.line(f"{one.name}  {f'{one.path} {one.version}'.strip() if one.usable else 'not usable'}", hang=4)
@@ -185,7 +168,7 @@ def _agents(found: list[AgentFacts]) -> str:
     return out.text()
 
 
-def _can(one: AgentFacts) -> str:
+def _can(one: AgentInfo) -> str:
     can = one.capabilities
     words = {
         "go on with a session": can.resume,

@@ -14,13 +14,13 @@ from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import ConfigDict, Field
 
 from windlass import __version__
-from windlass.app import App
 from windlass.errors import WindlassError
-from windlass.interfaces.mcp.hands import Driver, Hands, Patience
-from windlass.interfaces.mcp.words import WIDTH
-from windlass.projections.status import RunRow, render_runs, status_json
-from windlass.projections.text import clean
-from windlass.starting import Start
+from windlass.interfaces.mcp.texts import WIDTH
+from windlass.interfaces.mcp.tools import DriverProcess, McpTools, ToolPatience
+from windlass.runs.app import App
+from windlass.runs.start import Start
+from windlass.text import clean
+from windlass.views.status import RunSummary, render_runs, status_json
 
 USUAL_WAIT_S, LONGEST_WAIT_S = 20.0, 300.0
 INSTRUCTIONS = """Windlass drives coding agents from a request to reviewed, tested code on a branch of its own.
@@ -39,12 +39,12 @@ Wait = Annotated[
 ]
 
 
-Holding = Callable[[Context, float], AbstractContextManager[Hands]]
+Holding = Callable[[Context, float], AbstractContextManager[McpTools]]
 
 
 def make_server(build: Callable[[], App]) -> MCPServer:
     """`build`: the repository as it is now; each call looks anew."""
-    hands = partial(_hands, build, dict[str, Driver]())
+    hands = partial(_hands, build, dict[str, DriverProcess]())
     server = MCPServer("windlass", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
     _one_for_all(server, hands)
     _acting(server, hands)
@@ -156,7 +156,7 @@ def _reading(server: MCPServer, holding: Holding) -> None:
             rows = hands.service.runs()
             if as_json:
                 return f"[{', '.join(_json(hands, [row.id for row in rows]))}]"
-            return render_runs([RunRow.of(hands.service.view(row.id)) for row in rows], width=WIDTH)
+            return render_runs([RunSummary.of(hands.service.view(row.id)) for row in rows], width=WIDTH)
 
     @server.tool(structured_output=False)
     def show(ctx: Context, run: Run = "") -> str:
@@ -166,12 +166,14 @@ def _reading(server: MCPServer, holding: Holding) -> None:
 
 
 @contextmanager
-def _hands(build: Callable[[], App], drivers: dict[str, Driver], ctx: Context, wait_s: float) -> Iterator[Hands]:
+def _hands(
+    build: Callable[[], App], drivers: dict[str, DriverProcess], ctx: Context, wait_s: float
+) -> Iterator[McpTools]:
     """Failures that we saw coming are told to the model; any other is the SDK's to report and to log."""
     try:
         app = build()
         try:
-            yield Hands(app, _who(ctx), Patience(wait_s), drivers)
+            yield McpTools(app, _who(ctx), ToolPatience(wait_s), drivers)
         finally:
             app.service.close()
     except WindlassError as error:
@@ -184,7 +186,7 @@ def _who(ctx: Context) -> str:
     return f"mcp ({name})" if name else "mcp"
 
 
-def _json(hands: Hands, runs: list[str]) -> list[str]:
+def _json(hands: McpTools, runs: list[str]) -> list[str]:
     service = hands.service
     views = ((service.view(run), service.driven(run)) for run in runs)
     return [json.dumps(status_json(view, service.world.clock(), driver_alive=driven)) for view, driven in views]

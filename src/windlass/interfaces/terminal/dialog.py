@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
+from windlass.answers import comment_wanted, validate
 from windlass.model import Answer, Choice, Question
-from windlass.questions import comment_wanted, validate
 
 BY = "terminal"
 YES_NO = (Choice("yes", "Yes"), Choice("no", "No"))

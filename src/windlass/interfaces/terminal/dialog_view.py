@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from windlass.interfaces.terminal.dialog import Dialog
-from windlass.interfaces.terminal.ink import BLANK, Line, Look, Span, Tone, cut
+from windlass.interfaces.terminal.spans import BLANK, Line, Look, Span, Tone, cut
 from windlass.model import Choice
-from windlass.projections.text import wrapped
+from windlass.text import wrapped
 
 #: how much of a label is worth reading before it is a text of its own
 LABEL = 300

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import click
 
-from windlass.projections.text import clean
+from windlass.text import clean
 
 VARIABLES = ("VISUAL", "EDITOR")
 CUT = "--- what is below this line is not part of your answer ---"

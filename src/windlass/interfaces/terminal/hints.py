@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from windlass.interfaces.terminal.dialog import Dialog
-from windlass.interfaces.terminal.ink import Line, Look, Span, Tone, cut, row
-from windlass.projections.outlook import called
+from windlass.interfaces.terminal.spans import Line, Look, Span, Tone, cut, row
+from windlass.views.outlook import called
 
 
 def hints(dialog: Dialog, run: str, look: Look, place: str = "") -> list[Line]:

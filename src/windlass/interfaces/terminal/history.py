@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 from windlass import events as e
 from windlass.events import Recorded
-from windlass.interfaces.terminal.ink import Look, plain
 from windlass.interfaces.terminal.markdown import markdown
 from windlass.interfaces.terminal.plain import PlainFace
-from windlass.projections.outlook import addressed_report
-from windlass.projections.parts import QuestionView
-from windlass.projections.view import OutputEvent
+from windlass.interfaces.terminal.spans import Look, plain
+from windlass.views.build import OutputEvent
+from windlass.views.outlook import addressed_report
+from windlass.views.state import QuestionView
 
 
 class History(PlainFace):

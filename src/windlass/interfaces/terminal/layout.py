@@ -24,11 +24,11 @@ from prompt_toolkit.layout.processors import BeforeInput
 from windlass.interfaces.terminal import dialog as d
 from windlass.interfaces.terminal.dialog_view import dialog_lines, text_room
 from windlass.interfaces.terminal.hints import hints
-from windlass.interfaces.terminal.ink import Line, Look
-from windlass.interfaces.terminal.inline import Inline
+from windlass.interfaces.terminal.inline_app import Inline
 from windlass.interfaces.terminal.live_state import Live
 from windlass.interfaces.terminal.markdown import markdown
 from windlass.interfaces.terminal.panel import beside_dialog, panel
+from windlass.interfaces.terminal.spans import Line, Look
 from windlass.interfaces.terminal.style import fragments
 
 WIDEST = 120

@@ -12,19 +12,19 @@ from contextlib import asynccontextmanager, suppress
 from msgspec import Struct
 
 from windlass import events as e
-from windlass.driving import INTERRUPTED, Reins
 from windlass.errors import WindlassError
 from windlass.events import HANDED_OVER, Recorded
 from windlass.interfaces.terminal.history import History
 from windlass.interfaces.terminal.live_state import Live, Mood
 from windlass.interfaces.terminal.screen import Screen
 from windlass.model import Answer, Question
+from windlass.runs.drive import INTERRUPTED, DriverControls
 
 PAUSED = "paused by the user"
 TELL = Question("tell", "What shall the agent that writes code know? Its next dispatch is given it.", type="input")
 
 
-class Hands(Struct, frozen=True):
+class LiveControls(Struct, frozen=True):
     """What the face may do to the run besides watching it."""
 
     tell: Callable[[str], object]
@@ -33,14 +33,14 @@ class Hands(Struct, frozen=True):
 class LiveFace:
     """Contract: `on_event` never raises for what an event holds, never waits. As an asker: None when it was closed."""
 
-    def __init__(self, screen: Screen, hands: Hands, clock: Callable[[], float], place: str = "") -> None:
+    def __init__(self, screen: Screen, hands: LiveControls, clock: Callable[[], float], place: str = "") -> None:
         self._screen = screen
         self._hands = hands
         self._history = History(screen.look, color=screen.color, clock=clock, place=place)
         self.live = Live(self._history.view)
         self.background = False
         """The person left: a driver in the background shall go on."""
-        self._reins: Reins | None = None
+        self._reins: DriverControls | None = None
         self._last: Recorded | None = None
         self._turn = asyncio.Lock()
         """One dialog at a time: a question waits while a person is telling something."""
@@ -77,7 +77,7 @@ class LiveFace:
     # -- in the driver's loop
 
     @asynccontextmanager
-    async def beside(self, reins: Reins) -> AsyncIterator[None]:
+    async def beside(self, reins: DriverControls) -> AsyncIterator[None]:
         self._reins = reins
         await self._screen.open(self.live, self._history, self._pressed)
         try:
@@ -149,7 +149,7 @@ class LiveFace:
         self._held.stop(HANDED_OVER if self.background else INTERRUPTED)
 
     @property
-    def _held(self) -> Reins:
+    def _held(self) -> DriverControls:
         assert self._reins is not None
         return self._reins
 

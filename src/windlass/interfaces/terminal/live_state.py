@@ -9,14 +9,14 @@ from typing import NamedTuple
 from msgspec import Struct, field
 
 from windlass import events as e
-from windlass.projections.parts import Running, View
+from windlass.views.state import Running, View
 
 #: a ring per agent; older actions are in the attempt's folder
 LAST = 8
 MAX_TEXT = 1200
 
 
-class Done(StrEnum):
+class FinishedAction(StrEnum):
     """How an action stands."""
 
     RUNNING = "running"
@@ -27,7 +27,7 @@ class Done(StrEnum):
 
 class Action(NamedTuple):
     text: str
-    done: Done
+    done: FinishedAction
     call: str = ""
     """The agent's own name for the call, where it gives one: results may come in another order than calls."""
     why: str = ""
@@ -58,13 +58,13 @@ class Live(Struct):
                 return
             ring = self.actions[event.key] = deque(maxlen=LAST)
         if event.kind == "tool.started":
-            ring.append(Action(event.text[:MAX_TEXT], Done.RUNNING, event.call))
+            ring.append(Action(event.text[:MAX_TEXT], FinishedAction.RUNNING, event.call))
         elif event.kind == "tool.updated":
             _update(ring, event)
         elif event.kind == "tool.finished":
             _finish(ring, event)
         elif event.kind == "text" and event.text:
-            ring.append(Action(event.text[:MAX_TEXT], Done.SAID))
+            ring.append(Action(event.text[:MAX_TEXT], FinishedAction.SAID))
 
     def forget(self) -> None:
         """What ended is told by the lines above the view."""
@@ -80,20 +80,20 @@ class Live(Struct):
         ring = self.actions.get(running.key)
         if not ring:
             return None
-        return next((action for action in reversed(ring) if action.done is Done.RUNNING), ring[-1])
+        return next((action for action in reversed(ring) if action.done is FinishedAction.RUNNING), ring[-1])
 
 
 def _update(ring: deque[Action], event: e.Activity) -> None:
     for n, action in enumerate(ring):
-        if action.done is Done.RUNNING and action.call == event.call:
+        if action.done is FinishedAction.RUNNING and action.call == event.call:
             ring[n] = action._replace(why=event.text[:MAX_TEXT])
             return
 
 
 def _finish(ring: deque[Action], event: e.Activity) -> None:
-    done = Done.OK if event.ok else Done.FAILED
+    done = FinishedAction.OK if event.ok else FinishedAction.FAILED
     for n, action in enumerate(ring):
-        if action.done is Done.RUNNING and action.call == event.call:
+        if action.done is FinishedAction.RUNNING and action.call == event.call:
             why = "" if event.ok else event.text[:MAX_TEXT]
             ring[n] = action._replace(done=done, why=why)
             return

@@ -6,8 +6,8 @@ import io
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from windlass.interfaces.terminal.ink import Line, Look, Span, Tone
-from windlass.projections.text import clean_block, to_ascii
+from windlass.interfaces.terminal.spans import Line, Look, Span, Tone
+from windlass.text import clean_block, to_ascii
 
 if TYPE_CHECKING:
     from rich.segment import Segment

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from windlass.interfaces.terminal import panel_agents as agents
-from windlass.interfaces.terminal.ink import BLANK, Line, Look, Span, Tone, cut, row
 from windlass.interfaces.terminal.live_state import Live, Mood
-from windlass.projections.outlook import elicited, headline
-from windlass.projections.parts import COMPLETE, ENDED, IMPLEMENTED, SKIPPED, TaskView, View
-from windlass.projections.text import elapsed, hhmm, money, plural, spoken
+from windlass.interfaces.terminal.spans import BLANK, Line, Look, Span, Tone, cut, row
+from windlass.text import elapsed, hhmm, money, plural, spoken
+from windlass.views.outlook import elicited, headline
+from windlass.views.state import COMPLETE, ENDED, IMPLEMENTED, SKIPPED, TaskView, View
 
 CELLS = 20
 #: rows that the task list keeps when the screen is too small for everything

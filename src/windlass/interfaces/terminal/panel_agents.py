@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from windlass.interfaces.terminal.ink import Line, Look, Span, Tone, cut, row
-from windlass.interfaces.terminal.live_state import LAST, Action, Done, Live
-from windlass.projections.parts import Running
-from windlass.projections.text import elapsed, money, plural
+from windlass.interfaces.terminal.live_state import LAST, Action, FinishedAction, Live
+from windlass.interfaces.terminal.spans import Line, Look, Span, Tone, cut, row
+from windlass.text import elapsed, money, plural
+from windlass.views.state import Running
 
 #: more than these are shown as rows
 MOST_BLOCKS = 2
 LEAST_ACTIONS = 2
 BESIDE_DETAILS = 3
 SIGNS = {
-    Done.OK: ("✓", Tone.GOOD),
-    Done.FAILED: ("✗", Tone.BAD),
-    Done.RUNNING: ("▸", Tone.NOW),
-    Done.SAID: ("·", Tone.DIM),
+    FinishedAction.OK: ("✓", Tone.GOOD),
+    FinishedAction.FAILED: ("✗", Tone.BAD),
+    FinishedAction.RUNNING: ("▸", Tone.NOW),
+    FinishedAction.SAID: ("·", Tone.DIM),
 }
 
 
@@ -63,9 +63,9 @@ def _with(running: Running, look: Look) -> str:
 
 def _action(action: Action, look: Look) -> Line:
     sign, tone = SIGNS[action.done]
-    text = Tone.DIM if action.done in (Done.SAID, Done.OK) else Tone.PLAIN
+    text = Tone.DIM if action.done in (FinishedAction.SAID, FinishedAction.OK) else Tone.PLAIN
     why = (
-        (look.span(f": {action.why}", Tone.DIM if action.done is Done.RUNNING else Tone.BAD, 200),)
+        (look.span(f": {action.why}", Tone.DIM if action.done is FinishedAction.RUNNING else Tone.BAD, 200),)
         if action.why and action.why not in action.text
         else ()
     )
@@ -75,7 +75,7 @@ def _action(action: Action, look: Look) -> Line:
 
 def _compact(running: Running, live: Live, look: Look, now: float, column: int) -> Line:
     action = live.last(running)
-    sign, tone = SIGNS[action.done if action else Done.RUNNING]
+    sign, tone = SIGNS[action.done if action else FinishedAction.RUNNING]
     name = look.text(_task_role(running, live), 40)[:column].ljust(column)
     doing = look.text(action.text if action else "starting", 200)
     model = look.text(running.model or running.agent, 24) if look.width >= 100 else ""

@@ -7,19 +7,14 @@ from typing import TextIO, assert_never
 
 from windlass import events as e
 from windlass.events import Recorded
-from windlass.interfaces.terminal import said
+from windlass.interfaces.terminal import event_lines as said
 from windlass.interfaces.terminal.question import render_question
 from windlass.interfaces.terminal.text import Paint, Printer
 from windlass.model import RunState
-from windlass.projections.outlook import (
-    addressed,
-    addressed_report,
-    code_place,
-    diff_command,
-    land_command,
-    resume_command,
-)
-from windlass.projections.parts import (
+from windlass.text import clean, elapsed, hhmm, money, plural, short_sha, spoken
+from windlass.views.build import OutputEvent, RunEvent, ViewBuilder
+from windlass.views.outlook import addressed, addressed_report, code_place, diff_command, land_command, resume_command
+from windlass.views.state import (
     COMPLETE,
     ENDED,
     UNCHANGED,
@@ -30,10 +25,6 @@ from windlass.projections.parts import (
     costed_text,
     published,
 )
-from windlass.projections.text import clean, elapsed, hhmm, money, plural, short_sha, spoken
-from windlass.projections.view import Folder, OutputEvent, RunEvent
-
-__all__ = ["PlainFace", "render_question"]
 
 TaskEvent = e.StepEntered | e.TasksListed | e.TaskChanged | e.TaskLanded | e.TaskProved | e.LandingRefused
 #: phases of these kinds speak through their questions and their report
@@ -55,7 +46,7 @@ class PlainFace:
     ) -> None:
         self._out = Printer(out, max(width, 40), color, unicode)
         self._clock = clock
-        self._folder = Folder("", place)
+        self._folder = ViewBuilder("", place)
         self._headed: set[tuple[str, int]] = set()
         self._unlisted = False
         self._active: set[str] = set()

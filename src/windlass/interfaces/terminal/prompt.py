@@ -9,9 +9,9 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import create_output
 from prompt_toolkit.output.vt100 import Vt100_Output
 
+from windlass.answers import comment_wanted, validate
 from windlass.errors import InterruptedDriverError
 from windlass.model import Answer, Question
-from windlass.questions import comment_wanted, validate
 
 
 class TerminalAsker:

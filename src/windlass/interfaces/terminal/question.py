@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from windlass.events import QuestionAsked
-from windlass.projections.outlook import answer_command
-from windlass.projections.parts import Option, QuestionView, question_from
-from windlass.projections.text import Page
+from windlass.text import Page
+from windlass.views.outlook import answer_command
+from windlass.views.state import Option, QuestionView, question_from
 
 
 def render_question(

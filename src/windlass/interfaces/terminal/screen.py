@@ -16,13 +16,13 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from windlass.interfaces.terminal import dialog as d
 from windlass.interfaces.terminal.editor import NOT_SET, edit, editor_of
 from windlass.interfaces.terminal.history import History
-from windlass.interfaces.terminal.ink import Look
-from windlass.interfaces.terminal.inline import Inline
+from windlass.interfaces.terminal.inline_app import Inline
 from windlass.interfaces.terminal.layout import Board, build_layout
 from windlass.interfaces.terminal.live_state import Live
 from windlass.interfaces.terminal.markdown import markdown
+from windlass.interfaces.terminal.output_thread import OutputThread
+from windlass.interfaces.terminal.spans import Look
 from windlass.interfaces.terminal.style import STYLE
-from windlass.interfaces.terminal.wire import Wire
 from windlass.model import Answer, Question
 
 #: at most ten pictures a second, and never more than a share of one core for drawing them
@@ -34,7 +34,14 @@ TICK_S = 1.0
 
 class Screen:
     def __init__(
-        self, wire: Wire, output: Output, input: Input, *, color: bool, unicode: bool, environ: Mapping[str, str],
+        self,
+        wire: OutputThread,
+        output: Output,
+        input: Input,
+        *,
+        color: bool,
+        unicode: bool,
+        environ: Mapping[str, str],
         clock: Callable[[], float],
     ) -> None:  # fmt: skip
         self.color = color
@@ -242,7 +249,7 @@ def terminal_screen(
         columns, rows = size()
         return Size(rows=max(rows, 1), columns=max(columns, 1))
 
-    wire = Wire(fd_out, encoding)
+    wire = OutputThread(fd_out, encoding)
     depth = ColorDepth.DEPTH_4_BIT if color else ColorDepth.DEPTH_1_BIT
     # Without asking the terminal where its cursor is: the answer comes late over slow lines, or never.
     stream = cast("TextIO", wire)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.styles import Style
 
-from windlass.interfaces.terminal.ink import Line, Tone
+from windlass.interfaces.terminal.spans import Line, Tone
 
 STYLE = Style.from_dict(
     {

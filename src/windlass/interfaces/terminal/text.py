@@ -7,9 +7,7 @@ from typing import TextIO
 
 from msgspec import Struct
 
-from windlass.projections.text import clean, clean_block, to_ascii, wrapped
-
-__all__ = ["Paint", "Printer", "clean", "clean_block"]
+from windlass.text import clean, clean_block, to_ascii, wrapped
 
 
 class Paint(StrEnum):

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from windlass.testing.wire.base import Answer, Asked, Call, Failure, Result, Tokens, Tool, items, pieces, sse, text_of
+from windlass.testing.wire.base import (
+    Asked,
+    ModelAnswer,
+    ServerFailure,
+    Tokens,
+    Tool,
+    ToolCall,
+    ToolResult,
+    items,
+    pieces,
+    sse,
+    text_of,
+)
 
 
 class Anthropic:
@@ -18,7 +30,7 @@ class Anthropic:
             model=str(body.get("model", "")),
             tools=tuple(Tool(str(one.get("name")), one.get("input_schema") or {}) for one in tools),
             results=tuple(
-                Result(str(block.get("tool_use_id")), text_of(block.get("content")))
+                ToolResult(str(block.get("tool_use_id")), text_of(block.get("content")))
                 for block in blocks
                 if block.get("type") == "tool_result"
             ),
@@ -26,13 +38,13 @@ class Anthropic:
             wants_json="format" in (body.get("output_config") or body.get("output_format") or {}),
         )
 
-    def whole(self, answer: Answer) -> dict[str, Any]:
+    def whole(self, answer: ModelAnswer) -> dict[str, Any]:
         content = [{"type": "text", "text": answer.text}] if answer.text else []
         if answer.call:
             content.append(_block(answer.call, dict(_input(answer.call))))
         return {**_head(answer), "content": content, "stop_reason": _stop(answer), "usage": _usage(answer.tokens)}
 
-    def stream(self, answer: Answer) -> Iterator[str]:
+    def stream(self, answer: ModelAnswer) -> Iterator[str]:
         usage = _usage(answer.tokens)
         start = {**_head(answer), "content": [], "stop_reason": None, "usage": {**usage, "output_tokens": 1}}
         yield _event("message_start", message=start)
@@ -44,7 +56,7 @@ class Anthropic:
         yield _event("message_delta", delta=delta, usage={"output_tokens": usage["output_tokens"]})
         yield _event("message_stop")
 
-    def failure(self, failure: Failure) -> dict[str, Any]:
+    def failure(self, failure: ServerFailure) -> dict[str, Any]:
         return {
             "type": "error",
             "error": {"type": failure.type, "message": failure.message},
@@ -62,26 +74,26 @@ def _words(index: int, text: str) -> Iterator[str]:
         yield _event("content_block_delta", index=index, delta={"type": "text_delta", "text": piece})
 
 
-def _call(index: int, call: Call) -> Iterator[str]:
+def _call(index: int, call: ToolCall) -> Iterator[str]:
     yield _event("content_block_start", index=index, content_block=_block(call, {}))
     for piece in pieces(call.arguments, 4000):
         yield _event("content_block_delta", index=index, delta={"type": "input_json_delta", "partial_json": piece})
 
 
-def _block(call: Call, input: dict[str, Any]) -> dict[str, Any]:
+def _block(call: ToolCall, input: dict[str, Any]) -> dict[str, Any]:
     return {"type": "tool_use", "id": call.id, "name": call.name, "input": input}
 
 
-def _input(call: Call) -> Mapping[str, Any]:
+def _input(call: ToolCall) -> Mapping[str, Any]:
     return {"input": call.input} if isinstance(call.input, str) else call.input
 
 
-def _head(answer: Answer) -> dict[str, Any]:
+def _head(answer: ModelAnswer) -> dict[str, Any]:
     fixed = {"type": "message", "role": "assistant", "stop_sequence": None}
     return {"id": f"msg_{answer.id}", "model": answer.model, **fixed}
 
 
-def _stop(answer: Answer) -> str:
+def _stop(answer: ModelAnswer) -> str:
     ends = {"length": "max_tokens", "refusal": "refusal"}
     return "tool_use" if answer.call else ends.get(answer.stop, "end_turn")
 

@@ -28,7 +28,7 @@ class Tool(Struct, frozen=True):
         return found if isinstance(found, list) else ()
 
 
-class Result(Struct, frozen=True):
+class ToolResult(Struct, frozen=True):
     """What the CLI gave back for a tool call."""
 
     id: str
@@ -38,7 +38,7 @@ class Result(Struct, frozen=True):
 class Asked(Struct, frozen=True):
     model: str
     tools: tuple[Tool, ...]
-    results: tuple[Result, ...]
+    results: tuple[ToolResult, ...]
     stream: bool
     wants_json: bool = False
     """The answer must be JSON and nothing else."""
@@ -51,7 +51,7 @@ class Asked(Struct, frozen=True):
         return next((known[name] for name in names if name in known), None)
 
 
-class Call(Struct, frozen=True):
+class ToolCall(Struct, frozen=True):
     id: str
     name: str
     input: Mapping[str, Json] | str
@@ -73,17 +73,17 @@ class Tokens(Struct, frozen=True):
     cached: int = 0
 
 
-class Answer(Struct, frozen=True):
+class ModelAnswer(Struct, frozen=True):
     id: str
     model: str
     text: str = ""
-    call: Call | None = None
+    call: ToolCall | None = None
     tokens: Tokens = Tokens()
     stop: str = ""
     """How the last words end: '' well, `length` cut at the model's limit, `refusal` by the model or a filter."""
 
 
-class Failure(Struct, frozen=True):
+class ServerFailure(Struct, frozen=True):
     status: int
     type: str
     message: str
@@ -97,13 +97,13 @@ class Wire(Protocol):
 
     def read(self, endpoint: str, body: Mapping[str, Any]) -> Asked: ...
 
-    def whole(self, answer: Answer) -> dict[str, Any]: ...
+    def whole(self, answer: ModelAnswer) -> dict[str, Any]: ...
 
-    def stream(self, answer: Answer) -> Iterator[str]:
+    def stream(self, answer: ModelAnswer) -> Iterator[str]:
         """Server-sent events, each ended by an empty line."""
         ...
 
-    def failure(self, failure: Failure) -> dict[str, Any]: ...
+    def failure(self, failure: ServerFailure) -> dict[str, Any]: ...
 
 
 def sse(data: Mapping[str, Any] | str, event: str = "") -> str:

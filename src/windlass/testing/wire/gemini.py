@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from windlass.testing.wire.base import Answer, Asked, Call, Failure, Result, Tokens, Tool, items, pieces, sse, text_of
+from windlass.testing.wire.base import (
+    Asked,
+    ModelAnswer,
+    ServerFailure,
+    Tokens,
+    Tool,
+    ToolCall,
+    ToolResult,
+    items,
+    pieces,
+    sse,
+    text_of,
+)
 
 STATUS = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 429: "RESOURCE_EXHAUSTED",
           500: "INTERNAL", 503: "UNAVAILABLE"}  # fmt: skip
@@ -27,18 +39,18 @@ class Gemini:
             aside=config.get("responseJsonSchema") or config.get("responseSchema"),
         )
 
-    def whole(self, answer: Answer) -> dict[str, Any]:
+    def whole(self, answer: ModelAnswer) -> dict[str, Any]:
         parts: list[dict[str, Any]] = [{"text": answer.text}] if answer.text else []
         if answer.call:
             parts.append(_call(answer.call))
         return _chunk(answer, parts, _stop(answer))
 
-    def stream(self, answer: Answer) -> Iterator[str]:
+    def stream(self, answer: ModelAnswer) -> Iterator[str]:
         for piece in pieces(answer.text):
             yield sse(_chunk(answer, [{"text": piece}]))
         yield sse(_chunk(answer, [_call(answer.call)] if answer.call else [{"text": ""}], _stop(answer)))
 
-    def failure(self, failure: Failure) -> dict[str, Any]:
+    def failure(self, failure: ServerFailure) -> dict[str, Any]:
         details = []
         if failure.retry_after is not None:
             info = "type.googleapis.com/google.rpc.RetryInfo"
@@ -53,7 +65,7 @@ def _tools(offered: list[dict[str, Any]]) -> Iterator[Tool]:
         yield Tool(str(one.get("name")), one.get("parametersJsonSchema") or one.get("parameters") or {})
 
 
-def _results(parts: list[dict[str, Any]]) -> Iterator[Result]:
+def _results(parts: list[dict[str, Any]]) -> Iterator[ToolResult]:
     """A result without an id belongs to the oldest call that has none yet."""
     open_calls: list[str] = []
     for part in parts:
@@ -62,15 +74,15 @@ def _results(parts: list[dict[str, Any]]) -> Iterator[Result]:
         elif "functionResponse" in part:
             given = part["functionResponse"]
             oldest = open_calls.pop(0) if open_calls else ""
-            yield Result(str(given.get("id") or oldest), text_of(given.get("response")))
+            yield ToolResult(str(given.get("id") or oldest), text_of(given.get("response")))
 
 
-def _call(call: Call) -> dict[str, Any]:
+def _call(call: ToolCall) -> dict[str, Any]:
     args = {"input": call.input} if isinstance(call.input, str) else dict(call.input)
     return {"functionCall": {"id": call.id, "name": call.name, "args": args}}
 
 
-def _chunk(answer: Answer, parts: list[dict[str, Any]], stop: str = "") -> dict[str, Any]:
+def _chunk(answer: ModelAnswer, parts: list[dict[str, Any]], stop: str = "") -> dict[str, Any]:
     candidate: dict[str, Any] = {"content": {"role": "model", "parts": parts}, "index": 0}
     chunk = {"candidates": [candidate], "modelVersion": answer.model, "responseId": answer.id}
     if not stop:
@@ -79,7 +91,7 @@ def _chunk(answer: Answer, parts: list[dict[str, Any]], stop: str = "") -> dict[
     return {**chunk, "usageMetadata": _usage(answer.tokens)}
 
 
-def _stop(answer: Answer) -> str:
+def _stop(answer: ModelAnswer) -> str:
     return {"length": "MAX_TOKENS", "refusal": "SAFETY"}.get(answer.stop, "STOP")
 
 

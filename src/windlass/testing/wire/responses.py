@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from windlass.testing.wire.base import Answer, Asked, Call, Failure, Result, Tokens, Tool, items, pieces, sse, text_of
+from windlass.testing.wire.base import (
+    Asked,
+    ModelAnswer,
+    ServerFailure,
+    Tokens,
+    Tool,
+    ToolCall,
+    ToolResult,
+    items,
+    pieces,
+    sse,
+    text_of,
+)
 
 OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output")
 
@@ -19,19 +31,19 @@ class Responses:
         return Asked(
             model=str(body.get("model", "")),
             tools=tuple(_tools(items(body.get("tools")))),
-            results=tuple(Result(str(item.get("call_id")), text_of(item.get("output"))) for item in given),
+            results=tuple(ToolResult(str(item.get("call_id")), text_of(item.get("output"))) for item in given),
             stream=body.get("stream") is True,
             wants_json=format.get("type") == "json_schema",
         )
 
-    def whole(self, answer: Answer) -> dict[str, Any]:
+    def whole(self, answer: ModelAnswer) -> dict[str, Any]:
         whole = {**_response(answer, "completed"), "output": [_item(answer, part) for part in _parts(answer)]}
         if not answer.stop:
             return whole
         reason = "content_filter" if answer.stop == "refusal" else "max_output_tokens"
         return {**whole, "status": "incomplete", "incomplete_details": {"reason": reason}}
 
-    def stream(self, answer: Answer) -> Iterator[str]:
+    def stream(self, answer: ModelAnswer) -> Iterator[str]:
         numbers = iter(range(1_000_000))
 
         def event(type: str, **fields: Any) -> str:
@@ -47,7 +59,7 @@ class Responses:
         ended = "response.incomplete" if answer.stop else "response.completed"
         yield event(ended, response=self.whole(answer))
 
-    def failure(self, failure: Failure) -> dict[str, Any]:
+    def failure(self, failure: ServerFailure) -> dict[str, Any]:
         return {"error": {"message": failure.message, "type": failure.type, "code": failure.type, "param": None}}
 
 
@@ -57,11 +69,11 @@ def _tools(offered: list[dict[str, Any]]) -> Iterator[Tool]:
             yield Tool(str(one["name"]), one.get("parameters") or {}, freeform=one["type"] == "custom")
 
 
-def _parts(answer: Answer) -> list[str | Call]:
+def _parts(answer: ModelAnswer) -> list[str | ToolCall]:
     return [part for part in (answer.text, answer.call) if part]
 
 
-def _item(answer: Answer, part: str | Call) -> dict[str, Any]:
+def _item(answer: ModelAnswer, part: str | ToolCall) -> dict[str, Any]:
     if isinstance(part, str):
         content = [{"type": "output_text", "text": part, "annotations": []}]
         fixed = {"type": "message", "role": "assistant", "status": "completed"}
@@ -97,7 +109,7 @@ def _text_deltas(part: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "response.content_part.done", {"content_index": 0, "part": part}
 
 
-def _response(answer: Answer, status: str) -> dict[str, Any]:
+def _response(answer: ModelAnswer, status: str) -> dict[str, Any]:
     fixed = {"object": "response", "created_at": 0, "error": None, "incomplete_details": None, "output": []}
     usage = _usage(answer.tokens) if status == "completed" else None
     return {"id": f"resp_{answer.id}", "model": answer.model, "status": status, **fixed, "usage": usage}

@@ -1,0 +1,92 @@
+"""Whose account a CLI works for: a key of the config, else the user's own login; and what all their adapters share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from msgspec import Struct
+
+from windlass.agents.base import Job
+from windlass.agents.cli.base import DEFAULTS, KEY_VARIABLE, CliSettings, key_variable
+from windlass.agents.cli.failures import classify_text
+from windlass.model import ErrorClass, digest
+
+
+class Account(Struct, frozen=True):
+    """Where a CLI looks for its login, and for its earlier sessions."""
+
+    variables: tuple[str, ...]
+    """Of the user's environment: handed on."""
+    files: tuple[str, ...]
+    """Below `folder`: who has one is logged in."""
+    folder: str
+    """Below the home folder, where `folder_variable` does not say another."""
+    folder_variable: str = ""
+    below: str = ""
+    """What the variable's folder is still to be followed by."""
+    room: str = "home"
+    """The same folder in the attempt's own."""
+    besides: tuple[str, ...] = ()
+    """Carried with the login; nothing else of the folder is."""
+    sessions: str = ""
+    """Below `room`; empty: among the login's files."""
+    key: str = ""
+    """The variable of a key of the config; empty: that of the provider."""
+    provider: str = ""
+    """Whose key it is, where the config names no provider."""
+    server: str = ""
+    """The variable of another server's address; empty: the server is told another way, and its key by one of ours."""
+
+    def place(self, environ: Mapping[str, str], home: str) -> str:
+        chosen = environ.get(self.folder_variable)
+        return f"{chosen}{self.below}" if chosen else f"{home}/{self.folder}"
+
+
+class CliAdapter:
+    """Contract: a subclass has `name`, `capabilities` and `account`, `invocation`, `parse` and `reader`."""
+
+    name: str
+    account: ClassVar[Account]
+    flat_usd: float | None = None
+
+    def __init__(self, settings: CliSettings = DEFAULTS, environ: Mapping[str, str] | None = None) -> None:
+        self.settings = settings
+        self.environ = environ or {}
+        self.credential = " ".join(part for part in (self.name, settings.base_url, self._whose(settings)) if part)
+
+    def _whose(self, settings: CliSettings) -> str:
+        """Which login of the CLI it is, without a secret: a key by its fingerprint, else a folder that was chosen."""
+        account, environ = self.account, self.environ
+        names = [name for name in account.variables if name.endswith(("_KEY", "_TOKEN"))]
+        own = "" if settings.base_url else next((environ[name] for name in names if environ.get(name)), "")
+        key = settings.api_key or own
+        if key:
+            return f"(key {digest(['login', key])[:6]})"
+        folder = environ.get(account.folder_variable, "") if not settings.base_url else ""
+        return f"({folder})" if folder else ""
+
+    def classify(self, stderr: str, code: int | None) -> tuple[ErrorClass, str]:
+        return classify_text(stderr, code)
+
+    def login(self, settings: CliSettings) -> dict[str, str]:
+        """Variables. The user's own login is never sent to another server."""
+        account = self.account
+        if settings.base_url:
+            address = {account.server: settings.base_url} if account.server else {}
+            return {**address, account.key if account.server else KEY_VARIABLE: settings.api_key or "none"}
+        if settings.api_key:
+            return {account.key or key_variable(settings.provider or account.provider): settings.api_key}
+        return {name: self.environ[name] for name in account.variables if self.environ.get(name)}
+
+    def carried(self, job: Job, settings: CliSettings) -> dict[str, str]:
+        """Files of the login, and the folder of the session that goes on."""
+        account, home = self.account, self.environ.get("HOME")
+        found: dict[str, str] = {}
+        if job.session and settings.sessions:
+            folder = "/".join(part for part in (account.room, account.sessions) if part)
+            found[folder] = f"{settings.sessions}/{folder}"
+        if home and not settings.base_url and not settings.api_key and account.room not in found:
+            place = account.place(self.environ, home)
+            found |= {f"{account.room}/{name}": f"{place}/{name}" for name in (*account.files, *account.besides)}
+        return found

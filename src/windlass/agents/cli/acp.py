@@ -1,0 +1,348 @@
+"""Any agent that speaks the Agent Client Protocol. Best effort: limits are ours, its cost is known only if it tells."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, field, to_builtins
+from msgspec.structs import replace
+
+from windlass.agents.base import (
+    AgentEvent,
+    Capabilities,
+    Done,
+    Invocation,
+    Job,
+    Said,
+    SessionSeen,
+    Spent,
+    ToolFinished,
+    ToolStarted,
+)
+from windlass.agents.cli.base import count, doing, load, may_write, money, rows, snippet, table, text, tools_of
+from windlass.agents.cli.failures import REASON, class_of, classify_text
+from windlass.agents.job_token import job_token
+from windlass.errors import UserError, near
+from windlass.model import ErrorClass, Json, Usage
+
+SDK = "agent-client-protocol"
+PROGRAM = Path(__file__).with_name("acp_program.py")
+#: of agents that would act without asking: what they call the mode in which they do not
+QUIET_MODES = ("read-only",)
+AUTH_REQUIRED = -32000
+_TOOLS = {"edit": "edit", "execute": "bash", "read": "read", "search": "grep"}
+
+
+class AcpSettings(Struct, frozen=True):
+    """`[agents.acp]` of the config, or `[agents.NAME]` with `protocol = "acp"`."""
+
+    argv: tuple[str, ...] = ()
+    """The agent and its arguments. `{model}`, `{cwd}`, `{job}`, `{folder}` (the attempt's own) are filled in."""
+    env: tuple[str, ...] = ()
+    """`NAME` hands on a variable of yours, `NAME=value` sets one; filled in like argv."""
+    model: str = ""
+    """Of roles that name none."""
+    mode: str = ""
+    """The session's mode, in the agent's own words."""
+    read_mode: str = ""
+    """The mode of roles that only read."""
+    auth: str = ""
+    """The way to log in, in the agent's own words, where it wants to be told."""
+    protocol: str = "acp"
+    """Says that an agent of your own name speaks this protocol."""
+
+    def asks_for_model(self) -> bool:
+        return not any("{model}" in item for item in (*self.argv, *self.env))
+
+
+def settings_of(agent: str, options: Mapping[str, Any]) -> AcpSettings:
+    known = to_builtins(AcpSettings())
+    for name, value in options.items():
+        if name not in known:
+            raise UserError(f"agent '{agent}' has no setting '{name}'", hint=near(name, known))
+        if isinstance(known[name], str) != isinstance(value, str):
+            example = f'{name} = "…"' if isinstance(known[name], str) else f'{name} = ["…"]'
+            raise UserError(f"'{name}' of agent '{agent}' is of the wrong type", hint=f"like {example}")
+    values: dict[str, Any] = {name: one if isinstance(one, str) else tuple(one) for name, one in options.items()}
+    settings = AcpSettings(**values)
+    if settings.protocol != "acp":
+        raise UserError(
+            f"agent '{agent}' speaks an unknown protocol '{settings.protocol}'", hint=near(settings.protocol, ("acp",))
+        )
+    if not settings.argv:
+        raise UserError(
+            f"agent '{agent}' needs 'argv', the command of an agent that speaks the Agent Client Protocol",
+            hint=f'like argv = ["opencode", "acp"] under [agents.{agent}]',
+        )
+    return settings
+
+
+def need_sdk(agent: str) -> None:
+    try:
+        version(SDK)
+    except PackageNotFoundError:
+        raise UserError(
+            f"agent '{agent}' needs the package '{SDK}', which is not installed", hint="pip install 'windlass[acp]'"
+        ) from None
+
+
+class AcpAdapter:
+    capabilities = Capabilities(read_only=True, best_effort=True)
+    flat_usd: float | None = None
+
+    def __init__(self, settings: AcpSettings, name: str = "acp", environ: Mapping[str, str] | None = None) -> None:
+        self.settings = settings
+        self.name = name
+        self.credential = f"{name} {settings.argv[0]}"
+        self.environ = environ or {}
+        self.program = settings.argv[0]
+
+    def invocation(self, job: Job) -> Invocation:
+        settings = self.settings
+        words = {"job": job_token(job), "cwd": str(job.cwd), "folder": str(job.folder)}
+        words["model"] = job.model or settings.model
+        read_only = not may_write(job) and "bash" not in tools_of(job)
+        quiet: list[Json] = list(QUIET_MODES) if read_only else []
+        spec: dict[str, Json] = {
+            "argv": [_filled(item, words) for item in settings.argv],
+            "cwd": str(job.cwd),
+            "tools": list(tools_of(job)),
+            "model": words["model"] if settings.asks_for_model() else "",
+            "mode": (settings.read_mode if read_only else "") or settings.mode,
+            "quiet_modes": quiet,
+            "auth": settings.auth,
+        }
+        return Invocation(
+            (sys.executable, "-E", "-P", str(PROGRAM), str(job.folder / "acp.json")),
+            stdin=f"{job.system}\n\n{job.prompt}" if job.system else job.prompt,
+            env=self._env(words),
+            files={"acp.json": json.dumps(spec)},
+        )
+
+    def reader(self, job: Job) -> AcpReader:
+        return AcpReader(job)
+
+    def parse(self, line: str) -> list[AgentEvent]:
+        return AcpReader().parse(line)
+
+    def classify(self, stderr: str, code: int | None) -> tuple[ErrorClass, str]:
+        return classify_text(stderr, code)
+
+    def _env(self, words: Mapping[str, str]) -> dict[str, str]:
+        given = [item.partition("=") for item in self.settings.env]
+        set_here = {name: _filled(value, words) for name, sign, value in given if sign}
+        return {name: self.environ[name] for name, sign, _ in given if not sign and name in self.environ} | set_here
+
+
+def _filled(item: str, words: Mapping[str, str]) -> str:
+    # not str.format: a value may be JSON
+    for name, value in words.items():
+        item = item.replace(f"{{{name}}}", value)
+    return item
+
+
+class AcpCall(Struct, frozen=True):
+    """A tool call as far as it was told."""
+
+    id: str
+    kind: str = ""
+    title: str = ""
+    given: Mapping[str, Any] = field(default_factory=dict)
+    new_file: bool = False
+    shown: bool = False
+
+    def with_news(self, data: dict[str, Any]) -> AcpCall:
+        raw = table(data, "rawInput")
+        diffs = [one for one in rows(data, "content") if one.get("type") == "diff"]
+        places = [path for one in (*diffs, *rows(data, "locations")) if (path := text(one, "path"))]
+        given = {**({"path": places[0]} if places else {}), **self.given, **raw}
+        new = self.new_file or "content" in raw or any(not one.get("oldText") for one in diffs)
+        return replace(
+            self,
+            kind=text(data, "kind") or self.kind,
+            title=text(data, "title") or self.title,
+            given=given,
+            new_file=new,
+        )
+
+    @property
+    def tool(self) -> str:
+        if self.kind in ("", "other") and text(self.given, "command", "cmd"):
+            return "bash"
+        if self.kind == "edit" and self.new_file:
+            return "write"
+        return _TOOLS.get(self.kind, self.kind or "other")
+
+    @property
+    def is_telling(self) -> bool:
+        wanted = {"bash": ("command", "cmd"), "grep": ("pattern", "query")}
+        return bool(text(self.given, *wanted.get(self.tool, ("path", "file_path", "filePath", "absolute_path"))))
+
+    def words(self, job: Job | None) -> str:
+        if job and self.is_telling and self.tool != "other":
+            return doing(self.tool, self.given, job)
+        return f"running {snippet(self.title)}" if self.tool == "bash" else snippet(self.title) or f"using {self.tool}"
+
+
+class AcpReader(Struct):
+    job: Job | None = None
+    message: str = ""
+    """Its id, where messages have one."""
+    answer: list[str] = field(default_factory=list)
+    """The message so far: words come in pieces."""
+    said: str = ""
+    calls: dict[str, AcpCall] = field(default_factory=dict)
+    closed: set[str] = field(default_factory=set)
+    """Calls of which nothing more is worth telling."""
+    usage: Usage = Usage()
+    over: bool = False
+
+    def parse(self, line: str) -> list[AgentEvent]:
+        found = load(line)
+        kind, data = found.get("kind"), table(found, "data")
+        match kind:
+            case _ if self.over:
+                return []
+            case "session_update":
+                return self._update(data)
+            case "request_permission":
+                return [*self._whole(), *self._call(table(data, "toolCall"), show=True)]
+            case "refused":
+                return self._ended(text(data, "toolCallId"), False, text(data, "why"))
+            case "response:session/new":
+                return [SessionSeen(text(data, "sessionId"))]
+            case "prompted":
+                # what was said before was a greeting
+                self.answer.clear()
+                return []
+            case "cancelled":
+                return self._spent(data)
+            case "response:session/prompt":
+                return self._end(data)
+            case "missing":
+                why = f"'{text(data, 'program')}' cannot be started: {text(data, 'why')}"
+                return self._over(Done("", error=ErrorClass.MISSING_BINARY, reason=why[:REASON]))
+            case str() if kind.startswith("error:"):
+                return self._failed(data)
+            case _:
+                return []
+
+    # -- updates
+
+    def _update(self, data: dict[str, Any]) -> list[AgentEvent]:
+        match data.get("sessionUpdate"):
+            case "agent_message_chunk":
+                return self._chunk(data)
+            case "tool_call" | "tool_call_update":
+                return [*self._whole(), *self._call(data, show=False)]
+            case "usage_update":
+                return self._cost(table(data, "cost"))
+            case _:
+                return []
+
+    def _chunk(self, data: dict[str, Any]) -> list[AgentEvent]:
+        id = text(data, "messageId")
+        before = self._whole() if id != self.message else []
+        self.message = id
+        self.answer.append(text(table(data, "content"), "text"))
+        return before
+
+    def _whole(self) -> list[AgentEvent]:
+        words = "".join(self.answer)
+        self.answer.clear()
+        self.said = words.strip() or self.said
+        return [Said(words)] if words.strip() else []
+
+    def _call(self, data: dict[str, Any], *, show: bool) -> list[AgentEvent]:
+        """Shown once, when it is told what it does; at the latest when it does it."""
+        id, status = text(data, "toolCallId"), data.get("status")
+        if id in self.closed:
+            return []
+        call = self.calls.get(id, AcpCall(id)).with_news(data)
+        show = not call.shown and (show or call.is_telling or status in ("in_progress", "completed", "failed"))
+        self.calls[id] = replace(call, shown=call.shown or show)
+        started: list[AgentEvent] = [ToolStarted(call.tool, call.words(self.job), id)] if show else []
+        if status not in ("completed", "failed"):
+            return started
+        return [*started, *self._ended(id, status == "completed", _output(data))]
+
+    def _ended(self, id: str, ok: bool, why: str) -> list[AgentEvent]:
+        call = self.calls.pop(id, None)
+        self.closed.add(id)
+        return [ToolFinished(call.tool, ok, "" if ok else why[:REASON], id)] if call else []
+
+    def _cost(self, cost: dict[str, Any]) -> list[AgentEvent]:
+        # 0 is what an agent says that does not know its model's price
+        told = money(cost, "amount") if cost.get("currency") == "USD" else None
+        if not told:
+            return []
+        self.usage = replace(self.usage, cost_usd=told)
+        return [Spent(self.usage, total=True)]
+
+    # -- the end
+
+    def _spent(self, data: dict[str, Any]) -> list[AgentEvent]:
+        usage = table(data, "usage")
+        if not usage:
+            usage = _by_other_names(table(data, "_meta", "quota", "token_count"))
+        cached = count(usage, "cachedReadTokens")
+        sent = count(usage, "inputTokens") + cached + count(usage, "cachedWriteTokens")
+        # thoughts may be part of the output or not; the total knows
+        spoken = max(count(usage, "outputTokens"), count(usage, "totalTokens") - sent)
+        if not sent and not spoken:
+            return []
+        self.usage = Usage(sent, spoken, cached, self.usage.cost_usd)
+        return [Spent(self.usage, total=True)]
+
+    def _end(self, data: dict[str, Any]) -> list[AgentEvent]:
+        answer = "".join(self.answer)
+        return [*self._whole(), *self._spent(data), *self._over(_done(text(data, "stopReason"), answer))]
+
+    def _failed(self, data: dict[str, Any]) -> list[AgentEvent]:
+        whole = self._whole()
+        message = text(data, "message", "err") or "failed"
+        details = json.dumps(data["data"]) if data.get("data") else ""
+        found = class_of(f"{message} {details}")
+        if found is ErrorClass.CRASHED:
+            # some agents tell the user what happened, and the client only that something did
+            found = class_of(self.said[-REASON:])
+        if data.get("code") == AUTH_REQUIRED and "uthenticat" in message:
+            found = ErrorClass.AUTH
+        reason = " ".join(part for part in (message, details, self.said[-REASON:]) if part)
+        return [*whole, *self._over(Done("", error=found, reason=reason[:REASON]))]
+
+    def _over(self, end: Done) -> list[AgentEvent]:
+        self.over = True
+        return [end]
+
+
+def _done(stop: str, answer: str) -> Done:
+    match stop:
+        case "end_turn":
+            return Done(answer)
+        case "max_tokens":
+            return Done("", error=ErrorClass.BAD_OUTPUT, reason="the answer was cut at the model's output limit")
+        case "max_turn_requests":
+            return Done("", error=ErrorClass.TIMED_OUT, reason="the agent's own limit of turns was reached")
+        case "refusal":
+            return Done("", error=ErrorClass.REFUSED, reason="the agent refused to go on")
+        case "cancelled":
+            return Done("", error=ErrorClass.CRASHED, reason="cancelled by the agent itself")
+        case other:
+            return Done(
+                "", error=ErrorClass.CRASHED, reason=f"ended without an answer ({other or 'no reason'})"[:REASON]
+            )
+
+
+def _by_other_names(tokens: dict[str, Any]) -> dict[str, Any]:
+    return {"inputTokens": tokens.get("input_tokens"), "outputTokens": tokens.get("output_tokens")}
+
+
+def _output(data: dict[str, Any]) -> str:
+    shown = [text(table(one, "content"), "text") for one in rows(data, "content")]
+    return next((one for one in shown if one.strip()), "") or text(data, "rawOutput")

@@ -1,0 +1,255 @@
+"""Codex: `codex exec --json`. It tells tokens, not money, and confines its commands itself.
+
+Its stream tells them at the end of a turn; the rollout, its record of the session, after every response of the model.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from msgspec import Struct, field
+
+from windlass.agents.base import (
+    AgentEvent,
+    Capabilities,
+    Done,
+    Invocation,
+    Job,
+    Retrying,
+    Said,
+    SessionSeen,
+    ToolFinished,
+    ToolStarted,
+    UsageFileNames,
+)
+from windlass.agents.cli.account import Account, CliAdapter
+from windlass.agents.cli.base import (
+    KEY_VARIABLE,
+    CliSettings,
+    costed,
+    count,
+    doing,
+    here,
+    load,
+    may_write,
+    rows,
+    table,
+    text,
+)
+from windlass.agents.cli.failures import REASON, class_of
+from windlass.agents.cli.tally import Tally
+from windlass.model import ErrorClass, Usage
+
+TESTED = "0.166.0"
+ACCOUNT = Account(
+    variables=("OPENAI_API_KEY", "CODEX_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORGANIZATION", "OPENAI_PROJECT"),
+    files=("auth.json",), folder=".codex", folder_variable="CODEX_HOME", sessions="sessions", key="CODEX_API_KEY",
+)  # fmt: skip
+_EFFORTS = {"off": "none", "max": "xhigh"}
+_PROVIDER = "windlass"
+#: its own default model has no tools on a server that is not its own
+_MODEL = "gpt-5"
+_ROOM = (
+    "analytics.enabled=false",
+    "project_doc_max_bytes=0",
+    "skills.include_instructions=false",
+    "skills.bundled.enabled=false",
+    'approval_policy="never"',
+    'web_search="disabled"',
+    # a login shell reads the machine's profile, which sets PATH anew: the project's own tools are gone then
+    "allow_login_shell=false",
+    # all of /tmp would be writable; the dispatch has a temporary folder of its own
+    "sandbox_workspace_write.exclude_slash_tmp=true",
+)
+
+
+#: what it does when the model's server fails, besides its own errors
+_LOG = "error,codex_core::responses_retry=warn"
+_LOGGED = re.compile(r"\d{4}-\d\d-\d\dT\S+Z\s+WARN .*codex_core::responses_retry: ")
+_WAITING = re.compile(r"\(\d+/\d+ in ([\d.]+)s\)\.\.\..*?sampling_error=(.*)")
+_RECONNECTING = re.compile(r"Reconnecting\.\.\. \d+/\d+ \((.*)\)", re.DOTALL)
+
+
+class CodexAdapter(CliAdapter):
+    name = "codex"
+    capabilities = Capabilities(resume=True, cost="tokens", read_only=True, effort=True, sandbox=True)
+    account = ACCOUNT
+
+    def invocation(self, job: Job) -> Invocation:
+        settings = self.settings.for_job(job)
+        temporary = job.folder / "tmp"
+        env = {"CODEX_HOME": str(job.folder / "home"), "TMPDIR": str(temporary), "RUST_LOG": _LOG}
+        env |= self.login(settings)
+        resume = ("resume", job.session) if job.session else ()
+        return Invocation(
+            (*settings.command("codex"), "exec", *_flags(job, settings), *resume, "-"),
+            stdin=job.prompt,
+            env=env,
+            files={"home/.keep": "", "tmp/.keep": ""},
+            carried=self.carried(job, settings),
+        )
+
+    def reader(self, job: Job) -> CodexReader:
+        return CodexReader(job, _model(job, self.settings.for_job(job)))
+
+    def parse(self, line: str) -> list[AgentEvent]:
+        return CodexReader().parse(line)
+
+
+def _flags(job: Job, settings: CliSettings) -> tuple[str, ...]:
+    # without --disable every offline run waits five seconds at its end
+    flags = ["--json", "--ignore-user-config", "--ignore-rules", "--skip-git-repo-check"]
+    flags += ["--disable", "apps", "--disable", "plugins"]
+    flags += [part for one in (*_ROOM, *_sandbox(job, settings)) for part in ("-c", one)]
+    flags += ["--dangerously-bypass-approvals-and-sandbox"] if settings.sandbox == "off" and may_write(job) else []
+    model, effort = _model(job, settings), _EFFORTS.get(job.effort, job.effort)
+    flags += ["-m", model] if model else []
+    flags += ["-c", f"model_reasoning_effort={json.dumps(effort)}"] if effort else []
+    flags += ["-c", f"developer_instructions={json.dumps(job.system)}"] if job.system else []
+    flags += _server(settings.base_url) if settings.base_url else []
+    return tuple(flags)
+
+
+def _model(job: Job, settings: CliSettings) -> str:
+    return job.model or settings.model or (_MODEL if settings.base_url else "")
+
+
+def _sandbox(job: Job, settings: CliSettings) -> tuple[str, ...]:
+    if settings.sandbox == "off" and may_write(job):
+        return ()
+    return (f'sandbox_mode="{"workspace-write" if may_write(job) else "read-only"}"',)
+
+
+def _server(base_url: str) -> list[str]:
+    url = base_url if base_url.endswith("/v1") else f"{base_url}/v1"
+    values = {
+        "name": _PROVIDER,
+        "base_url": url,
+        "wire_api": "responses",
+        "env_key": KEY_VARIABLE,
+        "request_max_retries": 1,
+        "stream_max_retries": 1,
+    }
+    fields = ",".join(f"{name}={json.dumps(value)}" for name, value in values.items())
+    return ["-c", f"model_provider={_PROVIDER}", "-c", f"model_providers.{_PROVIDER}={{{fields}}}"]
+
+
+class CodexReader(Struct):
+    job: Job | None = None
+    model: str = ""
+    answer: str = ""
+    trouble: str = ""
+    open: set[str] = field(default_factory=set)
+    heard: bool = False
+    """The model said something, though no event tells of it."""
+    tally: Tally = field(default_factory=Tally)
+
+    def ledger(self) -> UsageFileNames:
+        return UsageFileNames(f"{ACCOUNT.room}/{ACCOUNT.sessions}", "*/*/*/rollout-*.jsonl")
+
+    def parse_ledger(self, line: str) -> list[AgentEvent]:
+        """Each response by its id: its totals leave out what a kill cut off, and go on counting in a later turn."""
+        data = load(line)
+        told = table(data, "payload")
+        match data.get("type"):
+            case "turn_context":
+                self.model = self.model or text(told, "model")
+                return []
+            case "token_usage_record":
+                return self.tally.response(text(told, "response_id"), self._usage(table(told, "usage")))
+            case _:
+                return []
+
+    def parse(self, line: str) -> list[AgentEvent]:
+        data = load(line)
+        match data.get("type"):
+            case "thread.started":
+                return [SessionSeen(text(data, "thread_id"))]
+            case "item.started":
+                self.heard = True
+                return self._started(table(data, "item"))
+            case "item.completed":
+                self.heard = self.heard or table(data, "item").get("type") != "error"
+                return self._completed(table(data, "item"))
+            case "turn.completed":
+                return [*self._spent(table(data, "usage")), Done(self.answer)]
+            case "turn.failed":
+                return [_failed(text(table(data, "error"), "message") or self.trouble)]
+            case "error":
+                self.trouble = text(data, "message") or self.trouble
+                again = _RECONNECTING.match(text(data, "message"))
+                return [_retrying(again[1])] if again else []
+            case _:
+                return []
+
+    def parse_error(self, line: str) -> list[AgentEvent]:
+        """Its stream says that it asks again; only its log says when."""
+        found = _WAITING.search(line) if _LOGGED.match(line) else None
+        return [_retrying(found[2], float(found[1]))] if found else []
+
+    def without_log(self, stderr: str) -> str:
+        return "\n".join(line for line in stderr.splitlines() if not _LOGGED.match(line))
+
+    def at_exit(self, said: str, code: int | None) -> Done | None:
+        """It can give up before its first turn: an error, and no end of a turn."""
+        return _failed(self.trouble) if self.trouble else None
+
+    def _started(self, item: dict[str, Any]) -> list[AgentEvent]:
+        found = _tool(item, self.job)
+        if found is None:
+            return []
+        self.answer = ""  # what was said before a tool is not its last word
+        self.open.add(text(item, "id"))
+        return [ToolStarted(*found, id=text(item, "id"))]
+
+    def _completed(self, item: dict[str, Any]) -> list[AgentEvent]:
+        if item.get("type") == "agent_message":
+            self.answer = text(item, "text")
+            return [Said(self.answer)] if self.answer.strip() else []
+        found, id = _tool(item, self.job), text(item, "id")
+        if found is None:
+            return []
+        ok = item.get("status") not in ("failed", "declined")
+        why = "" if ok else text(item, "aggregated_output")[-REASON:]
+        begun: list[AgentEvent] = [] if id in self.open else [ToolStarted(*found, id=id)]
+        self.open.discard(id)
+        return [*begun, ToolFinished(found[0], ok, why, id)]
+
+    def _spent(self, told: dict[str, Any]) -> list[AgentEvent]:
+        if not told or (self.job and self.job.session):
+            # of a continued session it tells the whole thread's tokens, those already counted too
+            return []
+        return self.tally.last_word(self._usage(told))
+
+    def _usage(self, told: dict[str, Any]) -> Usage:
+        usage = Usage(count(told, "input_tokens"), count(told, "output_tokens"), count(told, "cached_input_tokens"))
+        return costed(usage, None, self.model)
+
+
+def _retrying(told: str, wait_s: float | None = None) -> Retrying:
+    found = class_of(told.partition(", url: ")[0])
+    return Retrying(ErrorClass.OVERLOADED if found is ErrorClass.CRASHED else found, told[:REASON], wait_s)
+
+
+def _failed(told: str) -> Done:
+    message = told.partition(", url: ")[0]
+    return Done("", error=class_of(message), reason=message[:REASON] or "the turn failed")
+
+
+def _tool(item: dict[str, Any], job: Job | None) -> tuple[str, str] | None:
+    match item.get("type"):
+        case "command_execution":
+            return "bash", doing("bash", item, job) if job else "running"
+        case "file_change":
+            changes = rows(item, "changes")
+            tool = "write" if changes and all(one.get("kind") == "add" for one in changes) else "edit"
+            paths = ", ".join(here(text(one, "path"), job) if job else text(one, "path") for one in changes[:5])
+            return tool, f"{'writing' if tool == 'write' else 'editing'} {paths}".strip()
+        case "mcp_tool_call":
+            return text(item, "tool") or "mcp", f"using {text(item, 'tool') or 'a tool'}"
+        case "web_search":
+            return "web_search", f"searching the web for {text(item, 'query')}"
+        case _:
+            return None

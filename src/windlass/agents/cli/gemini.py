@@ -1,0 +1,249 @@
+"""Gemini CLI: `gemini --output-format stream-json`. It tells tokens, not money.
+
+Its stream tells them at its end; the chat that it records, after every response of the model.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from windlass.agents.base import (
+    AgentEvent,
+    Capabilities,
+    Done,
+    Invocation,
+    Job,
+    Retrying,
+    Said,
+    SessionSeen,
+    ToolFinished,
+    ToolStarted,
+    UsageFileNames,
+)
+from windlass.agents.cli.account import Account, CliAdapter
+from windlass.agents.cli.base import CliSettings, costed, count, doing, load, summed, table, text, tools_of
+from windlass.agents.cli.failures import REASON, class_of
+from windlass.agents.cli.tally import Tally
+from windlass.model import ErrorClass, Json, Usage
+
+TESTED = "0.61.0"
+ACCOUNT = Account(
+    variables=("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_GCA",
+               "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION", "GOOGLE_APPLICATION_CREDENTIALS",
+               "GOOGLE_CLOUD_ACCESS_TOKEN"),
+    files=("oauth_creds.json",), besides=("google_accounts.json", "installation_id"), folder=".gemini",
+    room="home/.gemini", sessions="tmp", key="GEMINI_API_KEY", server="GOOGLE_GEMINI_BASE_URL",
+)  # fmt: skip
+_TOOLS = {
+    "read": ("read_file", "read_many_files"),
+    "grep": ("grep_search",),
+    "find": ("glob",),
+    "ls": ("list_directory",),
+    "bash": ("run_shell_command",),
+    "write": ("write_file",),
+    "edit": ("replace",),
+}
+_NAMES = {name: tool for tool, names in _TOOLS.items() for name in names} | {"search_file_content": "grep"}
+#: sent, spoken, and all of it: in the stream, and in the recorded chat
+_TOLD = ("input_tokens", "output_tokens", "total_tokens")
+_RECORDED = ("input", "output", "total")
+_ATTEMPT = re.compile(r"Attempt \d+ failed(?: with)?:?\s*(.*)")
+_AGAIN = re.compile(r"Retrying (?:after (\d+)\s*ms|with backoff)")
+_SUGGESTED = re.compile(r"retry after (\d+(?:\.\d+)?)\s*s\b")
+_TURN_LIMIT = "FatalTurnLimitedError"
+
+
+class GeminiAdapter(CliAdapter):
+    name = "gemini"
+    capabilities = Capabilities(resume=True, cost="tokens", read_only=True)
+    account = ACCOUNT
+    waits_for_output = True
+
+    def invocation(self, job: Job) -> Invocation:
+        settings = self.settings.for_job(job)
+        login = self.login(settings)
+        files = {"home/.gemini/settings.json": json.dumps(_settings(job, login))}
+        env = {**self._room(job), **login}
+        if job.system:
+            files["system.md"] = job.system
+            env["GEMINI_SYSTEM_MD"] = str(job.folder / "system.md")
+        return Invocation(
+            (*settings.command("gemini"), *_flags(job, settings)),
+            stdin=job.prompt,
+            env=env,
+            files=files,
+            carried=self.carried(job, settings),
+        )
+
+    def reader(self, job: Job) -> GeminiReader:
+        return GeminiReader(job, job.model or self.settings.for_job(job).model)
+
+    def parse(self, line: str) -> list[AgentEvent]:
+        return GeminiReader().parse(line)
+
+    def _room(self, job: Job) -> dict[str, str]:
+        """It has no folder of its own but the home folder; git must still know who the user is."""
+        room = {"HOME": str(job.folder / "home"), "GEMINI_CLI_NO_RELAUNCH": "true"}
+        home = self.environ.get("HOME")
+        return room | ({"GIT_CONFIG_GLOBAL": f"{home}/.gitconfig"} if home else {})
+
+
+def _flags(job: Job, settings: CliSettings) -> tuple[str, ...]:
+    flags = ["--output-format", "stream-json", "--approval-mode", "yolo", "--skip-trust", "--extensions", "none"]
+    model = job.model or settings.model
+    flags += ["-m", model] if model else []
+    flags += ["--resume", job.session] if job.session else []
+    return tuple(flags)
+
+
+def _settings(job: Job, login: Mapping[str, str]) -> dict[str, Json]:
+    core: list[Json] = [name for tool in tools_of(job) for name in _TOOLS.get(tool, ())]
+    general: dict[str, Json] = {"maxAttempts": 2, "disableAutoUpdate": True, "enableAutoUpdate": False}
+    settings: dict[str, Json] = {
+        "general": general,
+        "tools": {"core": core},
+        "security": {"auth": {"selectedType": _auth(login)}},
+        "privacy": {"usageStatisticsEnabled": False},
+        "telemetry": {"enabled": False},
+    }
+    if job.limits.turns:
+        settings["model"] = {"maxSessionTurns": job.limits.turns}
+    return settings
+
+
+def _auth(login: Mapping[str, str]) -> str:
+    if "GEMINI_API_KEY" in login:
+        return "gemini-api-key"
+    return "vertex-ai" if "GOOGLE_GENAI_USE_VERTEXAI" in login or "GOOGLE_API_KEY" in login else "oauth-personal"
+
+
+class GeminiReader(Struct):
+    job: Job | None = None
+    model: str = ""
+    """The one that was asked for, until a reply names another: not every reply does."""
+    answer: list[str] = field(default_factory=list)
+    """What was said since the last tool."""
+    heard: bool = False
+    """The model said something, though no event tells of it yet."""
+    tools: dict[str, str] = field(default_factory=dict)
+    trouble: str = ""
+    failing: str = ""
+    """Why a request failed that it is about to repeat."""
+    retrying: Retrying | None = None
+    """The last such failure, while the model has not answered since: its last word may leave out the status."""
+    tally: Tally = field(default_factory=Tally)
+
+    def ledger(self) -> UsageFileNames:
+        return UsageFileNames(f"{ACCOUNT.room}/{ACCOUNT.sessions}", "*/chats/session-*.jsonl")
+
+    def parse_ledger(self, line: str) -> list[AgentEvent]:
+        data = load(line)
+        if data.get("type") != "gemini":
+            return []
+        usage = _tokens(table(data, "tokens"), *_RECORDED)
+        self.model = text(data, "model") or self.model
+        return self.tally.response(text(data, "id"), costed(usage, None, self.model))
+
+    def parse(self, line: str) -> list[AgentEvent]:
+        data = load(line)
+        match data.get("type"):
+            case "init":
+                self.model = text(data, "model") or self.model
+                return [SessionSeen(text(data, "session_id"))]
+            case "message" if data.get("role") == "assistant":
+                self.heard = True
+                self.retrying = None
+                self.answer.append(text(data, "content"))
+                return []
+            case "tool_use":
+                self.retrying = None
+                return [*self._said(), self._started(data)]
+            case "tool_result":
+                return [self._finished(data)]
+            case "error":
+                self.trouble = text(data, "message") or self.trouble
+                return []
+            case "result":
+                return self._result(data)
+            case _:
+                return []
+
+    def parse_error(self, line: str) -> list[AgentEvent]:
+        """That it asks again stands on its standard error: `Attempt 1 failed: WHY. Retrying after 41743ms...`, where
+        WHY may take several lines."""
+        begun = _ATTEMPT.match(line)
+        if begun:
+            self.failing = begun[1]
+        found = _AGAIN.search(line)
+        if not found:
+            return []
+        why = (self.failing or line).partition(". Retrying ")[0]
+        suggested = _SUGGESTED.search(line)
+        wait_s = float(suggested[1]) if suggested else float(found[1]) / 1000 if found[1] else None
+        known = class_of(why)
+        error = ErrorClass.OVERLOADED if known is ErrorClass.CRASHED else known
+        self.failing = ""
+        self.retrying = Retrying(error, why[:REASON], wait_s, told=suggested is not None)
+        return [self.retrying]
+
+    def without_log(self, stderr: str) -> str:
+        return stderr
+
+    def at_exit(self, said: str, code: int | None) -> Done | None:
+        return _failed(self.trouble) if self.trouble else None
+
+    def _said(self) -> list[AgentEvent]:
+        """Its words come in pieces; whole at the next event."""
+        said = "".join(self.answer)
+        self.answer.clear()
+        return [Said(said)] if said.strip() else []
+
+    def _started(self, data: dict[str, Any]) -> ToolStarted:
+        name, id = text(data, "tool_name"), text(data, "tool_id")
+        tool = self.tools[id] = _NAMES.get(name, name)
+        words = doing(tool, table(data, "parameters"), self.job) if self.job else tool
+        return ToolStarted(tool, words, id)
+
+    def _finished(self, data: dict[str, Any]) -> ToolFinished:
+        ok, id = data.get("status") != "error", text(data, "tool_id")
+        why = "" if ok else (text(table(data, "error"), "message") or text(data, "output"))[:REASON]
+        return ToolFinished(self.tools.pop(id, ""), ok, why, id)
+
+    def _result(self, data: dict[str, Any]) -> list[AgentEvent]:
+        answer = "".join(self.answer)
+        spent = self.tally.last_word(_usage(table(data, "stats"), self.model))
+        if data.get("status") == "success" and not (self.trouble and not answer.strip()):
+            return [*self._said(), *spent, Done(answer)]
+        # It calls a run that it cut short itself ("Loop detected") a success with nothing to say.
+        error = table(data, "error")
+        told = text(error, "message") or self.trouble
+        if text(error, "type") == _TURN_LIMIT:
+            return [*spent, Done("", error=ErrorClass.TIMED_OUT, reason=told[:REASON])]
+        failed = _failed(told)
+        if failed.error is ErrorClass.CRASHED and self.retrying:
+            failed = replace(failed, error=self.retrying.error)
+        return [*spent, failed]
+
+
+def _failed(told: str) -> Done:
+    return Done("", error=class_of(told), reason=told[:REASON] or "failed")
+
+
+def _usage(stats: dict[str, Any], model: str) -> Usage:
+    models = {name: _tokens(one, *_TOLD) for name, one in table(stats, "models").items() if isinstance(one, dict)}
+    used = {name: usage for name, usage in models.items() if usage.input or usage.output}
+    if not used:
+        return costed(_tokens(stats, *_TOLD), None, model)
+    return summed(*(costed(usage, None, name) for name, usage in used.items()))
+
+
+def _tokens(told: dict[str, Any], *names: str) -> Usage:
+    # thoughts are paid as output, and told in the total only
+    sent = count(told, names[0])
+    return Usage(sent, max(count(told, names[1]), count(told, names[2]) - sent), count(told, "cached"))

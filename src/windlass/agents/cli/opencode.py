@@ -1,0 +1,275 @@
+"""opencode: `opencode run --format json`. No event begins or ends its stream: the last step's end is the end."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from msgspec import Struct, field
+
+from windlass.agents.base import (
+    AgentEvent,
+    Capabilities,
+    Done,
+    Invocation,
+    Job,
+    Said,
+    SessionSeen,
+    Spent,
+    ToolFinished,
+    ToolStarted,
+)
+from windlass.agents.cli import opencode_log
+from windlass.agents.cli.account import Account, CliAdapter
+from windlass.agents.cli.base import (
+    KEY_VARIABLE,
+    CliSettings,
+    costed,
+    count,
+    doing,
+    load,
+    money,
+    status,
+    summed,
+    table,
+    text,
+    tools_of,
+)
+from windlass.agents.cli.failures import REASON, class_of
+from windlass.model import ErrorClass, Json, Usage
+
+TESTED = "1.18.33"
+ACCOUNT = Account(
+    variables=("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY",
+               "OPENROUTER_API_KEY", "OPENCODE_API_KEY", "GROQ_API_KEY", "XAI_API_KEY", "DEEPSEEK_API_KEY",
+               "MISTRAL_API_KEY", "GITHUB_TOKEN", "AWS_PROFILE", "AWS_REGION", "AWS_ACCESS_KEY_ID",
+               "AWS_SECRET_ACCESS_KEY", "AWS_BEARER_TOKEN_BEDROCK"),
+    files=("auth.json",), folder=".local/share/opencode", folder_variable="XDG_DATA_HOME", below="/opencode",
+    room="home/data/opencode", provider="opencode",
+)  # fmt: skip
+#: a model's stream that is cut makes it ask again at once, for ever
+CUT_STREAMS = 3
+_AGENT = _PROVIDER = "windlass"
+_MODEL = "model"
+_SWITCHED_OFF = ("AUTOUPDATE", "MODELS_FETCH", "DEFAULT_PLUGINS", "LSP_DOWNLOAD", "CLAUDE_CODE", "EXTERNAL_SKILLS",
+                 "PROJECT_CONFIG")  # fmt: skip
+_TOOLS = {"read": "read", "grep": "grep", "find": "glob", "ls": "list", "bash": "bash", "write": "edit", "edit": "edit"}
+_NAMES = {"glob": "find", "list": "ls", "patch": "edit", "multiedit": "edit", "apply_patch": "edit"}
+
+
+class OpencodeAdapter(CliAdapter):
+    name = "opencode"
+    capabilities = Capabilities(resume=True, cost="stream", read_only=True, effort=True)
+    account = ACCOUNT
+    waits_for_output = True
+
+    def invocation(self, job: Job) -> Invocation:
+        settings = self.settings.for_job(job)
+        room = {f"XDG_{name.upper()}_HOME": str(job.folder / "home" / name) for name in _FOLDERS}
+        room |= {f"OPENCODE_DISABLE_{name}": "1" for name in _SWITCHED_OFF} | {"OPENCODE_PURE": "1"}
+        return Invocation(
+            (*settings.command("opencode"), *_flags(job, settings)),
+            stdin=job.prompt,
+            env={**room, "OPENCODE_CONFIG_CONTENT": json.dumps(_config(job, settings)), **self.login(settings)},
+            files={f"home/{name}": text for name, text in _FILES.items()},
+            carried=self.carried(job, settings),
+        )
+
+    def reader(self, job: Job) -> OpencodeReader:
+        return OpencodeReader(job, job.model or self.settings.for_job(job).model)
+
+    def parse(self, line: str) -> list[AgentEvent]:
+        return OpencodeReader().parse(line)
+
+
+_FOLDERS = ("config", "data", "state", "cache")
+#: or it fetches a package for plug-ins from the npm registry, anew for every dispatch
+INSTALLED = {
+    "opencode/node_modules/.keep": "",
+    "opencode/package-lock.json": json.dumps({"packages": {"": {"dependencies": {"@opencode-ai/plugin": "*"}}}}),
+}
+_FILES = {f"{name}/.keep": "" for name in _FOLDERS} | {f"config/{name}": text for name, text in INSTALLED.items()}
+
+
+def _flags(job: Job, settings: CliSettings) -> tuple[str, ...]:
+    # its log tells what its stream does not: that a tool begins, and that it asks a failing server again
+    flags = [
+        "run",
+        "--print-logs",
+        "--log-level",
+        "INFO",
+        "--format",
+        "json",
+        "--pure",
+        "--dir",
+        str(job.cwd),
+        "--agent",
+        _AGENT,
+    ]
+    model = job.model or settings.model or (_MODEL if settings.base_url else "")
+    provider = _PROVIDER if settings.base_url else settings.provider
+    flags += ["--model", f"{provider}/{model}" if provider else model] if model else []
+    flags += ["--variant", job.effort] if job.effort else []
+    flags += ["--session", job.session] if job.session else ["--title", job.key]
+    return tuple(flags)
+
+
+def _config(job: Job, settings: CliSettings) -> dict[str, Json]:
+    own: dict[str, Json] = {"mode": "primary", "permission": _permission(job)}
+    own |= {"prompt": job.system} if job.system else {}
+    config: dict[str, Json] = {"agent": {_AGENT: own}, "share": "disabled", "autoupdate": False, "snapshot": False}
+    if not settings.base_url:
+        return config
+    url = settings.base_url if settings.base_url.endswith("/v1") else f"{settings.base_url}/v1"
+    server: dict[str, Json] = {
+        "npm": "@ai-sdk/openai-compatible",
+        "options": {"baseURL": url, "apiKey": f"{{env:{KEY_VARIABLE}}}"},
+        "models": {job.model or settings.model or _MODEL: {"limit": {"context": 200_000, "output": 32_000}}},
+    }
+    return {**config, "provider": {_PROVIDER: server}}
+
+
+def _permission(job: Job) -> dict[str, Json]:
+    """What is not named is denied: a question would wait for ever."""
+    tools = tools_of(job)
+    allowed: dict[str, Json] = {"*": "deny"}
+    allowed |= {_TOOLS[tool]: "allow" for tool in tools if tool in _TOOLS}
+    return allowed | ({"external_directory": "allow"} if "bash" in tools else {})
+
+
+class OpencodeReader(Struct):
+    job: Job | None = None
+    model: str = ""
+    session: str = ""
+    answer: list[str] = field(default_factory=list)
+    """What was said in this step."""
+    spent: Usage | None = None
+    asking: bool | None = None
+    """A step has begun whose cost is not told: it is told when the tools of the step have ended."""
+    cut: int = 0
+    """Steps in a row whose end the model did not tell."""
+    begun: set[str] = field(default_factory=set)
+    """Permissions of tools that the log told to be at work."""
+
+    def parse(self, line: str) -> list[AgentEvent]:
+        data = load(line)
+        part, seen = table(data, "part"), self._seen(text(data, "sessionID"))
+        match data.get("type"):
+            case "step_start":
+                self.asking = True
+                self.answer.clear()
+                return seen
+            case "text":
+                self.answer.append(text(part, "text"))
+                return [*seen, Said(text(part, "text"))]
+            case "tool_use":
+                return [*seen, *self._tool(part)]
+            case "step_finish":
+                self.asking = False
+                return [*seen, *self._finish(part)]
+            case "error":
+                return [*seen, _failed(data)]
+            case _:
+                return seen
+
+    def parse_error(self, line: str) -> list[AgentEvent]:
+        known = opencode_log.fields(line)
+        trouble = opencode_log.retrying(known)
+        if trouble:
+            return [trouble]
+        # the stream names the session with its first step only, which may never come to its end
+        seen = self._seen(known.get("session.id", "")) if known.get("message") == "loop" else []
+        return [*seen, *self._begun(opencode_log.asked_for(known))]
+
+    def without_log(self, stderr: str) -> str:
+        return opencode_log.without_log(stderr)
+
+    def _begun(self, asked: tuple[str, str] | None) -> list[AgentEvent]:
+        """The first permission of a tool: a command of several parts asks for each."""
+        if not asked or asked[0] not in _TOOLS.values() or asked[0] in self.begun:
+            return []
+        permission, what = asked
+        self.begun.add(permission)
+        tool = _NAMES.get(permission, permission)
+        given = {"command": what, "pattern": what, "path": what}
+        return [ToolStarted(tool, doing(tool, given, self.job) if self.job else tool)]
+
+    def _seen(self, session: str) -> list[AgentEvent]:
+        if not session or session == self.session:
+            return []
+        self.session = session
+        return [SessionSeen(session)]
+
+    def _tool(self, part: dict[str, Any]) -> list[AgentEvent]:
+        """Told by the stream when it is over; by the log, if it told, when it began."""
+        state, id, name = table(part, "state"), text(part, "callID"), text(part, "tool")
+        given = table(state, "input")
+        ok = state.get("status") != "error" and name != "invalid"
+        tool = _NAMES.get(name, name) if name != "invalid" else text(given, "tool").lower()
+        words = doing(tool, given, self.job) if self.job else tool
+        why = "" if ok else (text(state, "error") or text(given, "error") or text(state, "output"))[:REASON]
+        ended = ToolFinished(tool, ok, why, id)
+        permission = _TOOLS.get(tool, tool)
+        if permission not in self.begun:
+            return [ToolStarted(tool, words, id), ended]
+        self.begun.discard(permission)
+        return [ended]
+
+    def _finish(self, part: dict[str, Any]) -> list[AgentEvent]:
+        spent = self._spent(part)
+        match part.get("reason"):
+            case "tool-calls":
+                self.cut = 0
+                return spent
+            case "unknown" | None:
+                return [*spent, *self._again()]
+            case "length":
+                reason = "the answer was cut at the model's output limit"
+                return [*spent, Done("", error=ErrorClass.BAD_OUTPUT, reason=reason)]
+            case "content-filter":
+                return [*spent, Done("", error=ErrorClass.REFUSED, reason="the answer was filtered")]
+            case "error":
+                return [*spent, Done("", error=ErrorClass.OVERLOADED, reason="the model's answer ended in an error")]
+            case "stop":
+                return [*spent, Done("\n".join(self.answer))]
+            case other:
+                return [*spent, Done("", error=ErrorClass.CRASHED, reason=f"ended without an answer ({other})")]
+
+    def _again(self) -> list[AgentEvent]:
+        self.cut += 1
+        if self.cut != CUT_STREAMS:
+            return []
+        reason = f"the model's stream was cut {self.cut} times in a row"
+        return [Done("", error=ErrorClass.OVERLOADED, reason=reason)]
+
+    def _spent(self, part: dict[str, Any]) -> list[AgentEvent]:
+        tokens = table(part, "tokens")
+        cached, written = count(table(tokens, "cache"), "read"), count(table(tokens, "cache"), "write")
+        spoken = count(tokens, "output") + count(tokens, "reasoning")
+        own = Usage(count(tokens, "input") + cached + written, spoken, cached)
+        if not own.input and not own.output:
+            # it says 0 for a step whose usage the model did not tell
+            return []
+        self.spent = summed(self.spent, costed(own, money(part, "cost"), self.model, written))
+        return [Spent(self.spent, total=True)]
+
+
+def _failed(data: dict[str, Any]) -> Done:
+    error = table(data, "error")
+    told = table(error, "data")
+    message = text(told, "message") or text(error, "name") or "failed"
+    found = class_of(f"{text(error, 'name')} {message} {text(told, 'responseBody')}", status(told, "statusCode"))
+    if text(error, "name") == "MessageAbortedError":
+        found = ErrorClass.KILLED
+    return Done(
+        "", error=found, reason=f"{told.get('statusCode') or ''} {message}".strip()[:REASON], retry_at=_retry_at(data)
+    )
+
+
+def _retry_at(data: dict[str, Any]) -> float | None:
+    headers = table(data, "error", "data", "responseHeaders")
+    try:
+        wait = float(text(headers, "retry-after") or "nan")
+    except ValueError:
+        return None
+    return count(data, "timestamp") / 1000 + wait if 0 <= wait < 1e7 and count(data, "timestamp") else None

@@ -1,0 +1,53 @@
+"""opencode's log on standard error: what its stream of events leaves out, or tells too late."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from windlass.agents.base import Retrying
+from windlass.agents.cli.failures import REASON, class_of
+from windlass.model import ErrorClass
+
+_LINE = re.compile(r"timestamp=\S+ level=(?:DEBUG|INFO|WARN|ERROR) ")
+_FIELD = re.compile(r'([\w.]+)=("(?:[^"\\]|\\.)*"|\S*)')
+LONGEST = 20_000
+
+
+def fields(line: str) -> dict[str, str]:
+    """{} for what is no line of the log."""
+    if not _LINE.match(line):
+        return {}
+    return {name: _unquoted(value) for name, value in _FIELD.findall(line[:LONGEST])}
+
+
+def _unquoted(value: str) -> str:
+    try:
+        return str(json.loads(value)) if value.startswith('"') else value
+    except ValueError:
+        return value.strip('"')
+
+
+def retrying(line: dict[str, str]) -> Retrying | None:
+    """It retries what may pass: a failure whose words say nothing else is the server's."""
+    if line.get("message") != "stream error" or line.get("small") == "true":
+        return None
+    told = line.get("error.error", "").partition("For more information")[0].strip() or "the model's server failed"
+    found = class_of(told)
+    return Retrying(ErrorClass.OVERLOADED if found is ErrorClass.CRASHED else found, told[:REASON])
+
+
+def asked_for(line: dict[str, str]) -> tuple[str, str] | None:
+    """Which permission a tool needs as it begins, and for what."""
+    if line.get("message") != "evaluated" or line.get("action.action") != "allow":
+        return None
+    return line.get("permission", ""), line.get("pattern", "")
+
+
+def without_log(stderr: str) -> str:
+    """A line of the log is what failed, or nothing: the others quote commands and paths."""
+    kept = []
+    for line in stderr.splitlines():
+        known = fields(line)
+        kept += [line] if not known else [known["error.error"]] if known.get("error.error") else []
+    return "\n".join(kept)

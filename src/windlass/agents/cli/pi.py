@@ -1,0 +1,215 @@
+"""pi: `pi -p --mode json`. It tells what each message cost, and exits with 0 also when it failed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from msgspec import Struct, field
+
+from windlass.agents.base import (
+    AgentEvent,
+    Capabilities,
+    Done,
+    Invocation,
+    Job,
+    Retrying,
+    Said,
+    SessionSeen,
+    Spent,
+    ToolFinished,
+    ToolStarted,
+    ToolUpdated,
+)
+from windlass.agents.cli.account import Account, CliAdapter
+from windlass.agents.cli.base import (
+    KEY_VARIABLE,
+    CliSettings,
+    costed,
+    count,
+    doing,
+    load,
+    money,
+    rows,
+    summed,
+    table,
+    text,
+    tools_of,
+)
+from windlass.agents.cli.failures import REASON, class_of
+from windlass.model import ErrorClass, Json, Usage
+
+TESTED = "0.87.1"
+ACCOUNT = Account(
+    variables=("ANTHROPIC_API_KEY", "ANTHROPIC_OAUTH_TOKEN", "OPENAI_API_KEY", "GEMINI_API_KEY", "GROQ_API_KEY",
+               "CEREBRAS_API_KEY", "XAI_API_KEY", "OPENROUTER_API_KEY", "MISTRAL_API_KEY", "DEEPSEEK_API_KEY",
+               "ZAI_API_KEY", "AZURE_OPENAI_API_KEY", "AI_GATEWAY_API_KEY", "GOOGLE_CLOUD_API_KEY"),
+    files=("auth.json", "models.json"), folder=".pi/agent", folder_variable="PI_CODING_AGENT_DIR", sessions="sessions",
+)  # fmt: skip
+_PROVIDER = "windlass"
+_MODEL = "model"
+_TOOLS = ("read", "grep", "find", "ls", "bash", "write", "edit")
+_ROOM = {"PI_OFFLINE": "1", "PI_TELEMETRY": "0", "PI_SKIP_VERSION_CHECK": "1"}
+#: The waits are ours, so that they are seen. With a retry of its own, however short its longest one, it says how long
+#: the server asked it to wait.
+_SETTINGS: dict[str, Json] = {
+    "retry": {"enabled": False, "provider": {"maxRetries": 1, "maxRetryDelayMs": 1}},
+    "quietStartup": True,
+}
+_ALONE = (
+    "--no-extensions",
+    "--no-skills",
+    "--no-prompt-templates",
+    "--no-themes",
+    "--no-context-files",
+    "--no-approve",
+)
+
+
+class PiAdapter(CliAdapter):
+    name = "pi"
+    capabilities = Capabilities(resume=True, cost="stream", read_only=True, effort=True)
+    account = ACCOUNT
+
+    def invocation(self, job: Job) -> Invocation:
+        settings = self.settings.for_job(job)
+        files = {"home/settings.json": json.dumps(_SETTINGS)}
+        if settings.base_url:
+            files["home/models.json"] = json.dumps(_server(job, settings))
+        return Invocation(
+            (*settings.command("pi"), *_flags(job, settings)),
+            stdin=job.prompt,
+            env={**_ROOM, "PI_CODING_AGENT_DIR": str(job.folder / "home"), **self.login(settings)},
+            files=files,
+            carried=self.carried(job, settings),
+        )
+
+    def reader(self, job: Job) -> PiReader:
+        return PiReader(job)
+
+    def parse(self, line: str) -> list[AgentEvent]:
+        return PiReader().parse(line)
+
+
+def _flags(job: Job, settings: CliSettings) -> tuple[str, ...]:
+    tools = [tool for tool in tools_of(job) if tool in _TOOLS]
+    flags = ["-p", "--mode", "json", *_ALONE, "--tools", ",".join(tools)]
+    provider = _PROVIDER if settings.base_url else settings.provider
+    model = job.model or settings.model or (_MODEL if settings.base_url else "")
+    flags += ["--provider", provider] if provider else []
+    flags += ["--model", model] if model else []
+    flags += ["--thinking", job.effort] if job.effort else []
+    # both, or the user's own SYSTEM.md comes in
+    flags += ["--system-prompt", job.system or "You are a coding agent.", "--append-system-prompt", " "]
+    flags += ["--session-id", job.session] if job.session else []
+    return tuple(flags)
+
+
+def _server(job: Job, settings: CliSettings) -> dict[str, Json]:
+    model: dict[str, Json] = {"id": job.model or settings.model or _MODEL, "contextWindow": 200_000, "reasoning": True}
+    server: dict[str, Json] = {
+        "baseUrl": settings.base_url,
+        "api": settings.api or "anthropic-messages",
+        "apiKey": f"${KEY_VARIABLE}",
+        "models": [model],
+    }
+    return {"providers": {_PROVIDER: server}}
+
+
+class PiReader(Struct):
+    job: Job | None = None
+    spent: Usage | None = None
+    heard: bool = False
+    """The model said something, though no event tells of it yet."""
+    last: dict[str, Any] = field(default_factory=dict)
+    """The assistant's last message: only it can end the work well."""
+
+    def parse(self, line: str) -> list[AgentEvent]:
+        if line.startswith('{"type":"message_update"'):
+            # most of the stream, each with all that was said before it
+            self.heard = True
+            return []
+        data = load(line)
+        match data.get("type"):
+            case "session":
+                return [SessionSeen(text(data, "id"))]
+            case "tool_execution_start":
+                return [self._started(data)]
+            case "tool_execution_update":
+                return [_updated(data)]
+            case "tool_execution_end":
+                return [_finished(data)]
+            case "message_end":
+                return self._message(table(data, "message"))
+            case "auto_retry_start":
+                return [_retrying(data)]
+            case "agent_settled":
+                return [self._done()]
+            case _:
+                return []
+
+    def _started(self, data: dict[str, Any]) -> ToolStarted:
+        tool = text(data, "toolName").lower()
+        words = doing(tool, table(data, "args"), self.job) if self.job else tool
+        return ToolStarted(tool, words, text(data, "toolCallId"))
+
+    def _message(self, message: dict[str, Any]) -> list[AgentEvent]:
+        if message.get("role") != "assistant":
+            return []
+        self.last = message
+        said = _said(message)
+        told: list[AgentEvent] = [Said(said)] if said.strip() else []
+        return [*told, *self._spent(message)]
+
+    def _spent(self, message: dict[str, Any]) -> list[AgentEvent]:
+        told = table(message, "usage")
+        cached, written = count(told, "cacheRead"), count(told, "cacheWrite")
+        own = Usage(count(told, "input") + cached + written, count(told, "output"), cached)
+        if not own.input and not own.output:
+            return []
+        cost = money(table(told, "cost"), "total")
+        self.spent = summed(self.spent, costed(own, cost, text(message, "model"), written))
+        return [Spent(self.spent, total=True)]
+
+    def _done(self) -> Done:
+        reason, stop = text(self.last, "errorMessage"), self.last.get("stopReason")
+        match stop:
+            case "error":
+                return Done("", error=class_of(reason), reason=reason[:REASON] or "the model failed")
+            case "aborted":
+                return Done("", error=ErrorClass.KILLED, reason=reason[:REASON] or "aborted")
+            case "length":
+                return Done("", error=ErrorClass.BAD_OUTPUT, reason="the answer was cut at the model's output limit")
+            case "stop":
+                return Done(_said(self.last))
+            case _:
+                return Done("", error=ErrorClass.CRASHED, reason=f"ended without an answer ({stop or 'silent'})")
+
+
+def _retrying(data: dict[str, Any]) -> Retrying:
+    why = text(data, "errorMessage")
+    found = class_of(why)
+    error = ErrorClass.OVERLOADED if found is ErrorClass.CRASHED else found
+    return Retrying(error, why[:REASON] or "the model failed", count(data, "delayMs") / 1000, told=False)
+
+
+def _said(message: dict[str, Any]) -> str:
+    return "\n".join(text(part, "text") for part in rows(message, "content") if part.get("type") == "text")
+
+
+def _updated(data: dict[str, Any]) -> ToolUpdated:
+    """Its last line: an update holds everything that the tool has given so far."""
+    told = data.get("partialResult")
+    so_far = (
+        told
+        if isinstance(told, str)
+        else " ".join(text(part, "text") for part in rows(table(data, "partialResult"), "content"))
+    )
+    lines = so_far.rstrip().splitlines()
+    return ToolUpdated(text(data, "toolName").lower(), lines[-1][:REASON] if lines else "", text(data, "toolCallId"))
+
+
+def _finished(data: dict[str, Any]) -> ToolFinished:
+    ok = data.get("isError") is not True
+    why = "" if ok else " ".join(text(part, "text") for part in rows(table(data, "result"), "content"))
+    return ToolFinished(text(data, "toolName").lower(), ok, why[:REASON], text(data, "toolCallId"))

@@ -1,0 +1,171 @@
+"""The scripted agent: a real program whose words are written down beforehand.
+
+`parse` reads what `scripted_program` streams, one JSON object a line:
+session {id} · tool {tool, text} · tool_end {tool, ok} · say {text} · usage {input, output, cached, cost_usd}, a running
+total · retrying {text, wait_s} · done {text}.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from windlass.agents.base import (
+    AgentEvent,
+    Capabilities,
+    Done,
+    Invocation,
+    Job,
+    Retrying,
+    Said,
+    SessionSeen,
+    Spent,
+    ToolFinished,
+    ToolStarted,
+)
+from windlass.agents.cli.failures import classify_text
+from windlass.agents.process.launch import program
+from windlass.errors import UserError, near
+from windlass.model import ErrorClass, Json, Usage
+
+_TEMPLATE = re.compile(r"\{(plan_path|task_id|task_title|cwd|out\.[A-Za-z0-9_-]+)\}")
+
+
+class ScriptedAdapter:
+    name = "scripted"
+    credential = "scripted"
+    capabilities = Capabilities(cost="stream", read_only=True, effort=True)
+    flat_usd: float | None = None
+
+    def __init__(
+        self, rules: Sequence[Mapping[str, Json]], tags: Mapping[str, str], source: str = "the script"
+    ) -> None:
+        self.rules = rules
+        self.tags = tags
+        """Contract -> the tag of its block, where a dispatch has none of its own."""
+        self.source = source
+
+    def invocation(self, job: Job) -> Invocation:
+        rules: list[Json] = [filled(rule, job) | {"n": n} for n, rule in self._answering(job)]
+        spec: dict[str, Json] = {
+            **_facts(job),
+            "run": job.run,
+            "key": job.key,
+            "cwd": str(job.cwd),
+            "state": job.options.get("state") or str(job.folder.parent),
+            "tag": job.tag or self.tags.get(job.contract, "json"),
+            "source": self.source,
+            "rules": rules,
+        }
+        argv = program("agents.cli.scripted_program.main", str(job.folder / "scripted.json"))
+        return Invocation(argv, stdin=job.prompt, files={"scripted.json": json.dumps(spec)})
+
+    def _answering(self, job: Job) -> Iterator[tuple[int, Mapping[str, Json]]]:
+        """Up to the first that may answer without limit: those behind it never get their turn."""
+        for n, rule in enumerate(self.rules):
+            if matches(rule, job):
+                yield n, rule
+                if "times" not in rule:
+                    return
+
+    def parse(self, line: str) -> list[AgentEvent]:
+        try:
+            data = json.loads(line)
+        except (ValueError, RecursionError):
+            return []
+        event = _event(data) if isinstance(data, dict) else None
+        return [event] if event else []
+
+    def classify(self, stderr: str, code: int | None) -> tuple[ErrorClass, str]:
+        return classify_text(stderr, code)
+
+
+def _event(data: dict[str, Any]) -> AgentEvent | None:
+    text = str(data.get("text", ""))
+    match data.get("type"):
+        case "session":
+            return SessionSeen(str(data.get("id", "")))
+        case "tool":
+            return ToolStarted(str(data.get("tool", "")), text)
+        case "tool_end":
+            return ToolFinished(str(data.get("tool", "")), data.get("ok") is True, text)
+        case "say":
+            return Said(text)
+        case "usage":
+            return Spent(_usage(data), total=True)
+        case "retrying":
+            wait_s = data.get("wait_s")
+            return Retrying(ErrorClass.OVERLOADED, text, float(wait_s) if isinstance(wait_s, int | float) else None)
+        case "done":
+            return Done(text)
+        case _:
+            return None
+
+
+def _usage(data: Mapping[str, Any]) -> Usage:
+    cost = data.get("cost_usd")
+    return Usage(
+        _count(data.get("input")),
+        _count(data.get("output")),
+        _count(data.get("cached")),
+        float(cost) if isinstance(cost, int | float) else None,
+    )
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _facts(job: Job) -> dict[str, Json]:
+    """What a rule's `when` can look at."""
+    return {
+        "role": job.role,
+        "phase": job.phase,
+        "task": job.task_id,
+        "title": job.task_title,
+        "cycle": job.cycle,
+        "attempt": job.attempt,
+        "purpose": job.purpose,
+        "step": re.split(r"[#+]", job.key.rpartition("/")[2])[0],
+    }
+
+
+def matches(rule: Mapping[str, Json], job: Job) -> bool:
+    when, facts = rule.get("when"), _facts(job)
+    wanted = when.items() if isinstance(when, dict) else ()
+    return all(str(value) in _named(name, facts) for name, value in wanted)
+
+
+def _named(name: str, facts: Mapping[str, Json]) -> set[str]:
+    return {str(facts["task"]), str(facts["title"])} - {""} if name == "task" else {str(facts[name])}
+
+
+def filled(rule: Mapping[str, Json], job: Job) -> dict[str, Json]:
+    named = {"task_id": job.task_id, "task_title": job.task_title, "cwd": str(job.cwd)}
+    named |= {"plan_path": job.outs.get("plan", "")} | {f"out.{name}": path for name, path in job.outs.items()}
+
+    def value(found: re.Match[str]) -> str:
+        if not named.get(found[1]):
+            raise UserError(
+                f"the script uses '{{{found[1]}}}', which role '{job.role}' does not have in phase '{job.phase}'",
+                hint=near(found[1], [name for name, text in named.items() if text]),
+            )
+        return named[found[1]]
+
+    def fill(item: Json) -> Json:
+        match item:
+            case str():
+                return _TEMPLATE.sub(value, item)
+            case list():
+                return [fill(one) for one in item]
+            case dict():
+                return {str(fill(key)): fill(one) for key, one in item.items()}
+            case _:
+                return item
+
+    return {
+        key: fill(item) if key in ("say", "json", "files", "run", "delete", "commit") else item
+        for key, item in rule.items()
+    }

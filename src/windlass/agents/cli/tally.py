@@ -1,0 +1,36 @@
+"""What single responses of a model cost, added up while a dispatch runs, and the CLI's last word about it."""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from windlass.agents.base import AgentEvent, Spent
+from windlass.agents.cli.base import summed
+from windlass.model import Usage
+
+
+class Tally(Struct):
+    """Both are totals and never added to each other: that which tells more tokens counts."""
+
+    spent: Usage | None = None
+    counted: set[str] = field(default_factory=set)
+    """Responses: a CLI writes one down again when there is news of its tools."""
+    final: Usage = Usage()
+
+    def response(self, id: str, usage: Usage) -> list[AgentEvent]:
+        if not id or id in self.counted or not _tokens(usage):
+            return []
+        self.counted.add(id)
+        self.spent = summed(self.spent, usage)
+        return [Spent(self.spent, total=True)] if _tokens(self.spent) >= _tokens(self.final) else []
+
+    def last_word(self, usage: Usage) -> list[AgentEvent]:
+        """Equal is not better: a response priced by its own size is priced right, their sum may reach a dearer tier."""
+        if self.spent and _tokens(usage) <= _tokens(self.spent):
+            return []
+        self.final = usage
+        return [Spent(usage, total=True)]
+
+
+def _tokens(usage: Usage) -> int:
+    return usage.input + usage.output

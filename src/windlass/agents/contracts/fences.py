@@ -1,0 +1,56 @@
+"""Fenced blocks: finding the one that counts, and wrapping text so that it cannot break out of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+_FENCE = re.compile(r"^(?P<indent> {0,3})(?P<mark>`{3,}|~{3,})(?P<info>[^\n]*)$", re.MULTILINE)
+
+
+def closed_blocks(text: str, tags: Collection[str]) -> list[str]:
+    """The content of every closed block with one of the tags, in order. A block inside another one is the outer one's
+    text, and so is what is quoted with `>`."""
+    found: list[str] = []
+    opened: re.Match[str] | None = None
+    for line in _FENCE.finditer(text):
+        if opened is None:
+            opened = line if _opens(line) else None
+        elif _closes(line, opened):
+            if _tag(opened) in tags:
+                found.append(_content(text, opened, line.start()))
+            opened = None
+    return found
+
+
+def last_block(text: str, tags: Collection[str]) -> str | None:
+    """Of a file, such as a plan: what stands last counts."""
+    found = closed_blocks(text, tags)
+    return found[-1] if found else None
+
+
+def _opens(line: re.Match[str]) -> bool:
+    # As in markdown: a line such as ```x``` is inline code, not a fence.
+    return line["mark"][0] == "~" or "`" not in line["info"]
+
+
+def _closes(line: re.Match[str], opened: re.Match[str]) -> bool:
+    return line["mark"].startswith(opened["mark"]) and not line["info"].strip()
+
+
+def _tag(opened: re.Match[str]) -> str:
+    words = opened["info"].split(maxsplit=1)
+    return words[0] if words else ""
+
+
+def _content(text: str, opened: re.Match[str], end: int) -> str:
+    body = text[opened.end() + 1 : end].replace("\r\n", "\n")
+    depth = len(opened["indent"])
+    return re.sub(rf"^ {{1,{depth}}}", "", body, flags=re.MULTILINE) if depth else body
+
+
+def fence(text: str, tag: str = "") -> str:
+    """Text as one block, its fence longer than any run of backticks inside."""
+    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
+    mark = "`" * (longest + 1)
+    return f"{mark}{tag}\n{text.rstrip()}\n{mark}"

@@ -1,0 +1,437 @@
+"""What an agent's answer must look like, by name: fence tag, schema, and what the engine makes of it.
+
+Only what passes here can steer. Each dispatch names a tag of its own, which no file of the repository can hold: only
+blocks with that tag count, and they must agree. Everything else an agent says is text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, Literal
+
+from msgspec import Struct, field
+from pydantic import BaseModel, Field, ValidationError
+
+from windlass.agents.contracts import schemas as blocks
+from windlass.agents.contracts.fences import closed_blocks
+from windlass.agents.contracts.task_list import PlanParse, parse_entries, parse_plan
+from windlass.agents.plain_yaml import YamlError, read, values
+from windlass.errors import UserError, near
+from windlass.model import Finding, Json, Severity, Verdict
+from windlass.text import plain
+
+MAX_CHARS = 1_000_000
+_TAG_HERE = "\0tag\0"
+#: contracts whose data hold a task list, and under which name
+TASK_LISTS = {"subtasks": "subtasks", "contract-tasks": "tasks"}
+
+
+class Parsed(Struct, frozen=True):
+    value: Json = None
+    """The block, checked and in the engine's own words. With a problem it is None, or a review that is inconclusive."""
+    problem: str = ""
+    """'' when the contract is met; else what an agent has to mend."""
+
+    @property
+    def ok(self) -> bool:
+        return not self.problem
+
+
+class ReviewBlock(Struct, frozen=True):
+    """Every review contract ends as this, whatever words its document uses."""
+
+    verdict: Verdict
+    findings: tuple[Finding, ...] = ()
+    summary: str = ""
+
+    def to_json(self) -> dict[str, Json]:
+        found: list[Json] = [finding.to_json() for finding in self.findings]
+        return {"verdict": self.verdict.value, "findings": found, "summary": self.summary}
+
+    @classmethod
+    def from_json(cls, value: Json) -> ReviewBlock:
+        if not isinstance(value, dict):
+            return cls(Verdict.INCONCLUSIVE)
+        found = value.get("findings")
+        items = [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+        findings = tuple(Finding.from_json(item) for item in items)
+        return cls(Verdict(str(value["verdict"])), findings, str(value.get("summary") or ""))
+
+
+Finish = Callable[[Any], Parsed]
+
+
+class Contract(Struct, frozen=True):
+    name: str
+    tags: tuple[str, ...]
+    """The block's tag; a further one is accepted too."""
+    schema: type[BaseModel]
+    example: str
+    finish: Finish
+    language: Literal["json", "yaml"] = "json"
+    listed: bool = False
+    """The block is a list of the schema's items."""
+    bare: bool = False
+    """A file of its own: the whole text counts when it has no tagged block."""
+    optional: bool = False
+    """An answer without the block meets it as an empty one does."""
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+
+    @property
+    def is_review(self) -> bool:
+        return bool(self.verdicts)
+
+
+def parse(name: str, text: str, tag: str = "", *, untagged: bool = True) -> Parsed:
+    """`tag`: the one that the dispatch was given; '' for a file, where the contract's own tag counts.
+
+    `untagged`: an answer without the dispatch's tag may use the contract's own tag instead.
+    """
+    contract = _contract(name)
+    found = closed_blocks(text, (tag,) if tag else contract.tags)
+    if tag and not found and tag not in text and untagged:
+        found = closed_blocks(text, contract.tags)
+    if not found and contract.bare and not tag:
+        found = [text]
+    if not found and contract.optional and not (tag and tag in text):
+        return check(name, {})
+    if not found:
+        return _unusable(contract, f"there is no closed block tagged `{tag or contract.tags[0]}`")
+    if not tag:
+        return _read(contract, found[-1])
+    parsed = [_read(contract, block) for block in found]
+    unread = next((one for one in parsed if one.problem), None)
+    return unread or _agreed(contract, parsed)
+
+
+def _read(contract: Contract, block: str) -> Parsed:
+    if len(block) > MAX_CHARS:
+        return _unusable(contract, f"the block has more than {MAX_CHARS:,} characters")
+    try:
+        data = values(read(block)) if contract.language == "yaml" else _json(block)
+    except (YamlError, ValueError, RecursionError) as error:
+        return _unusable(contract, f"the `{contract.tags[0]}` block is not valid {contract.language.upper()}: {error}")
+    return check(contract.name, data)
+
+
+def _agreed(contract: Contract, parsed: Sequence[Parsed]) -> Parsed:
+    """One answer: several blocks must say the same, or nobody knows which one the agent means."""
+    said = [_stance(contract, one.value) for one in parsed]
+    if all(one == said[0] for one in said):
+        return parsed[-1]
+    words = f": {', then '.join(str(one) for one in said)}" if contract.is_review else ""
+    return _unusable(contract, f"the answer holds {len(parsed)} blocks that contradict each other{words}")
+
+
+def _stance(contract: Contract, value: Json) -> Json:
+    """What two blocks must agree on: a review's verdict, of anything else all of it."""
+    return value.get("verdict") if contract.is_review and isinstance(value, dict) else value
+
+
+def check(name: str, data: object) -> Parsed:
+    """The same for an answer that came as data, from an agent with structured output."""
+    contract = _contract(name)
+    if contract.listed:
+        return contract.finish(data)
+    try:
+        return contract.finish(contract.schema.model_validate(data))
+    except ValidationError as error:
+        return _unusable(contract, _problems(error))
+
+
+def verdict(name: str, word: str) -> Verdict:
+    """A document's own word as one of the six; a word it does not have is inconclusive, never a pass."""
+    return _contract(name).verdicts.get(word.strip().lower().replace("-", "_").replace(" ", "_"), Verdict.INCONCLUSIVE)
+
+
+def outcome(value: Json) -> str:
+    """What a contract adds to a produce phase's outcomes: rejected, too_complex, else ok."""
+    return str(value.get("outcome") or "ok") if isinstance(value, dict) else "ok"
+
+
+def json_schema(name: str) -> dict[str, Json]:
+    contract = _contract(name)
+    schema: dict[str, Json] = contract.schema.model_json_schema()
+    return {"type": "array", "items": schema} if contract.listed else schema
+
+
+def describe(name: str, tag: str = "") -> str:
+    """What a prompt says about the form of the answer. `tag`: the dispatch's own, else the contract's."""
+    return _description(name).replace(_TAG_HERE, tag or _contract(name).tags[0])
+
+
+@cache
+def _description(name: str) -> str:
+    contract = _contract(name)
+    mark = "```"
+    shape = f"a {contract.language.upper()} {'list; each item has' if contract.listed else 'object with'}"
+    opening = f"one fenced block tagged `{_TAG_HERE}`: {shape}\n{_fields(contract.schema)}"
+    return f"{opening}\n\nExample:\n\n{mark}{_TAG_HERE}\n{contract.example.strip()}\n{mark}"
+
+
+def reminder(name: str, problem: str, tag: str = "") -> str:
+    """Added to the prompt of the next try, or all of it where the agent's session goes on."""
+    said = " ".join(plain(problem).split())[:500]
+    return f"Your last answer could not be used: {said}.\nAnswer again. It must contain {describe(name, tag)}"
+
+
+def plan_of(name: str, content: str) -> PlanParse:
+    """The task list of an artifact with this contract: a block in markdown, or data that an agent answered with."""
+    if name not in TASK_LISTS:
+        return parse_plan(content)
+    parsed = check(name, json.loads(content)) if content.startswith(("{", "null")) else parse(name, content)
+    if parsed.problem:
+        return PlanParse(problem=parsed.problem, empty=content == "null")
+    assert isinstance(parsed.value, dict)
+    return parse_entries(parsed.value[TASK_LISTS[name]])
+
+
+def _contract(name: str) -> Contract:
+    if name not in CONTRACTS:
+        raise UserError(f"there is no contract '{name}'", hint=near(name, CONTRACTS))
+    return CONTRACTS[name]
+
+
+def _unusable(contract: Contract, problem: str) -> Parsed:
+    value = ReviewBlock(Verdict.INCONCLUSIVE).to_json() if contract.is_review else None
+    return Parsed(value, plain(problem))
+
+
+def _json(text: str) -> object:
+    return json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    # With a repeated key the last one would win, and a reader may have seen the first.
+    keys = [key for key, _ in pairs]
+    twice = {key for key in keys if keys.count(key) > 1} if len(set(keys)) < len(keys) else set()
+    if twice:
+        raise ValueError(f"'{min(twice)}' stands there twice")
+    return dict(pairs)
+
+
+def _no_constant(word: str) -> object:
+    raise ValueError(f"{word} is not a JSON value")
+
+
+def _problems(error: ValidationError) -> str:
+    found = [(".".join(str(part) for part in item["loc"]), item["msg"]) for item in error.errors()[:5]]
+    return "; ".join(f"{place}: {message}" if place else message for place, message in found)
+
+
+def _fields(schema: type[BaseModel], indent: str = "") -> str:
+    return "\n".join(_described(name, info, indent) for name, info in schema.model_fields.items())
+
+
+def _described(name: str, info: Any, indent: str) -> str:
+    inner = _inner(info.annotation)
+    need = "" if info.is_required() else " (optional)"
+    about = f": {info.description}" if info.description else ": a list, each with" if inner else ""
+    own = f"{indent}- `{name}`{need}{about or _choices(info.annotation)}"
+    return f"{own}\n{_fields(inner, indent + '  ')}" if inner else own
+
+
+def _inner(annotation: Any) -> type[BaseModel] | None:
+    for item in getattr(annotation, "__args__", ()):
+        if isinstance(item, type) and issubclass(item, BaseModel):
+            return item
+    return None
+
+
+def _choices(annotation: Any) -> str:
+    if getattr(annotation, "__origin__", None) is Literal:
+        return ": " + ", ".join(f"`{word}`" for word in annotation.__args__)
+    return ": true or false" if annotation is bool else ""
+
+
+def _as_json(block: BaseModel) -> dict[str, Json]:
+    data: dict[str, Json] = block.model_dump(mode="json")
+    return data
+
+
+def _plain_value(block: BaseModel) -> Parsed:
+    return Parsed(_as_json(block))
+
+
+def _reviewed(contract: str, word: str, found: tuple[blocks.FindingBlock, ...], summary: str) -> Parsed:
+    judged = verdict(contract, word)
+    known = CONTRACTS[contract].verdicts
+    value = ReviewBlock(judged, tuple(_finding(item) for item in found), summary).to_json()
+    if word not in known:
+        return Parsed(value, f"'{word}' is not a status; use {' or '.join(dict.fromkeys(known))}")
+    if judged is Verdict.FAIL and not found:
+        return Parsed(ReviewBlock(Verdict.INCONCLUSIVE).to_json(), f"status '{word}' needs at least one finding")
+    return Parsed(value)
+
+
+def _finding(item: blocks.FindingBlock) -> Finding:
+    return Finding(item.message, Severity.of(item.severity), item.file, item.line, item.suggestion, tasks=item.tasks)
+
+
+def _review(block: blocks.Review) -> Parsed:
+    return _reviewed("review", block.status, block.findings, block.summary)
+
+
+def _staged_review(block: blocks.StagedReview) -> Parsed:
+    return _reviewed("staged-review", block.status, block.issues, block.summary)
+
+
+def _contract_review(block: blocks.ContractReview) -> Parsed:
+    return _reviewed("contract-review", block.status, block.findings, block.summary)
+
+
+def _subtask_review(block: blocks.SubtaskReview) -> Parsed:
+    found = (Finding(block.feedback),) if block.feedback and not block.approved else ()
+    judged = Verdict.PASS if block.approved else Verdict.FAIL if found else Verdict.INCONCLUSIVE
+    problem = "" if judged is not Verdict.INCONCLUSIVE else "not approved, but feedback is empty"
+    return Parsed(ReviewBlock(judged, found, block.feedback).to_json(), problem)
+
+
+def _work(block: blocks.Work) -> Parsed:
+    if block.nothing_to_change and not block.reason.strip():
+        return Parsed(None, "nothing_to_change needs a reason")
+    return Parsed(_as_json(block))
+
+
+def _tasks(data: object) -> Parsed:
+    return _plan_value(parse_entries(data))  # type: ignore[arg-type]
+
+
+def _plan_value(plan: PlanParse) -> Parsed:
+    listed: list[Json] = [task.to_json() for task in plan.tasks]
+    return Parsed(None if plan.problem else listed, plan.problem)
+
+
+def _subtasks(block: blocks.Subtasks) -> Parsed:
+    data = _as_json(block)
+    checked = _plan_value(parse_entries(data["subtasks"]))
+    return checked if checked.problem else Parsed(data)
+
+
+def _contract_tasks(block: blocks.ContractTasks) -> Parsed:
+    data = _as_json(block)
+    checked = _plan_value(parse_entries(data["tasks"]))
+    return checked if checked.problem else Parsed(data)
+
+
+def _unique(items: str, block: BaseModel) -> Parsed:
+    ids = [item.id for item in getattr(block, items)]
+    twice = sorted({id for id in ids if ids.count(id) > 1})
+    return Parsed(None, f"two {items} have the id '{twice[0]}'") if twice else Parsed(_as_json(block))
+
+
+def _test_result(block: blocks.TestResult) -> Parsed:
+    return Parsed({**_as_json(block), "outcome": "ok" if block.passed else "rejected"})
+
+
+def _coder_result(block: blocks.CoderResult) -> Parsed:
+    return Parsed({**_as_json(block), "outcome": "too_complex" if block.status == "too_complex" else "ok"})
+
+
+_REVIEW_WORDS = {"pass": Verdict.PASS, "fail": Verdict.FAIL, "inconclusive": Verdict.INCONCLUSIVE}
+_STAGED_WORDS = {"approved": Verdict.PASS, "needs_revision": Verdict.FAIL, "blocked": Verdict.HARD_STOP}
+_CONTRACT_WORDS = {
+    "ok": Verdict.PASS,
+    "pass_with_notes": Verdict.PASS_WITH_NOTES,
+    "blocked": Verdict.FAIL,
+    "needs_decision": Verdict.NEEDS_DECISION,
+}
+_SUBTASK_WORDS = {"true": Verdict.PASS, "false": Verdict.FAIL}
+_JSON = ("superteam-json",)
+_BRAINSTORM = ("superteam-brainstorm",)
+_EXAMPLE_FINDING = (
+    '{"severity": "high", "file": "src/limiter.py", "line": 12, '
+    '"message": "The bucket is never refilled.", "suggestion": "Refill by elapsed time in take()."}'
+)
+_TASK_EXAMPLE = """
+- title: Token bucket
+  description: |
+    Add TokenBucket(rate, size) with take() -> bool.
+    Test first: tests/test_limiter.py, run `pytest tests/test_limiter.py`.
+  files: [src/limiter.py, tests/test_limiter.py]
+- title: Limit the API
+  description: |
+    Answer 429 when take() is False.
+  files: [src/api.py, tests/test_api.py]
+  depends_on: [t1]
+"""
+_CONTRACT_TASK_EXAMPLE = """
+tasks:
+  - id: t1
+    title: Token bucket
+    files: [src/limiter.py, tests/test_limiter.py]
+    depends_on: []
+    acceptance_checks: ["pytest -q tests/test_limiter.py"]
+    done_when: ["AC-1 holds"]
+    needs_qa: true
+"""
+
+
+class _PlanItem(blocks.ContractBlock):
+    title: str = Field(description="short and unique")
+    description: str = Field("", description="all that the implementer needs to know")
+    files: list[str] = Field([], description="paths below the repository root that it creates or changes")
+    id: str = Field("", description="keep the id of a task that has one")
+    depends_on: list[str] = Field([], description="ids of tasks that must be done before")
+    difficulty: str = Field("medium", description="`easy`, `medium` or `hard`")
+    tdd: str = Field(
+        "",
+        description="leave out for code that comes with a failing test first; else `behaviour-change` (old tests"
+        " change what they expect), `preserve` (refactoring), `test-only` or `exempt` (nothing to test)",
+    )
+
+
+def _table() -> dict[str, Contract]:
+    found = f'"findings": [{_EXAMPLE_FINDING}], "summary": "Refill is missing."'
+    all_of_them = [
+        Contract("tasks", ("superteam-tasks", "superteam-plan"), _PlanItem, _TASK_EXAMPLE, _tasks, "yaml", listed=True),
+        Contract("review", _JSON, blocks.Review, f'{{"status": "fail", {found}}}', _review, verdicts=_REVIEW_WORDS),
+        Contract("staged-review", _JSON, blocks.StagedReview,
+                 f'{{"status": "needs_revision", "issues": [{_EXAMPLE_FINDING}], "summary": "Refill is missing."}}',
+                 _staged_review, verdicts=_STAGED_WORDS),
+        Contract("contract-review", _JSON, blocks.ContractReview, f'{{"status": "BLOCKED", {found}}}',
+                 _contract_review, verdicts=_CONTRACT_WORDS),
+        Contract("subtask-review", _JSON, blocks.SubtaskReview,
+                 '{"approved": false, "feedback": "Refill the bucket by elapsed time."}',
+                 _subtask_review, verdicts=_SUBTASK_WORDS),
+        Contract("questions", _BRAINSTORM, blocks.QuestionsBlock,
+                 '{"type": "questions", "questions": [{"id": "q1", "text": "Limit per what?", "type": "choice", '
+                 '"options": ["user", "address"]}]}', lambda block: _unique("questions", block)),
+        Contract("approaches", _BRAINSTORM, blocks.ApproachesBlock,
+                 '{"type": "approaches", "approaches": [{"id": "a1", "title": "Token bucket", "summary": "...", '
+                 '"tradeoffs": "...", "taskEstimate": 4}], "recommendation": "a1", "reasoning": "..."}',
+                 lambda block: _unique("approaches", block)),
+        Contract("sections", _BRAINSTORM, blocks.SectionsBlock,
+                 '{"type": "design", "sections": [{"id": "s1", "title": "Architecture", "content": "..."}]}',
+                 lambda block: _unique("sections", block)),
+        Contract("clarification", _JSON, blocks.Clarification,
+                 '{"status": "questions", "message": "Shall the limit hold per user or per address?"}', _plain_value),
+        Contract("subtasks", _JSON, blocks.Subtasks,
+                 '{"summary": "Rate limiting", "subtasks": [{"id": "t1", "title": "Token bucket", "description": "", '
+                 '"depends_on": [], "files": ["src/limiter.py"]}]}', _subtasks),
+        Contract("test-result", _JSON, blocks.TestResult,
+                 '{"passed": false, "errors": ["tests/test_limiter.py::test_refill: 0 != 1"]}', _test_result),
+        Contract("acceptance", _JSON, blocks.Acceptance,
+                 '{"criteria": [{"id": "AC-1", "text": "The 11th call in a second gets 429.", '
+                 '"check": "pytest -q tests/test_api.py", "met": false}]}', _plain_value, bare=True),
+        Contract("intake-facts", _JSON, blocks.IntakeFacts,
+                 '{"needs_research": false, "ui": false, "risk_flags": ["security"]}', _plain_value),
+        Contract("contract-tasks", ("superteam-tasks",), blocks.ContractTasks, _CONTRACT_TASK_EXAMPLE,
+                 _contract_tasks, "yaml", bare=True),
+        Contract("docs-result", _JSON, blocks.DocsResult,
+                 '{"readme": "updated", "reason": "The new option is described."}', _plain_value),
+        Contract("coder-result", _JSON, blocks.CoderResult,
+                 '{"status": "DONE", "reason": "", "summary": "Added the bucket with its tests."}', _coder_result),
+        Contract("resolution", _JSON, blocks.Resolution,
+                 '{"resolved": ["docs/logo.png"], "summary": "The new logo replaces both."}', _plain_value,
+                 optional=True),
+        Contract("work", _JSON, blocks.Work,
+                 '{"nothing_to_change": true, "reason": "src/limiter.py:12 refills by elapsed time already."}', _work,
+                 optional=True),
+    ]  # fmt: skip
+    return {contract.name: contract for contract in all_of_them}
+
+
+CONTRACTS = _table()

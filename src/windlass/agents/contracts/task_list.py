@@ -1,0 +1,263 @@
+"""The task list of a plan: parsed from agents' markdown, checked, and matched with the tasks already known."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from graphlib import CycleError, TopologicalSorter
+from itertools import count
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from windlass.agents.contracts.fences import last_block
+from windlass.agents.plain_yaml import Plain, YamlError, read, values
+from windlass.model import Json, Task, is_id
+from windlass.text import plain
+
+TAGS = ("superteam-tasks", "superteam-plan")
+DIFFICULTIES = ("easy", "medium", "hard")
+TDD = ("behaviour-change", "test-only", "preserve", "exempt")
+MAX_TASKS = 10_000
+
+
+class PlanTask(Struct, frozen=True):
+    """One entry as the plan has it; the engine's id is given by `match_tasks`."""
+
+    title: str
+    id: str = ""
+    """Explicit in the plan, else ''."""
+    description: str = ""
+    files: tuple[str, ...] = ()
+    depends_on: tuple[str, ...] = ()
+    """As written: ids, places (t1 is the first) or titles."""
+    difficulty: str = "medium"
+    tdd: str = ""
+    """How the proof shall take it; '' for code that comes with its test."""
+    needs: tuple[int, ...] = ()
+    """`depends_on` resolved to places in this plan, from 0."""
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "id": self.id,
+            "title": self.title,
+            "description": self.description,
+            "files": list(self.files),
+            "depends_on": list(self.depends_on),
+            "difficulty": self.difficulty,
+            **({"tdd": self.tdd} if self.tdd else {}),
+        }
+
+
+class PlanParse(Struct, frozen=True):
+    tasks: tuple[PlanTask, ...] = ()
+    problem: str = ""
+    """'' when the list is sound; else every problem, one a line."""
+    empty: bool = False
+    """There is no block or it lists nothing: the flow's `empty`, not a malformed plan."""
+
+
+class MatchResult(Struct, frozen=True):
+    tasks: tuple[Task, ...] = ()
+    problem: str = ""
+
+
+def parse_plan(markdown: str) -> PlanParse:
+    block = last_block(markdown, TAGS)
+    if block is None:
+        return PlanParse(problem=f"there is no closed block tagged `{TAGS[0]}`", empty=True)
+    try:
+        listed = values(read(block))
+    except YamlError as error:
+        return PlanParse(problem=f"the `{TAGS[0]}` block is not valid YAML: {error}")
+    return parse_entries(listed)
+
+
+def parse_entries(listed: Plain | Json) -> PlanParse:
+    """The same checks for a list that is already data."""
+    if isinstance(listed, dict) and set(listed) == {"tasks"}:
+        listed = listed["tasks"]
+    if listed in (None, "", []):
+        return PlanParse(problem="the task list is empty", empty=True)
+    if not isinstance(listed, list):
+        return PlanParse(problem="the task block must be a list of tasks")
+    if len(listed) > MAX_TASKS:
+        return PlanParse(problem=f"{len(listed)} tasks; at most {MAX_TASKS} are taken")
+    problems: list[str] = []
+    tasks = [_entry(number, item, problems) for number, item in enumerate(listed, 1)]
+    if problems:
+        return PlanParse(problem="\n".join(problems))
+    return _resolved(tasks)
+
+
+def _entry(number: int, item: object, problems: list[str]) -> PlanTask:
+    if not isinstance(item, dict):
+        problems.append(f"task {number} is not a mapping with a title")
+        return PlanTask(title="")
+    task = PlanTask(
+        title=" ".join(_text(item.get("title")).split()),
+        id=_text(item.get("id")).strip(),
+        description=_text(item.get("description")).strip(),
+        files=tuple(name.removeprefix("./") for name in _words(item.get("files"))),
+        depends_on=_words(item.get("depends_on")),
+        difficulty=_text(item.get("difficulty")).strip().lower() or "medium",
+        tdd=_text(item.get("tdd")).strip().lower().replace("behavior", "behaviour"),
+    )
+    problems.extend(f"task {number}{_named(task)} {what}" for what in _entry_problems(task))
+    return task
+
+
+def _entry_problems(task: PlanTask) -> Iterable[str]:
+    if not task.title:
+        yield "has no title"
+    if task.id and not is_id(task.id):
+        yield f"has the id '{task.id}': only letters, digits, '.', '_' and '-' may be in it, at most 64"
+    if task.difficulty not in DIFFICULTIES:
+        yield f"has the difficulty '{task.difficulty}': use {', '.join(DIFFICULTIES)}"
+    if task.tdd and task.tdd not in TDD:
+        yield f"has 'tdd: {task.tdd}': use {', '.join(TDD)}, or leave it out"
+    for path in task.files:
+        if not is_inside(path):
+            yield f"names the file '{path}', which is not a path inside the repository"
+
+
+def is_inside(path: str) -> bool:
+    """A relative path that stays below the repository and out of .git."""
+    parts = re.split(r"[/\\]", path)
+    rooted = path.startswith(("/", "\\", "~")) or re.match(r"[A-Za-z]:", path) is not None
+    return not (rooted or not path or ".." in parts or parts[0].lower() == ".git" or "\n" in path)
+
+
+def _named(task: PlanTask) -> str:
+    return f" ('{task.title[:60]}')" if task.title else ""
+
+
+def _text(value: object) -> str:
+    return plain(value) if isinstance(value, str) else "" if value is None else plain(str(value))
+
+
+def _words(value: object) -> tuple[str, ...]:
+    items = value if isinstance(value, list) else [value]
+    return tuple(word for word in (_text(item).strip() for item in items) if word)
+
+
+def _resolved(tasks: Sequence[PlanTask]) -> PlanParse:
+    problems = [*_twice("id", [task.id for task in tasks]), *_twice("title", [normal(task.title) for task in tasks])]
+    places = _places(tasks)
+    resolved: list[PlanTask] = []
+    for task in tasks:
+        unknown = [name for name in task.depends_on if _place(name, places) is None]
+        problems += [f"'{task.title}' depends on '{name}', which is no task of this plan" for name in unknown]
+        needs = [place for name in task.depends_on if (place := _place(name, places)) is not None]
+        resolved.append(replace(task, needs=tuple(dict.fromkeys(needs))))
+    problems = problems or _cycle(resolved)
+    return PlanParse(problem="\n".join(problems)) if problems else PlanParse(tuple(resolved))
+
+
+def _twice(what: str, names: Sequence[str]) -> list[str]:
+    return [f"two tasks have the {what} '{name}'" for name, times in Counter(names).items() if name and times > 1]
+
+
+def _places(tasks: Sequence[PlanTask]) -> dict[str, int]:
+    """What a dependency may be called; an explicit id wins over a place, a place over a title."""
+    titles = {normal(task.title): place for place, task in enumerate(tasks)}
+    numbers = {f"t{place + 1}": place for place, task in enumerate(tasks) if not task.id}
+    ids = {task.id: place for place, task in enumerate(tasks) if task.id}
+    return titles | numbers | ids
+
+
+def _place(name: str, places: dict[str, int]) -> int | None:
+    return places.get(name, places.get(normal(name)))
+
+
+def _cycle(tasks: Sequence[PlanTask]) -> list[str]:
+    try:
+        TopologicalSorter({place: task.needs for place, task in enumerate(tasks)}).prepare()
+    except CycleError as error:
+        names = " -> ".join(f"'{tasks[place].title}'" for place in error.args[1])
+        return [f"these tasks wait for each other: {names}"]
+    return []
+
+
+def normal(title: str) -> str:
+    return " ".join(re.findall(r"\w+", title.casefold()))
+
+
+def match_tasks(
+    old: Sequence[Task],
+    new: Sequence[PlanTask],
+    *,
+    started: Collection[str] = (),
+    landed: Collection[str] = (),
+    used: Collection[str] = (),
+) -> MatchResult:
+    """Ids for a plan's entries: those of the tasks they continue, else new ones that were never given before.
+
+    `used` are ids given in the past whose tasks are no longer in `old`.
+    """
+    matched = _match(old, new)
+    kept, needed = {task.id for task in matched.values()}, {*started, *landed}
+    missing = [task for task in old if task.id in needed and task.id not in kept]
+    if missing:
+        names = "; ".join(f"{t.id} '{t.title}' ({'landed' if t.id in landed else 'started'})" for t in missing[:20])
+        return MatchResult(problem=f"the new plan drops tasks that are already at work or done: {names}")
+    ids = _give_ids(new, matched, {*used, *(task.id for task in old)})
+    tasks = [_task(entry, ids, place, matched.get(place), landed) for place, entry in enumerate(new)]
+    return MatchResult(tuple(tasks))
+
+
+def _match(old: Sequence[Task], new: Sequence[PlanTask]) -> dict[int, Task]:
+    matched: dict[int, Task] = {}
+    _join(matched, [(task.id, task) for task in old], [entry.id for entry in new])
+    _join(matched, [(normal(task.title), task) for task in old], [normal(entry.title) for entry in new])
+    _join(matched, [(task.description.strip(), task) for task in old], [entry.description for entry in new])
+    return matched
+
+
+def _join(matched: dict[int, Task], named: Sequence[tuple[str, Task]], wanted: Sequence[str]) -> None:
+    """Pair what is left on both sides where a name is there exactly once on each."""
+    taken = {task.id for task in matched.values()}
+    free = [(name, task) for name, task in named if name and task.id not in taken]
+    places = [(name, place) for place, name in enumerate(wanted) if name and place not in matched]
+    by_name, olds, news = dict(free), Counter(name for name, _ in free), Counter(name for name, _ in places)
+    for name, place in places:
+        if olds[name] == 1 and news[name] == 1:
+            matched[place] = by_name[name]
+
+
+def _give_ids(new: Sequence[PlanTask], matched: dict[int, Task], given: set[str]) -> list[str]:
+    known = {place: task.id for place, task in matched.items()}
+    explicit = {place: entry.id for place, entry in enumerate(new) if entry.id and entry.id not in given}
+    known = explicit | known
+    taken = given | set(known.values())
+    numbers = count(1 + max((int(id[1:]) for id in taken if re.fullmatch(r"t[0-9]{1,9}", id)), default=0))
+    return [known.get(place) or _new_id(place, taken, given, numbers) for place in range(len(new))]
+
+
+def _new_id(place: int, taken: set[str], given: set[str], numbers: Iterator[int]) -> str:
+    # In a first plan an id is its place, so that "depends_on: [t2]" means the second task.
+    own = f"t{place + 1}"
+    id = own if not given and own not in taken else f"t{next(numbers)}"
+    taken.add(id)
+    return id
+
+
+def _task(entry: PlanTask, ids: Sequence[str], place: int, before: Task | None, landed: Collection[str]) -> Task:
+    visit = before.visit if before else 1
+    if before and before.id in landed and not _same(before, entry):
+        visit += 1
+    return Task(
+        id=ids[place],
+        title=entry.title,
+        description=entry.description,
+        files=entry.files,
+        depends_on=tuple(ids[need] for need in entry.needs),
+        difficulty=entry.difficulty,
+        tdd=entry.tdd,
+        visit=visit,
+    )
+
+
+def _same(before: Task, entry: PlanTask) -> bool:
+    return (normal(before.title), before.description.split()) == (normal(entry.title), entry.description.split())

@@ -1,0 +1,85 @@
+"""What an agent said, without the secrets in it: in events, in results, and in the transcript when it has ended."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from windlass.agents.base import (
+    AgentEvent,
+    AgentResult,
+    Done,
+    Retrying,
+    Said,
+    SessionSeen,
+    Spent,
+    ToolFinished,
+    ToolStarted,
+    ToolUpdated,
+)
+from windlass.private_files import open_private
+from windlass.redaction import Redactor
+
+TRANSCRIPT = ("prompt.md", "stdin", "stdout", "stderr", "output", "events.jsonl")
+"""Files of an attempt's folder that hold words. What a CLI keeps for itself beside them is left to the CLI."""
+BLOCK = 4 << 20
+
+
+def redacted_event(event: AgentEvent, redactor: Redactor) -> AgentEvent:
+    match event:
+        case ToolStarted() | ToolUpdated() | ToolFinished() | Said():
+            return replace(event, text=redactor.text(event.text))
+        case Done():
+            text, reason = redactor.text(event.text), redactor.text(event.reason)
+            return replace(event, text=text, structured=redactor.json(event.structured), reason=reason)
+        case Retrying():
+            return replace(event, reason=redactor.text(event.reason))
+        case Spent() | SessionSeen():
+            return event
+        case _:
+            assert_never(event)
+
+
+def redacted_result(result: AgentResult, redactor: Redactor) -> AgentResult:
+    return replace(
+        result,
+        text=redactor.text(result.text),
+        structured=redactor.json(result.structured),
+        reason=redactor.text(result.reason),
+    )
+
+
+def redact_transcript(folder: Path, redactor: Redactor) -> None:
+    """Contract: call it when nothing writes to the folder any more; a crash leaves each file old or new, whole."""
+    for name in TRANSCRIPT:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            _redact_file(folder / name, redactor)
+
+
+def _redact_file(path: Path, redactor: Redactor) -> None:
+    """Most files hold no secret and are only read."""
+    if path.is_symlink() or not path.is_file():
+        return
+    if all(redactor.text(text) == text for text in _blocks(path)):
+        return
+    draft = path.with_name(f"{path.name}.redacted")
+    draft.unlink(missing_ok=True)
+    try:
+        with open_private(draft) as out:
+            for text in _blocks(path):
+                out.buffer.write(redactor.text(text).encode("utf-8", "surrogateescape"))
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _blocks(path: Path) -> Iterator[str]:
+    """A large transcript is not held in memory. Blocks end where a line does."""
+    with path.open("rb") as raw:
+        while block := raw.read(BLOCK):
+            yield (block + raw.readline(BLOCK)).decode("utf-8", "surrogateescape")

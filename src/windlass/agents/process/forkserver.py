@@ -1,0 +1,105 @@
+"""The driver's side of its supervisors: a process that forks them, and the line to each of them."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import socket
+import subprocess
+from contextlib import suppress
+from typing import TextIO
+
+from windlass.agents.process.launch import program
+
+
+class SupervisorPool:
+    """Starts with the first supervisor, ends with the driver, and is started anew should it have died."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+
+    def warm(self) -> socket.socket:
+        if self._control is None or self._process is None or self._process.poll() is not None:
+            self.close()
+            self._control, theirs = socket.socketpair()
+            with theirs:
+                self._process = subprocess.Popen(
+                    program("agents.process.supervisor.serve"),
+                    stdin=theirs.fileno(),
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+        return self._control
+
+    def start(self, *files: int) -> None:
+        """A supervisor with these as its standard files."""
+        try:
+            socket.send_fds(self.warm(), [b"j"], files)
+        except OSError:
+            # it died since we looked
+            self.close()
+            socket.send_fds(self.warm(), [b"j"], files)
+
+    def close(self) -> None:
+        if self._control:
+            self._control.close()
+        if self._process:
+            self._process.wait()
+        self._control = self._process = None
+
+
+FORKER = SupervisorPool()
+atexit.register(FORKER.close)
+
+
+class Supervisor(asyncio.Protocol):
+    """One of them: told on one pipe, heard on another; when that one ends, so has the supervisor."""
+
+    def __init__(self) -> None:
+        self.said = b""
+        self.begun = asyncio.Event()
+        """It said whom it supervises, or it is gone."""
+        self.gone = asyncio.Event()
+        self._told: asyncio.WriteTransport
+        self._ears: asyncio.BaseTransport
+
+    @classmethod
+    async def start(cls, errors: TextIO) -> Supervisor:
+        job, tell = os.pipe()
+        hear, said = os.pipe()
+        try:
+            FORKER.start(job, said, errors.fileno())
+        except BaseException:
+            os.close(tell)
+            os.close(hear)
+            raise
+        finally:
+            os.close(job)
+            os.close(said)
+        loop = asyncio.get_running_loop()
+        told, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(tell, "wb", 0))
+        ears, supervisor = await loop.connect_read_pipe(cls, os.fdopen(hear, "rb", 0))
+        supervisor._told, supervisor._ears = told, ears
+        return supervisor
+
+    def data_received(self, data: bytes) -> None:
+        self.said += data
+        if b"\n" in self.said:
+            self.begun.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.begun.set()
+        self.gone.set()
+
+    def tell(self, data: bytes) -> None:
+        with suppress(OSError, RuntimeError):
+            if not self._told.is_closing():
+                self._told.write(data)
+
+    def close(self) -> None:
+        for pipe in (self._told, self._ears):
+            if not pipe.is_closing():
+                pipe.close()

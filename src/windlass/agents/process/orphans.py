@@ -1,0 +1,72 @@
+"""Background processes that keep a command of the agent from ending.
+
+A CLI that waits until the output of a command is closed waits for ever when the command left a process behind that
+holds it (`server & echo started`). Whoever starts the command is gone then, and what it left belongs to the supervisor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Protocol, runtime_checkable
+
+import psutil
+
+from windlass.agents.process.supervise import SupervisedProcess
+
+LOOK_S = 2.0
+HELD_S = 10.0
+"""So long such a process may hold the output of a command whose shell has ended."""
+
+
+@runtime_checkable
+class WaitsForOutput(Protocol):
+    """An adapter whose CLI does so."""
+
+    waits_for_output: bool
+
+
+async def release_output(proc: SupervisedProcess) -> None:
+    """Ends orphans of the dispatch that hold a command's output; runs until it is cancelled. Linux only: elsewhere
+    there is no /proc, and the wall time ends such a dispatch."""
+    since: dict[int, int] = {}
+    while True:
+        await asyncio.sleep(LOOK_S)
+        held = _holders(proc)
+        since = {pid: since.get(pid, 0) + 1 for pid in held}
+        for pid in (pid for pid, looks in since.items() if looks * LOOK_S >= HELD_S):
+            try:
+                psutil.Process(pid).kill()
+            except psutil.Error:
+                continue
+
+
+def _holders(proc: SupervisedProcess) -> set[int]:
+    """Children of the supervisor besides the agent, that write to a pipe or terminal no living command writes to."""
+    try:
+        children = psutil.Process(proc.supervisor).children()
+        at_work = psutil.Process(proc.agent).children(recursive=True)
+    except psutil.Error:
+        return set()
+    orphans = [child for child in children if child.pid != proc.agent]
+    left = [one for orphan in orphans for one in (orphan, *_below(orphan))]
+    in_use = {target for one in at_work for target in _outputs(one.pid)}
+    own = _outputs(proc.agent)
+    return {one.pid for one in left if _outputs(one.pid) - in_use - own}
+
+
+def _below(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return list(process.children(recursive=True))
+    except psutil.Error:
+        return []
+
+
+def _outputs(pid: int) -> set[str]:
+    found: set[str] = set()
+    for number in (1, 2):
+        try:
+            found.add(os.readlink(f"/proc/{pid}/fd/{number}"))
+        except OSError:
+            continue
+    return {target for target in found if target.startswith(("pipe:", "socket:", "/dev/pts/"))}

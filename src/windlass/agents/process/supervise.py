@@ -1,0 +1,395 @@
+"""Processes through the supervisor: start one, follow its output file, and end what a dead supervisor left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import psutil
+from msgspec import Struct
+from msgspec.structs import replace
+
+from windlass.agents.base import Invocation
+from windlass.agents.process.forkserver import Supervisor
+from windlass.locks import boot_id, process_start
+from windlass.private_files import make_private, open_private, write_private
+
+MARKER = "WINDLASS_ATTEMPT"
+FOLDER = "WINDLASS_FOLDER"
+"""Where an attempt's files are: tells whose repository it is of. Runs of a copied repository have the same ids."""
+BUSY_POLL_S, IDLE_POLL_S, BUSY_FOR_S = 0.04, 0.1, 2.0
+BESIDE_POLL_S = 0.25
+CHUNK = 1 << 20
+MAX_LINE = 16 << 20
+"""What is longer is cut: a line is held in memory several times over while it is parsed."""
+MOST_OUTPUT = 64 << 20
+"""Bytes of stdout and of stderr, unless the configuration says otherwise."""
+LEAST_BYTES = 64 * 1024
+"""A disk with less than this left is full."""
+_ENV = frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "TMPDIR", "TZ"})
+_ENV_PREFIXES = ("LC_", "SSL_CERT_")
+
+
+def agent_env(environ: Mapping[str, str], extra: Collection[str] = (), *, ci: bool = False) -> dict[str, str]:
+    """What a program of the run may see of the user's environment; everything else must be named."""
+    allowed = {
+        name: value
+        for name, value in environ.items()
+        if name in _ENV or name in extra or name.startswith(_ENV_PREFIXES)
+    }
+    return allowed | ({"CI": "1"} if ci else {})
+
+
+class SupervisedProcess(Struct, frozen=True):
+    """Who runs: recorded with the attempt, so that a later driver can tell it from a stranger with the same pid."""
+
+    supervisor: int
+    supervisor_start: int
+    agent: int
+    agent_start: int
+    boot_id: str
+    host: str
+    marker: str
+
+    @classmethod
+    def parse(cls, text: str | bytes) -> SupervisedProcess:
+        data = json.loads(text)
+        one, two = data["supervisor"], data["agent"]
+        ids = (int(one["pid"]), int(one["start"]), int(two["pid"]), int(two["start"]))
+        return cls(*ids, str(data["boot_id"]), str(data["host"]), str(data["marker"]))
+
+
+class ProcessExit(Struct, frozen=True):
+    code: int | None
+    signal: int | None
+    reason: str
+    """exited | stopped | wall | output (it wrote more than it may) | driver-died | missing | full (the disk is) |
+    lost (the supervisor ended without a word)"""
+    seconds: float
+    left: int = 0
+    error: str = ""
+
+
+Listener: TypeAlias = Callable[[str], None] | None
+#: reads what is new; whether there was anything
+Pull: TypeAlias = Callable[[], bool]
+
+
+async def supervise(
+    invocation: Invocation,
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    folder: Path,
+    wall_s: float,
+    on_line: Listener,
+    stop: asyncio.Event,
+    grace_s: float = 5.0,
+    on_started: Callable[[SupervisedProcess], None] = lambda proc: None,
+    marker: str = "",
+    on_error_line: Listener = None,
+    beside: Pull | None = None,
+    most_bytes: int = MOST_OUTPUT,
+) -> ProcessExit:
+    """Contract: when it returns or raises, cancellation included, no process of the tree is left.
+
+    `beside` reads what is told elsewhere; at the end after all of the output. `most_bytes`: of stdout and of stderr;
+    whoever writes more is killed, and the files are cut there.
+    """
+    job = _prepare(invocation, cwd, env, folder, wall_s, grace_s, marker) | {"most_bytes": most_bytes}
+    begun = time.monotonic()
+    with open_private(folder / "stderr") as errors:
+        supervisor = await Supervisor.start(errors)
+    try:
+        supervisor.tell(json.dumps(job).encode() + b"\n")
+        await _follow(supervisor, folder, (on_line, on_error_line), stop, on_started, beside)
+    finally:
+        await _end(supervisor)
+    ended = _read_exit(folder, time.monotonic() - begun)
+    if ended is None:
+        ended = await asyncio.to_thread(_lost, folder, marker, begun)
+    if ended.code != 0 and ended.reason in ("exited", "lost") and (full := full_disk(folder, cwd)):
+        # What failed beside a full disk failed because of it, as far as anybody can tell.
+        return replace(ended, reason="full", error=full)
+    return ended
+
+
+def full_disk(*folders: Path) -> str:
+    """What is wrong, in words, when no space is left below one of these folders; else ''."""
+    for folder in folders:
+        with suppress(OSError):
+            space = os.statvfs(folder)
+            if space.f_bavail * space.f_frsize < LEAST_BYTES:
+                return f"no space is left on the disk: '{folder}'"
+    return ""
+
+
+def _prepare(
+    invocation: Invocation,
+    cwd: Path,
+    env: Mapping[str, str],
+    folder: Path,
+    wall_s: float,
+    grace_s: float,
+    marker: str,
+) -> dict[str, object]:
+    make_private(folder)
+    for old in ("proc.json", "exit.json"):
+        (folder / old).unlink(missing_ok=True)
+    write_private(folder / "stdin", invocation.stdin)
+    write_private(folder / "stdout", "")
+    return {
+        "argv": list(invocation.argv),
+        "cwd": str(cwd),
+        "env": {**env, **invocation.env, MARKER: marker, FOLDER: str(folder)},
+        "stdin": str(folder / "stdin"),
+        "stdout": str(folder / "stdout"),
+        "stderr": str(folder / "stderr"),
+        "folder": str(folder),
+        "wall_s": wall_s,
+        "grace_s": grace_s,
+        "marker": marker,
+    }
+
+
+async def _follow(
+    supervisor: Supervisor,
+    folder: Path,
+    listeners: tuple[Listener, Listener],
+    stop: asyncio.Event,
+    on_started: Callable[[SupervisedProcess], None],
+    beside: Pull | None,
+) -> None:
+    stopping = asyncio.create_task(stop.wait())
+    stopping.add_done_callback(lambda task: None if task.cancelled() else supervisor.tell(b"s"))
+    try:
+        await supervisor.begun.wait()
+        if supervisor.said.endswith(b"\n"):
+            on_started(SupervisedProcess.parse(supervisor.said))
+        ended = asyncio.create_task(supervisor.gone.wait())
+        files = ("stdout", "stderr")
+        wanted = [(folder / name, tell) for name, tell in zip(files, listeners, strict=True) if tell]
+        told = asyncio.gather(ended, *(_tail(path, tell, ended) for path, tell in wanted))
+        try:
+            if beside:
+                await _drain(beside, told, BESIDE_POLL_S, BESIDE_POLL_S)
+            await told
+        finally:
+            told.cancel()
+    finally:
+        stopping.cancel()
+
+
+async def _tail(output: Path, on_line: Callable[[str], None], ended: asyncio.Task[bool]) -> None:
+    lines = Lines(on_line)
+    with output.open("rb", buffering=0) as file:
+        await _drain(lambda: lines.read(file.read(CHUNK)), ended, BUSY_POLL_S, IDLE_POLL_S)
+    lines.end()
+
+
+async def _drain(pull: Pull, ended: asyncio.Future[Any], busy_s: float, idle_s: float) -> None:
+    quiet_since = time.monotonic()
+    while not ended.done():
+        if pull():
+            quiet_since = time.monotonic()
+            await asyncio.sleep(0)
+            continue
+        idle = time.monotonic() - quiet_since > BUSY_FOR_S
+        await asyncio.wait({ended}, timeout=idle_s if idle else busy_s)
+    while pull():
+        pass
+
+
+class Lines:
+    """Bytes in, whole lines out; a line may come in many pieces and be of any size up to the limit."""
+
+    def __init__(self, on_line: Callable[[str], None], limit: int = MAX_LINE) -> None:
+        self.on_line = on_line
+        self.limit = limit
+        self.pieces: list[bytes] = []
+        self.held = 0
+
+    def read(self, data: bytes) -> bool:
+        *whole, rest = data.split(b"\n")
+        for piece in whole:
+            self._hold(piece)
+            self._emit()
+        self._hold(rest)
+        return bool(data)
+
+    def end(self) -> None:
+        if self.pieces:
+            self._emit()
+
+    def _hold(self, piece: bytes) -> None:
+        if piece and self.held < self.limit:
+            self.pieces.append(piece)
+            self.held += len(piece)
+
+    def _emit(self) -> None:
+        text = b"".join(self.pieces).decode("utf-8", "replace").rstrip("\r")
+        self.pieces, self.held = [], 0
+        self.on_line(text)
+
+
+async def _end(supervisor: Supervisor) -> None:
+    """However we leave: the supervisor is told to stop and waited for, also while we are being cancelled."""
+    supervisor.tell(b"s")
+    waiting = asyncio.ensure_future(supervisor.gone.wait())
+    cancelled = False
+    while not waiting.done():
+        try:
+            await asyncio.shield(waiting)
+        except asyncio.CancelledError:
+            cancelled = True
+    supervisor.close()
+    if cancelled:
+        raise asyncio.CancelledError
+
+
+def _read_exit(folder: Path, seconds: float) -> ProcessExit | None:
+    try:
+        data = json.loads((folder / "exit.json").read_bytes())
+    except (OSError, ValueError):
+        return None
+    return ProcessExit(data["code"], data["signal"], data["reason"], seconds, data["left"], data["error"])
+
+
+def _lost(folder: Path, marker: str, begun: float) -> ProcessExit:
+    # Another driver may have begun anew in this folder: its process is not ours to end.
+    own = folder / ("proc.json" if _marker(folder / "proc.json") == marker else "none")
+    gone = end_leftover(own, host=socket.gethostname(), boot_id=boot_id(), marker=marker)
+    error = "the supervisor was killed" + ("" if gone else "; processes of the attempt may be left")
+    return ProcessExit(None, None, "lost", time.monotonic() - begun, 0 if gone else 1, error)
+
+
+def _marker(proc_json: Path) -> str | None:
+    try:
+        return SupervisedProcess.parse(proc_json.read_bytes()).marker
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def end_leftover(
+    proc_json: Path, *, host: str, boot_id: str, marker: str, slot: Path | None = None, grace_s: float = 5.0
+) -> bool:
+    """End what an attempt left behind. True: confirmed gone. False: another host's, or it cannot be ended."""
+    try:
+        proc = SupervisedProcess.parse(proc_json.read_bytes())
+    except (OSError, ValueError, KeyError, TypeError):
+        proc = None
+    if proc and proc.host != host:
+        return False
+    if proc and proc.boot_id != boot_id:
+        return True
+    return _end_all(lambda: list(_leftovers(proc, marker, slot)), grace_s)
+
+
+def is_at_work(proc_json: Path) -> bool:
+    """The supervisor or the program that the file names runs on this machine."""
+    try:
+        proc = SupervisedProcess.parse(proc_json.read_bytes())
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return proc.host == socket.gethostname() and proc.boot_id == boot_id() and bool(_known(proc))
+
+
+class ProcessActivity(Struct, frozen=True):
+    """A process that can be seen."""
+
+    pid: int
+    cwd: Path
+    marker: str
+    """Whose attempt or check it is; '' when it is none of ours."""
+
+
+def at_work() -> list[ProcessActivity]:
+    """All but this one and those that started it: they may stand in any folder."""
+    own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if process.pid not in own and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(ProcessActivity(process.pid, Path(process.cwd()), process.environ().get(MARKER, "")))
+    return found
+
+
+def marked(home: Path) -> list[tuple[int, str]]:
+    """Every process of an attempt or check of the repository whose files are in `home`: its pid and what it is of."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            environ = process.environ()
+            marker, folder = environ.get(MARKER, ""), Path(environ.get(FOLDER, "/"))
+            if not marker or process.status() == psutil.STATUS_ZOMBIE or not folder.is_relative_to(home):
+                continue
+            if _began_in(folder, process.pid):
+                found.append((process.pid, marker))
+    return found
+
+
+def _began_in(folder: Path, pid: int) -> bool:
+    """Its attempt's own record is of this boot, and it was started after the attempt's supervisor."""
+    try:
+        proc = SupervisedProcess.parse((folder / "proc.json").read_bytes())
+    except (OSError, ValueError, KeyError, TypeError):
+        return True  # not written yet, or lost: what the process itself says has to do
+    return (proc.host, proc.boot_id) == (socket.gethostname(), boot_id()) and (
+        not proc.supervisor_start or process_start(pid) >= proc.supervisor_start
+    )
+
+
+def _leftovers(proc: SupervisedProcess | None, marker: str, slot: Path | None) -> Iterator[psutil.Process]:
+    ours = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+    roots = _known(proc) if proc else []
+    for process in [*roots, *psutil.process_iter()]:
+        with suppress(psutil.Error):
+            if process.pid in ours or process.status() == psutil.STATUS_ZOMBIE:
+                continue
+            if process in roots or _is_marked(process, marker) or (slot and _is_inside(process, slot)):
+                yield from process.children(recursive=True)
+                yield process
+
+
+def _known(proc: SupervisedProcess) -> list[psutil.Process]:
+    found = []
+    for pid, start in ((proc.supervisor, proc.supervisor_start), (proc.agent, proc.agent_start)):
+        with suppress(psutil.Error):
+            if start and process_start(pid) == start:
+                found.append(psutil.Process(pid))
+    return found
+
+
+def _is_marked(process: psutil.Process, marker: str) -> bool:
+    return bool(marker) and process.environ().get(MARKER) == marker
+
+
+def _is_inside(process: psutil.Process, slot: Path) -> bool:
+    # A shell on a terminal is a person looking around, not a left-over.
+    return process.terminal() is None and Path(process.cwd()).is_relative_to(slot)
+
+
+def _end_all(find: Callable[[], list[psutil.Process]], grace_s: float) -> bool:
+    begun = time.monotonic()
+    asked: set[psutil.Process] = set()
+    while left := find():
+        waited = time.monotonic() - begun
+        if waited > grace_s + 30:
+            return False
+        for process in left:
+            with suppress(psutil.Error):
+                if waited >= grace_s:
+                    process.kill()
+                elif process not in asked:
+                    asked.add(process)
+                    process.terminate()
+        # Not psutil.wait_procs: it would reap a child of this process and steal its exit code.
+        time.sleep(0.02)
+    return True

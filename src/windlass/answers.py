@@ -1,0 +1,128 @@
+"""What counts as an answer: by key, number or label, never by a guess."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Protocol
+
+from msgspec import Struct, field
+
+from windlass.model import Answer, Json, Question
+
+
+class Asker(Protocol):
+    """A face that can ask right now. Contract: None when the person closed the prompt without an answer."""
+
+    async def __call__(self, key: str, question: Question, problem: str) -> Answer | None: ...
+
+
+class AnswerPolicy(Struct, frozen=True):
+    """Answers given beforehand."""
+
+    answers: Mapping[str, str] = field(default_factory=dict)
+    """id or key -> value, for the first time it is asked; `id*` for every time."""
+    yes: bool = False
+    """Answer what declares `yes:`."""
+    yes_to: frozenset[str] = frozenset()
+    """Mandatory ones named on the command line."""
+    wait: bool = False
+    """Without a terminal: wait for another process to answer, instead of ending."""
+
+    def to_json(self) -> dict[str, Json]:
+        yes_to: list[Json] = [*sorted(self.yes_to)]
+        return {"answers": dict(self.answers), "yes": self.yes, "yes_to": yes_to, "wait": self.wait}
+
+    @classmethod
+    def from_json(cls, data: Json) -> AnswerPolicy:
+        if not isinstance(data, dict):
+            return cls()
+        answers, yes_to = data["answers"], data["yes_to"]
+        assert isinstance(answers, dict)
+        assert isinstance(yes_to, list)
+        given = {key: str(value) for key, value in answers.items()}
+        return cls(given, bool(data["yes"]), frozenset(str(name) for name in yes_to), bool(data["wait"]))
+
+
+def validate(question: Question, raw: str, comment: str = "") -> Answer | str:
+    """The answer in its canonical form, or what is wrong with it. Never a guess."""
+    text = raw.strip()
+    if not (_is_text(text) and _is_text(comment)):
+        return "it is not valid UTF-8"
+    if not text and question.default:
+        text = question.default
+    if not text:
+        return "it is empty"
+    value = _value(question, text)
+    if value is None:
+        return _expected(question)
+    missing = _comment_missing(question, value, comment)
+    return missing or Answer(value, comment.strip())
+
+
+def _is_text(text: str) -> bool:
+    """Bytes that are no UTF-8 come in as lone surrogates, which nothing can store."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def _value(question: Question, text: str) -> str | None:
+    if question.type in ("input", "editor"):
+        return _input(question, text)
+    if question.type == "confirm" and not question.options:
+        return text.casefold() if text.casefold() in ("yes", "no") else None
+    return _several(question, text) if question.type == "multi" else _choice(question, text)
+
+
+def _input(question: Question, text: str) -> str | None:
+    if question.check == "int":
+        return str(int(text)) if re.fullmatch(r"[0-9]{1,9}", text) and int(text) > 0 else None
+    return text
+
+
+def _several(question: Question, text: str) -> str | None:
+    """Keys, numbers or labels with commas between them; the canonical form has the keys in the options' order."""
+    whole = _choice(question, text)
+    if whole is not None:
+        return whole
+    found = [_choice(question, part.strip()) for part in text.split(",")]
+    if None in found:
+        return None
+    return ",".join(dict.fromkeys(option.key for option in question.options if option.key in found))
+
+
+def _choice(question: Question, text: str) -> str | None:
+    """By key, number or label; case does not matter, anything ambiguous is refused."""
+    keys = [option.key for option in question.options]
+    if text in keys:
+        return text
+    if re.fullmatch(r"[0-9]{1,4}", text):
+        number = int(text)
+        return keys[number - 1] if 1 <= number <= len(keys) else None
+    low = text.casefold()
+    alias = {name.casefold(): key for name, key in question.aliases.items()}.get(low)
+    named = {o.key for o in question.options if low in (o.key.casefold(), o.label.casefold())}
+    found = named | ({alias} if alias else set())
+    return found.pop() if len(found) == 1 else None
+
+
+def _expected(question: Question) -> str:
+    if question.check == "int":
+        return "a whole number from 1 is expected"
+    if not question.options:
+        return "yes or no is expected"
+    numbered = ", ".join(f"{i}) {o.key}" for i, o in enumerate(question.options, 1))
+    return f"{'some' if question.type == 'multi' else 'one'} of {numbered} is expected"
+
+
+def _comment_missing(question: Question, value: str, comment: str) -> str:
+    rule = question.comment
+    if comment.strip() or not rule.startswith("required"):
+        return ""
+    exempt = rule.removeprefix("required-unless-") if "-unless-" in rule else ""
+    return "" if value == exempt else f"'{value}' needs a comment: say what to change"
+
+
+def comment_wanted(question: Question, value: str) -> bool:
+    """Whether a person who chose this option is asked for a comment: not for the plain way on."""
+    exempt = question.comment.removeprefix("required-unless-") if "-unless-" in question.comment else question.yes
+    return bool(question.comment) and value != exempt

@@ -1,0 +1,49 @@
+"""Where a test command's report is, and what it says: JUnit XML, or the stream of `go test -json`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path, PurePath
+
+from windlass.checks.go_json import parse_stream
+from windlass.checks.junit import MAX_BYTES, Status, parse_report
+
+FILES, FOLDERS, REPORT = "{files}", "{folders}", "{junit}"
+STREAM = "-json"
+
+
+def names_report(command: Sequence[str]) -> bool:
+    """It writes its report to a file."""
+    return any(REPORT in word for word in command)
+
+
+def reports(command: Sequence[str]) -> bool:
+    """It reports in a file or, as `go test -json`, on its standard output; else there are only exit codes."""
+    calls_go = any(PurePath(word).name == "go" for word in command)
+    return names_report(command) or (calls_go and STREAM in command)
+
+
+def expand(command: Sequence[str], files: Sequence[str], report: str) -> tuple[str, ...]:
+    # A name that begins with a dash must not be taken for an option.
+    named = [f"./{path}" if path.startswith("-") else path for path in files]
+    folders = list(dict.fromkeys(_folder(path) for path in files))
+    lists = {FILES: named, FOLDERS: folders}
+    words = [lists.get(word) or [word.replace(REPORT, report)] for word in command]
+    return tuple(word for part in words for word in part)
+
+
+def _folder(path: str) -> str:
+    """As `go` wants it: without the leading `./` it is the name of a package of the standard library."""
+    parent = path.rpartition("/")[0]
+    return f"./{parent}" if parent else "."
+
+
+def read_report(path: Path, cwd: Path) -> dict[str, Status] | None:
+    """Test id -> status; None when there is no report that can be read. Ids name files from `cwd`."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            return None
+        text = path.read_bytes().decode("utf-8", "replace")
+    except OSError:
+        return None
+    return parse_report(text, str(cwd)) if text.lstrip("\ufeff \t\r\n").startswith("<") else parse_stream(text)

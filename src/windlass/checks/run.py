@@ -1,0 +1,138 @@
+"""Checks are run by the engine, on a known tree, and proved to look at that tree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+
+from windlass.checks.test_files import TEST_GLOBS, is_code, matches
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.trees import restaged_tree
+from windlass.model import Json, digest
+from windlass.text import plain
+
+TAIL_CHARS = 4000
+READ_BYTES = 4 * 1024 * 1024
+CANARY = b")]} windlass canary: no language accepts this line {[( \"\"\" ''' `\n"
+# One line of meaning each: how a test runner names a test that did not pass.
+FAILING = tuple(
+    re.compile(pattern, re.MULTILINE)
+    for pattern in (
+        r"^(?:FAILED|ERROR) (\S+?\[.*?\](?= - |$)|\S+)(?: - .*)?$",  # pytest -rfE
+        r"^(?:FAIL|ERROR): (\S+ \(\S+\))",  # unittest
+        r"^\s*--- FAIL: (\S+)",  # go test
+        r"^test (\S+) \.\.\. FAILED$",  # cargo test
+        r"^not ok \d+ -? ?(.+?)(?: #.*)?$",  # TAP
+        r"^\s*● (.+ › .+)$",  # jest
+        r"^ *(?:FAIL|×|✗)  ?(\S+ > .+?)(?: \d+ms)?$",  # vitest
+    )
+)
+JUNIT_CASE = re.compile(r"<testcase\b([^>]*[^/])>(.*?)</testcase>", re.DOTALL)
+JUNIT_NAME = re.compile(r'\b(classname|name)="([^"]*)"')
+
+
+class Check(Struct, frozen=True):
+    argv: tuple[str, ...]
+    timeout: float = 1800.0
+
+    @property
+    def command(self) -> str:
+        return " ".join(self.argv)
+
+
+class RunOutput(Struct, frozen=True):
+    code: int | None
+    """None when a signal or the wall limit ended it."""
+    out_path: Path
+    """Standard output and standard error."""
+    seconds: float
+    timed_out: bool = False
+
+
+class Runner(Protocol):
+    """Contract: runs argv without a shell, ends the whole process tree at the timeout, never raises for a red exit."""
+
+    async def __call__(
+        self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout: float, folder: Path
+    ) -> RunOutput: ...
+
+
+class CheckResult(Struct, frozen=True):
+    command: str
+    ok: bool
+    code: int | None
+    seconds: float
+    tail: str
+    failing: tuple[str, ...] = ()
+    """Ids of tests that did not pass, where the output names them."""
+    timed_out: bool = False
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "command": self.command,
+            "ok": self.ok,
+            "code": self.code,
+            "seconds": round(self.seconds, 3),
+            "tail": self.tail,
+            "failing": list(self.failing),
+            "timed_out": self.timed_out,
+        }
+
+
+async def run_check(check: Check, cwd: Path, env: Mapping[str, str], folder: Path, runner: Runner) -> CheckResult:
+    output = await runner(check.argv, cwd, env, check.timeout, folder)
+    text = plain(read_end(output.out_path))
+    ok = output.code == 0 and not output.timed_out
+    failing = () if ok else failing_tests(text)
+    return CheckResult(check.command, ok, output.code, output.seconds, tail_of(text), failing, output.timed_out)
+
+
+def read_end(path: Path) -> str:
+    try:
+        with path.open("rb") as handle:
+            handle.seek(max(0, path.stat().st_size - READ_BYTES))
+            return handle.read().decode("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
+
+
+def tail_of(text: str) -> str:
+    cut = text.rstrip()[-TAIL_CHARS:]
+    return cut.split("\n", 1)[-1] if len(cut) == TAIL_CHARS and "\n" in cut else cut
+
+
+def failing_tests(text: str) -> tuple[str, ...]:
+    named = [match[1].strip() for pattern in FAILING for match in pattern.finditer(text)]
+    return tuple(sorted({*named, *_junit_failures(text)}))
+
+
+def _junit_failures(text: str) -> list[str]:
+    cases = [(dict(JUNIT_NAME.findall(head)), body) for head, body in JUNIT_CASE.findall(text)]
+    bad = [names for names, body in cases if "<failure" in body or "<error" in body]
+    return ["::".join(names[part] for part in ("classname", "name") if names.get(part)) for names in bad]
+
+
+def acceptable(result: CheckResult, known: Collection[str]) -> bool:
+    """Green, or red only by tests that a person accepted as known to fail. A timeout or an unnamed failure is not."""
+    return result.ok or (not result.timed_out and bool(result.failing) and set(result.failing) <= set(known))
+
+
+def cache_key(tree: str, check: Check, setup_hash: str) -> str:
+    """Equal keys, equal result: the same command on the same files after the same set-up."""
+    return digest([tree, list(check.argv), setup_hash])
+
+
+def canary_tree(engine: EngineRepo, base: str, test_globs: Sequence[str] = TEST_GLOBS) -> str:
+    """`base` with all code but the tests broken. Checks that stay green on it test some other folder.
+
+    Equal to the tree of `base` when there is no such code: then nothing can be proved.
+    """
+    fields = engine.git("ls-tree", "-r", "-z", "--full-tree", base).fields
+    modes = {path: meta.split(" ")[0] for meta, _, path in (field.partition("\t") for field in fields)}
+    code = [path for path, mode in modes.items() if mode.startswith("100") and is_code(path)]
+    blob = engine.git("hash-object", "-w", "--stdin", input=CANARY).line
+    return restaged_tree(engine, base, {p: f"{modes[p]} {blob}" for p in code if not matches(p, test_globs)})

@@ -1,0 +1,105 @@
+"""Settings as they stand in one place: the data, and everything that is wrong with it."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+from pydantic import BaseModel, ValidationError
+
+from windlass.config.lines import Lines, json_lines, toml_lines
+from windlass.config.problems import ConfigProblem, problems_of
+from windlass.config.schema import Config, Superteam
+
+REPO_FILE = ".windlass/config.toml"
+USER_FILE = "config.toml"
+SUPERTEAM_FILE = ".superteam.json"
+
+
+class SettingsSource(Struct, frozen=True):
+    name: str
+    """As shown in errors: a file, or the command line."""
+    data: dict[str, Any] = field(default_factory=dict)
+    problems: tuple[ConfigProblem, ...] = ()
+    lines: Lines | None = None
+
+    def checked(self, model: type[BaseModel]) -> SettingsSource:
+        try:
+            model.model_validate(self.data)
+        except ValidationError as error:
+            found = problems_of(error, model, self.name, self.lines)
+            return replace(self, problems=tuple(sorted(found, key=lambda problem: problem.line)))
+        return self
+
+
+def read_toml(path: Path, name: str) -> SettingsSource:
+    text = _read(path, name)
+    if isinstance(text, SettingsSource):
+        return text
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        return _broken(name, _toml_error_line(str(error), text), f"not valid TOML: {error}")
+    return SettingsSource(name, data, lines=toml_lines(text)).checked(Config)
+
+
+def read_json(path: Path, name: str) -> SettingsSource:
+    text = _read(path, name)
+    if isinstance(text, SettingsSource):
+        return text
+    try:
+        data = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        return _broken(name, error.lineno, _json_message(error, text))
+    except ValueError as error:
+        return _broken(name, 1, str(error))
+    if not isinstance(data, dict):
+        return _broken(name, 1, "must hold one object: {...}")
+    return SettingsSource(name, data, lines=json_lines(text)).checked(Superteam)
+
+
+def _read(path: Path, name: str) -> str | SettingsSource:
+    """The text; or what became of it: a file that does not exist has no settings."""
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return SettingsSource(name)
+    except UnicodeDecodeError as error:
+        return _broken(name, error.object[: error.start].count(b"\n") + 1, "is not UTF-8 text")
+    except OSError as error:
+        return _broken(name, 1, f"cannot be read: {error.strerror}")
+    if text.startswith("\ufeff"):
+        return _broken(name, 1, "starts with a byte order mark; save it as UTF-8 without one")
+    return text
+
+
+def _broken(name: str, line: int, message: str) -> SettingsSource:
+    return SettingsSource(name, problems=(ConfigProblem(name, line, "", message),))
+
+
+def _toml_error_line(message: str, text: str) -> int:
+    at = re.search(r"at line (\d+)", message)
+    return int(at[1]) if at else max(1, len(text.splitlines()))
+
+
+def _json_message(error: json.JSONDecodeError, text: str) -> str:
+    if text[error.pos :].lstrip().startswith(("//", "/*", "#")):
+        return "JSON has no comments; remove this one"
+    return f"not valid JSON: {error.msg} (column {error.colno})"
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    seen = dict(pairs)
+    if len(seen) < len(pairs):
+        twice = next(key for key, _ in pairs if [name for name, _ in pairs].count(key) > 1)
+        raise ValueError(f"the key '{twice}' is given twice")
+    return seen
+
+
+def _refuse_constant(word: str) -> Any:
+    raise ValueError(f"'{word}' is not a number that JSON knows")

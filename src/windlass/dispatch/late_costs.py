@@ -1,0 +1,152 @@
+"""What attempts cost that no driver saw to their end: read from the files that their agents left, and recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from msgspec import Struct
+
+from windlass.agents.base import Adapter, AgentResult, Job, Unsure
+from windlass.agents.process.agent_run import CONTINUED, recount
+from windlass.cost import ASSUMED_USD, assumed_for
+from windlass.dispatch.attempt import assumed_usd, prices
+from windlass.errors import WindlassError
+from windlass.events import DispatchCosted, DispatchFinished, DispatchStarted
+from windlass.model import ErrorClass, Usage
+from windlass.store.database import Store
+from windlass.store.rows import AttemptRow
+
+_COUNTS = ("input", "output", "cached")
+NOTHING_READ = AgentResult(error=ErrorClass.DRIVER_LOST, unsure=Unsure.ALL)
+
+
+class LateCosts(Struct, frozen=True):
+    store: Store
+    run: str
+    folder: Path
+    """The run's."""
+    adapters: Callable[[str], Adapter] | None
+    """None: nobody can say which agents there are, and what they left is not read."""
+    unknown_usd: float = ASSUMED_USD
+
+    def interrupt(self, rows: Collection[AttemptRow]) -> None:
+        """Close attempts whose driver is gone, with what they cost. Nothing of them is at work any more."""
+        read = [(row, self._recount(row) if row.intent.role else None) for row in rows]
+        started = self._started() if any(result for _, result in read) else {}
+        with self.store.tx():
+            for row, result in read:
+                key, n = row.intent.key, row.intent.n
+                if result is None:
+                    self.store.interrupt(self.run, key, n)
+                    continue
+                assumed = assumed_usd(result, self.unknown_usd)
+                if self.store.interrupt(self.run, key, n, result.usage.to_json(assumed), result.usage.cost_usd):
+                    self._tell_end(row, result, assumed, started)
+
+    def settle(self) -> None:
+        """Give back what was assumed for attempts that an older version recorded, where their files tell the cost."""
+        rows = [row for row in self.store.attempts(self.run) if _is_open_to_doubt(row)]
+        if not rows:
+            return
+        started, ended = self._started(), self._ended()
+        read = [(row, self._recount(row)) for row in rows]
+        with self.store.tx():
+            for row, result in read:
+                key, n = row.intent.key, row.intent.n
+                assumed = assumed_usd(result, self.unknown_usd)
+                self.store.settle_cost(self.run, key, n, result.usage.to_json(assumed), result.usage.cost_usd)
+                tell = self._tell_cost if (key, n) in ended else self._tell_end
+                tell(row, result, assumed, started)
+
+    def _recount(self, row: AttemptRow) -> AgentResult:
+        intent = row.intent
+        folder = self.folder / intent.folder
+        job = Job(
+            run=self.run,
+            key=intent.key,
+            attempt=intent.n,
+            role=intent.role,
+            purpose="",
+            system="",
+            prompt="",
+            cwd=folder,
+            folder=folder,
+            agent=intent.agent,
+            model=intent.model,
+            session=row.session if (folder / CONTINUED).exists() else "",
+        )
+        try:
+            if self.adapters is not None:
+                return recount(self.adapters(intent.agent), job, self.store.clock)
+        except WindlassError:
+            # an agent that is no longer configured: what it left cannot be read
+            pass
+        return NOTHING_READ
+
+    def _started(self) -> dict[tuple[str, int], DispatchStarted]:
+        return {(event.key, event.attempt): event for event in self.store.events_of(self.run, DispatchStarted)}
+
+    def _ended(self) -> set[tuple[str, int]]:
+        return {(event.key, event.attempt) for event in self.store.events_of(self.run, DispatchFinished)}
+
+    def _tell_end(
+        self, row: AttemptRow, result: AgentResult, assumed: float, started: dict[tuple[str, int], DispatchStarted]
+    ) -> None:
+        intent, usage = row.intent, result.usage
+        begun = started.get((intent.key, intent.n))
+        self.store.add_event(
+            self.run,
+            DispatchFinished(
+                key=intent.key,
+                attempt=intent.n,
+                role=intent.role,
+                agent=intent.agent,
+                error=ErrorClass.DRIVER_LOST,
+                reason="its driver was ended",
+                cost_usd=usage.cost_usd,
+                input=usage.input,
+                output=usage.output,
+                cached=usage.cached,
+                seconds=round(max((row.ended_at or self.store.clock()) - row.started_at, 0.0), 3),
+                tools=result.tools,
+                task=begun.task if begun else "",
+                prices=prices(self.store.clock()) if usage.priced else "",
+                assumed_usd=assumed,
+            ),
+        )
+
+    def _tell_cost(
+        self, row: AttemptRow, result: AgentResult, assumed: float, started: dict[tuple[str, int], DispatchStarted]
+    ) -> None:
+        intent, usage, before = row.intent, result.usage, _recorded(row)
+        begun = started.get((intent.key, intent.n))
+        self.store.add_event(
+            self.run,
+            DispatchCosted(
+                key=intent.key,
+                attempt=intent.n,
+                role=intent.role,
+                cost_usd=usage.cost_usd,
+                assumed_usd=assumed,
+                before_usd=row.cost_usd,
+                before_assumed_usd=assumed_for(row.cost_usd, None),
+                input=usage.input - before.input,
+                output=usage.output - before.output,
+                cached=usage.cached - before.cached,
+                task=begun.task if begun else "",
+                prices=prices(self.store.clock()) if usage.priced else "",
+            ),
+        )
+
+
+def _is_open_to_doubt(row: AttemptRow) -> bool:
+    """Recorded without a word about what is assumed for it, and without its cost."""
+    said = isinstance(row.usage, dict) and "assumed_usd" in row.usage
+    return bool(row.intent.role) and row.state != "running" and row.cost_usd is None and not said
+
+
+def _recorded(row: AttemptRow) -> Usage:
+    told = row.usage if isinstance(row.usage, dict) else {}
+    sent, spoken, cached = (one if isinstance(one := told.get(name), int) else 0 for name in _COUNTS)
+    return Usage(sent, spoken, cached)

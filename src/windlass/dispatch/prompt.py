@@ -1,0 +1,118 @@
+"""From a call to the words a role's prompt is filled with. No text of a prompt stands here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from windlass.agents.contracts import registry as contracts
+from windlass.agents.templates import VARIABLES
+from windlass.engine.values import RunValues
+from windlass.kinds.base import Call
+from windlass.kinds.calls import format_finding
+from windlass.kinds.review import USER
+from windlass.model import Finding, Json, Task
+
+MAX_FILES = 200
+MOST_TITLES = 100
+
+
+class PromptExtra(Struct, frozen=True):
+    """What only the moment of the dispatch knows."""
+
+    cwd: str
+    contract: str
+    outs: Mapping[str, str]
+    tag: str = ""
+    """Of the block that the contract asks for, where it stands in the reply."""
+    changed: Sequence[str] = ()
+    fix_diff: str = ""
+    fix_places: str = ""
+    """Where the fix changed the code, by path and lines; made only for a prompt that shows it."""
+    diff: str = ""
+    """All that the scope changed; made only for a prompt that shows it."""
+    reminder: str = ""
+    recovery: str = ""
+    tdd: str = ""
+    task: Task | None = None
+    completed: Sequence[Task] = ()
+
+
+def values(world: RunValues, call: Call, extra: PromptExtra) -> dict[str, str]:
+    """Every variable a template may use; '' where there is nothing to say."""
+    found = "\n".join(format_finding(f) for f in findings_of(call) if f.role != USER)
+    given: dict[str, str] = {
+        "request": world.facts.request,
+        "cwd": extra.cwd,
+        "date": world.facts.date,
+        "slug": world.facts.slug,
+        "plan_path": extra.outs.get("plan") or _plan_path(world),
+        "plan_context": _text(call.context.get("plan")) if extra.task else "",
+        "task": _task(extra.task) if extra.task else "",
+        "task_id": extra.task.id if extra.task else "",
+        "task_title": extra.task.title if extra.task else "",
+        "changed_files": "\n".join(_listed(extra.changed)),
+        "findings": found,
+        "open_findings": found,
+        "fix_diff": extra.fix_diff,
+        "fix_places": extra.fix_places,
+        "diff": extra.diff,
+        "completed_tasks": _titles(extra.completed),
+        "contract": contracts.describe(extra.contract, extra.tag) if extra.contract else "",
+        "reminder": extra.reminder,
+        "recovery": extra.recovery,
+        "tdd": extra.tdd,
+        "flags": " ".join(call.flags),
+        **{f"out.{name}": path for name, path in extra.outs.items()},
+    }
+    return {**dict.fromkeys(VARIABLES, ""), **_named(call), **given}
+
+
+def _named(call: Call) -> dict[str, str]:
+    """Inputs and context under their own names, where a template may use them; the rest together as `inputs`."""
+    both = {**call.context, **call.inputs}
+    # An artifact's content stands in the context, its fingerprint in the inputs: the content is what is read.
+    both.update({name: value for name, value in call.context.items() if value})
+    known = {name: _text(value) for name, value in both.items() if name in VARIABLES}
+    others = [f"## {name}\n{_text(v)}" for name, v in call.context.items() if name not in VARIABLES and v]
+    return {**known, "inputs": "\n\n".join(others)}
+
+
+def _text(value: Json) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else str(value)
+
+
+def _plan_path(world: RunValues) -> str:
+    return world.path("plan") if "plan" in world.flow.artifacts else ""
+
+
+def _task(task: Task) -> str:
+    files = "\n".join(f"- {path}" for path in task.files)
+    parts = [f"Title: {task.title}", task.description.strip(), f"Files:\n{files}" if files else ""]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _listed(paths: Sequence[str]) -> list[str]:
+    shown = [f"- {path}" for path in paths[:MAX_FILES]]
+    more = len(paths) - MAX_FILES
+    return [*shown, f"- and {more} more"] if more > 0 else shown
+
+
+def findings_of(call: Call) -> list[Finding]:
+    value = call.inputs.get("findings")
+    return [Finding.from_json(item) for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def wishes_of(call: Call) -> list[str]:
+    """What the person who sent the work back wants changed. It is no reviewer's finding, and not to be weighed."""
+    return [finding.message for finding in findings_of(call) if finding.role == USER]
+
+
+def _titles(tasks: Sequence[Task]) -> str:
+    """The latest; a plan may have thousands of tasks, and every prompt holds this list."""
+    earlier = len(tasks) - MOST_TITLES
+    head = [f"- {earlier} tasks before these"] if earlier > 0 else []
+    return "\n".join([*head, *(f"- {task.title}" for task in tasks[-MOST_TITLES:])])

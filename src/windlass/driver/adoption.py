@@ -1,0 +1,164 @@
+"""An artifact that a person edited while the run was at rest: adopted, kept aside or restored, never just followed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from windlass.agents.contracts.task_list import match_tasks, parse_plan
+from windlass.engine.journal import Journal
+from windlass.events import PlanAdopted
+from windlass.flow.schema import Flow
+from windlass.model import Choice, Json, Key, Question, Task, content_id
+from windlass.store.database import Store
+from windlass.store.rows import AdoptionRow, StepRow
+
+if TYPE_CHECKING:
+    from windlass.driver.context import PhaseContext
+
+
+class ArtifactEdit(Struct, frozen=True):
+    """A file that no longer says what the step recorded."""
+
+    artifact: str
+    path: str
+    producer: str
+    old_sha: str
+    content: str
+
+
+class AdoptionProposal(Struct, frozen=True):
+    """What adopting it would mean."""
+
+    edit: ArtifactEdit
+    effect: str
+    """The key where the new content takes effect: the phase that works through it, else the step that made it."""
+    again: tuple[str, ...]
+    """Recorded steps that would run again."""
+    cost_usd: float
+    problem: str = ""
+    """Why it cannot be adopted."""
+
+
+def propose(store: Store, run: str, flow: Flow, journal: Journal, edit: ArtifactEdit) -> AdoptionProposal:
+    phase = _working_through(flow, journal, edit.artifact)
+    if phase is None:
+        again = _after(journal, edit.producer)
+        return AdoptionProposal(edit, edit.producer, again, _cost(store, run, again), _unusable(flow, edit))
+    tasks = journal.recorded(phase.child("tasks"))
+    again, problem = _changed_tasks(journal, phase, tasks, edit)
+    covers = (f"{phase}/tasks", *again)
+    return AdoptionProposal(edit, phase.text, covers, _cost(store, run, again), problem)
+
+
+def question(proposal: AdoptionProposal) -> Question:
+    edit = proposal.edit
+    steps = [key for key in proposal.again if not key.endswith("/tasks")]
+    lines = [
+        f"{len(steps)} recorded step(s) would run again, about ${proposal.cost_usd:.2f}:",
+        *(f"  {k}" for k in steps[:20]),
+    ]
+    detail = "\n".join(lines) if steps else "No recorded step would run again."
+    adopt = (Choice("adopt", "Adopt", "go on with the edited file"),)
+    return Question(
+        id="adopt",
+        text=f"'{edit.path}' was edited since it was recorded. What shall count?",
+        options=(
+            *(() if proposal.problem else adopt),
+            Choice("aside", "Keep mine aside", "store the edit beside it, go on with what was recorded"),
+            Choice("restore", "Restore", "throw the edit away, go on with what was recorded"),
+        ),
+        detail=f"It cannot be adopted: {proposal.problem}" if proposal.problem else detail,
+    )
+
+
+def record(store: Store, run: str, journal: Journal, proposal: AdoptionProposal, by: str) -> None:
+    edit, sha = proposal.edit, content_id(proposal.edit.content)
+    with journal.writing("adopt", PlanAdopted(edit.artifact, sha, list(proposal.again), by)):
+        store.put_blob(sha, edit.content)
+        row = AdoptionRow(0, edit.artifact, proposal.effect, edit.old_sha, sha, by, frozenset(proposal.again))
+        store.add_adoption(run, row)
+    journal.adoptions = store.adoptions(run)
+
+
+async def apply(ctx: PhaseContext) -> None:
+    """Entering a phase: what was adopted for it is in force from here on, and on the run's branch."""
+    journal, world = ctx.parts.journal, ctx.parts.world
+    mine = [a for a in journal.adoptions if a.producer == ctx.key.text]
+    for number, adoption in enumerate(mine, 1):
+        world.hold(adoption.artifact, ctx.parts.store.blob(adoption.new_sha), ctx.key.text)
+        if world.flow.artifacts[adoption.artifact].commit:
+            await ctx.commit_files(f"adopted.{number}", [adoption.artifact], "adopted")
+
+
+# -- inside
+
+
+def _working_through(flow: Flow, journal: Journal, artifact: str) -> Key | None:
+    """The `tasks` phase that has begun on this artifact, by its last visit."""
+    ids = {phase.id for phase in flow.all_phases() if phase.kind == "tasks" and phase.source == artifact}
+    keys = [Key.parse(row.key) for row in journal.recorded_keys() if row.key.endswith("/tasks")]
+    found = [key for key in keys if len(key.parts) == 2 and key.parts[0].id in ids]
+    return Key(found[-1].parts[:1]) if found else None
+
+
+def _after(journal: Journal, producer: str) -> tuple[str, ...]:
+    rows = journal.recorded_keys()
+    made = next((row.seq for row in rows if row.key == producer), 0)
+    return tuple(row.key for row in rows if row.seq > made and not row.key.startswith(("baseline", "retry#")))
+
+
+def _changed_tasks(
+    journal: Journal, phase: Key, listed: StepRow | None, edit: ArtifactEdit
+) -> tuple[tuple[str, ...], str]:
+    assert listed is not None
+    old = [Task.from_json(t) for t in _dicts(listed.result)]
+    under = {task.id: _under(journal, phase, task.id) for task in old}
+    landed = {id for id, rows in under.items() if any(is_landed(row.result) for row in rows)}
+    started = {id for id, rows in under.items() if rows}
+    parsed = parse_plan(edit.content)
+    matched = match_tasks(old, parsed.tasks, started=started, landed=landed)
+    problem = parsed.problem or matched.problem
+    if problem:
+        return (), problem
+    before = {task.id: task for task in old}
+    changed = [t.id for t in matched.tasks if t.id in before and _fields(t) != _fields(before[t.id])]
+    again = [row.key for id in changed if id not in landed for row in under[id]]
+    return tuple(again), ""
+
+
+def _fields(task: Task) -> Json:
+    """What a task's steps are compared by; its place and what it waits for are not among them."""
+    return {**task.to_json(), "visit": 1, "depends_on": []}
+
+
+def _under(journal: Journal, phase: Key, task: str) -> list[StepRow]:
+    return [row for row in journal.recorded_keys() if is_step_of(phase, Key.parse(row.key), task)]
+
+
+def is_step_of(phase: Key, key: Key, task: str) -> bool:
+    """Recorded for any visit to that task of the phase."""
+    depth = len(phase.parts)
+    return len(key.parts) > depth + 1 and phase.contains(key) and key.parts[depth].id == task
+
+
+def is_landed(result: Json) -> bool:
+    return isinstance(result, dict) and result.get("kind") == "landed"
+
+
+def _unusable(flow: Flow, edit: ArtifactEdit) -> str:
+    if flow.artifacts[edit.artifact].contract != "tasks":
+        return ""
+    parsed = parse_plan(edit.content)
+    return parsed.problem or match_tasks((), parsed.tasks).problem
+
+
+def _cost(store: Store, run: str, keys: Sequence[str]) -> float:
+    wanted = set(keys)
+    return sum(row.cost_usd or 0.0 for row in store.attempts(run) if row.intent.key in wanted and row.state == "done")
+
+
+def _dicts(value: Json) -> list[dict[str, Json]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

@@ -1,0 +1,117 @@
+"""Before the first dispatch: do the checks pass on the base, and do they test the slot at all?"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from windlass.dispatch.workspace import Workspace
+from windlass.driver.context import StepContext
+from windlass.driver.scopes import RunScope
+from windlass.errors import AbortedError, StoppedError
+from windlass.events import Warned
+from windlass.kinds.base import Call, PhaseSpec
+from windlass.model import Choice, Json, Key, Question
+from windlass.tasks.checker import CheckVerdict
+
+KEY = Key().child("baseline")
+MAX_FIXES = 2
+BEGIN_ANEW = "make them pass, commit that, and start a new run"
+
+
+async def establish(shared: RunScope, desk: Workspace) -> None:
+    """Recorded: a resume does not check again."""
+    desk.move(shared.parts.tip.now if shared.parts.journal.recorded(KEY) else desk.head)
+    if not shared.checker.configured:
+        return
+    ctx = StepContext(shared, KEY, PhaseSpec(id="baseline", kind="command", on={}), desk)
+    verdict = await _observe(ctx, 1)
+    if verdict["ok"] is not True:
+        await _red(ctx, verdict)
+    await _canary(ctx)
+
+
+async def _observe(ctx: StepContext, cycle: int) -> dict[str, Json]:
+    async def look(previous: Json) -> Json:
+        found = await ctx.shared.checker.check(ctx.key, ctx.desk, ctx.desk.head, ctx.desk.tree)
+        ctx.emit(*found.events, at=f"checks#{cycle}")
+        return _json(found)
+
+    result = await ctx.parts.journal.step(ctx.key.child("checks", cycle=cycle), {"tree": ctx.desk.tree}, look)
+    assert isinstance(result, dict)
+    return result
+
+
+async def _red(ctx: StepContext, verdict: dict[str, Json]) -> None:
+    for cycle in range(1, MAX_FIXES + 1):
+        answer = await ctx.ask(_question(verdict, cycle))
+        if answer.value == "accept":
+            failing = verdict["failing"]
+            ctx.shared.checker.known = (
+                frozenset(str(test) for test in failing) if isinstance(failing, list) else frozenset()
+            )
+            ctx.emit(Warned("baseline", f"accepted as known to fail: {_names(verdict)}"))
+            return
+        if answer.value == "stop":
+            raise AbortedError(f"the checks fail before any work: {_names(verdict)}", hint=BEGIN_ANEW)
+        await _fix(ctx, verdict, cycle)
+        verdict = await _observe(ctx, cycle + 1)
+        if verdict["ok"] is True:
+            return
+    raise StoppedError(
+        f"the checks fail before any work: {_names(verdict)}", hint="make them pass, then start a new run"
+    )
+
+
+async def _fix(ctx: StepContext, verdict: dict[str, Json], cycle: int) -> None:
+    call = Call("implementer", "baseline-fix", inputs={"checks_output": verdict["output"]}, guard=False)
+    reply = await ctx.dispatch("fix", replace(call, cycles=MAX_FIXES), cycle=cycle)
+    if reply.ok and reply.head:
+        ctx.desk.move(await _advance(ctx, cycle, reply.head))
+
+
+async def _advance(ctx: StepContext, cycle: int, head: str) -> str:
+    """The mended base becomes the run's tip, once."""
+
+    async def mended(previous: Json) -> Json:
+        return head
+
+    found = await ctx.parts.journal.step(ctx.key.child(f"tip.{cycle}"), None, mended, tip=str)
+    await ctx.parts.tip.show()
+    return str(found)
+
+
+async def _canary(ctx: StepContext) -> None:
+    async def look() -> Json:
+        return await ctx.shared.checker.canary(ctx.key.child("canary"), ctx.desk)
+
+    warning = await ctx.observe("canary", look)
+    if warning:
+        ctx.emit(Warned("canary", str(warning)))
+
+
+def _question(verdict: dict[str, Json], cycle: int) -> Question:
+    # A failure without names could not be told from one that the work brings.
+    accept = (Choice("accept", "Accept", "these failing tests count as known"),) if _failing(verdict) else ()
+    return Question(
+        id=f"baseline{cycle if cycle > 1 else ''}",
+        text="The checks fail before any work has begun. What now?",
+        options=(
+            Choice("fix", "Fix first", "an agent mends them before the work starts"),
+            *accept,
+            Choice("stop", "Stop", "I look at it myself"),
+        ),
+        detail=str(verdict["output"])[-1500:],
+    )
+
+
+def _failing(verdict: dict[str, Json]) -> list[str]:
+    failing = verdict["failing"]
+    return [str(test) for test in failing] if isinstance(failing, list) else []
+
+
+def _names(verdict: dict[str, Json]) -> str:
+    return ", ".join(_failing(verdict)[:5]) or str(verdict["output"]).strip()[-200:] or "no output"
+
+
+def _json(found: CheckVerdict) -> Json:
+    return {"ok": found.ok, "label": found.label, "output": found.output[-4000:], "failing": list(found.failing)}

@@ -1,0 +1,181 @@
+"""decide -> perform -> record, until the machine says that the run is at its end."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from windlass.dispatch.dispatcher import Dispatcher
+from windlass.dispatch.workspace import Workspace
+from windlass.driver import adoption as adopting
+from windlass.driver import baseline, source
+from windlass.driver.context import PhaseContext, StepContext
+from windlass.driver.publisher import Publisher
+from windlass.driver.scopes import Reentry, RunScope
+from windlass.engine import machine
+from windlass.engine.journal import again_count, refuse_unknown
+from windlass.engine.machine import AskQuestion, End, RunPhase, SkipPhase, State
+from windlass.engine.services import RunServices
+from windlass.events import PhaseEntered, PhaseFinished, PhaseSkipped, TaskChanged
+from windlass.kinds import KINDS, review
+from windlass.kinds.base import Outcome, PhaseSpec
+from windlass.kinds.routes import To
+from windlass.model import Json, Key, RunState
+from windlass.tasks.checker import Checker
+from windlass.tasks.context import COMPLETE, EndRunError
+from windlass.tasks.lander import Lander
+
+
+class RunLoop:
+    """One pass over the run: replays what is recorded, performs what is not."""
+
+    def __init__(self, parts: RunServices, *, retry: bool) -> None:
+        checker = Checker(parts)
+        self._parts = parts
+        self._flow = parts.world.flow
+        self._journal = parts.journal
+        lander = Lander(parts, checker)
+        self._shared = RunScope(parts, Dispatcher(parts), checker, lander, Publisher(parts, lander))
+        self._retry = retry
+        """A person asked to go on after a stop."""
+        self._stops = 0
+        self._continued: set[tuple[str, int]] = set()
+        """Phase and visit that go on from the visit before, because a person said: try again."""
+
+    async def run(self) -> End:
+        parts = self._parts
+        desk = self._shared.desk(parts.world.facts.base)
+        try:
+            await source.establish(self._shared, desk)
+            await baseline.establish(self._shared, desk)
+            end = await self._loop(desk)
+        finally:
+            try:
+                await desk.leave("driver")
+                await self._shared.leave()
+                await self._shared.lander.publish()
+            finally:
+                await self._shared.lander.close()
+        self._shared.lander.require_published()
+        return end
+
+    async def _loop(self, desk: Workspace) -> End:
+        world = self._parts.world
+        state = machine.start(self._flow, world.mode)
+        while True:
+            world.mode = state.mode
+            decision = machine.decide(self._flow, state, world)
+            match decision:
+                case RunPhase():
+                    state = await self._phase(state, decision, desk)
+                case SkipPhase():
+                    self._skip(decision)
+                    state = machine.skipped(self._flow, state, world)
+                case AskQuestion():
+                    state = await self._ask(state, decision, desk)
+                case End():
+                    again = await self._again(state, decision)
+                    if again is None:
+                        return decision
+                    state = again
+                case _:
+                    assert_never(decision)
+
+    # -- performing
+
+    async def _phase(self, state: State, todo: RunPhase, desk: Workspace) -> State:
+        phase, world = todo.phase, self._parts.world
+        key = Key().child(phase.id, visit=todo.visit)
+        found = self._shared.outcomes.get(phase.id)
+        to_fix = found.findings if found and todo.fixing else ()
+        befores = self._befores(phase.id, todo.visit)
+        ctx = PhaseContext(self._shared, key, phase, desk, befores=befores, again=Reentry(to_fix=to_fix))
+        self._enter(ctx, phase)
+        await adopting.apply(ctx)
+        if phase.kind == "tasks":
+            # Tasks take slots of their own.
+            await desk.leave(key.text)
+        try:
+            outcome = await KINDS[phase.kind].run(phase, ctx)
+        except EndRunError as end:
+            self._leave(ctx, phase, Outcome(str(end.target), end.reason))
+            return machine.routed(self._flow, state, world, end.target, end.reason)
+        await self._commit(ctx, phase)
+        refuse_unknown(self._journal, key)
+        self._shared.outcomes[phase.id] = outcome
+        self._complete(ctx, phase, outcome)
+        self._leave(ctx, phase, outcome)
+        return machine.finished(self._flow, state, world, outcome.name, outcome.detail)
+
+    async def _commit(self, ctx: PhaseContext, phase: PhaseSpec) -> None:
+        """Designs and plans become part of the run's branch when their phase ends."""
+        names = sorted(name for name in phase.artifacts_out() if self._flow.artifacts[name].commit)
+        await ctx.commit_files("commit", [name for name in names if ctx.artifact(name) is not None], phase.id)
+
+    def _complete(self, ctx: PhaseContext, phase: PhaseSpec, outcome: Outcome) -> None:
+        """One review for all of them: what was only implemented is complete now."""
+        if not isinstance(phase, review.ReviewSpec) or outcome.name not in ("pass", "noted"):
+            return
+        for task in self._shared.implemented.pop(phase.completes, ()):
+            ctx.emit(TaskChanged(task.id, COMPLETE, visit=task.visit), at=f"completes.{task.id}")
+
+    async def _ask(self, state: State, todo: AskQuestion, desk: Workspace) -> State:
+        key = Key().child(todo.phase.id, visit=todo.visit).child("asked", cycle=todo.nth)
+        ctx = StepContext(self._shared, key, todo.phase, desk)
+        answer = await ctx.ask(ctx.question(todo.question, todo.reason))
+        after = machine.answered(self._flow, state, self._parts.world, answer.value)
+        if self._flow.questions[todo.question].options[answer.value].to is To.AGAIN:
+            self._goes_on(state, after)
+        return after
+
+    def _goes_on(self, before: State, after: State) -> None:
+        if after.visit > before.visits.get(after.at, 0):
+            self._continued.add((after.at, after.visit))
+
+    def _befores(self, phase: str, visit: int) -> tuple[Key, ...]:
+        found: list[Key] = []
+        while (phase, visit) in self._continued:
+            visit -= 1
+            found.append(Key().child(phase, visit=visit))
+        return tuple(found)
+
+    def _skip(self, todo: SkipPhase) -> None:
+        key = Key().child(todo.phase.id, visit=todo.visit).text
+        self._journal.emit(key, PhaseSkipped(todo.phase.id, key, todo.reason))
+
+    async def _again(self, state: State, end: End) -> State | None:
+        """A stop that a person has retried is passed; the last one is passed once per request."""
+        if end.state not in (RunState.STOPPED, RunState.BLOCKED):
+            return None
+        key = self._retry_key(state)
+        if self._journal.recorded(key) is None and not self._retry:
+            return None
+        self._retry = self._retry and self._journal.recorded(key) is not None
+        await self._journal.step(key, None, _retried)
+        after = machine.retried(self._flow, state if state.ended else machine.blocked(state, end.reason))
+        self._goes_on(state, after)
+        return after
+
+    def _retry_key(self, state: State) -> Key:
+        """Inside a list of tasks a replay passes what was retried, so those are counted by what is recorded there."""
+        if state.failed_in and self._flow.phase(state.failed_in).kind == "tasks":
+            key = Key().child(state.failed_in, visit=state.visits[state.failed_in])
+            return key.child("again", cycle=again_count(self._journal, key) + 1)
+        self._stops += 1
+        return Key().child("retry", cycle=self._stops)
+
+    # -- telling
+
+    def _enter(self, ctx: PhaseContext, phase: PhaseSpec) -> None:
+        stage = self._flow.stage_of(phase.id)
+        label = phase.label.enter or phase.id
+        ctx.emit(PhaseEntered(phase.id, ctx.key.text, phase.kind, label, stage.id if stage else ""))
+
+    def _leave(self, ctx: PhaseContext, phase: PhaseSpec, outcome: Outcome) -> None:
+        ctx.emit(PhaseFinished(phase.id, ctx.key.text, outcome.name, outcome.detail[:2000], phase.label.done))
+        if phase.label.done:
+            # A checkpoint of its own, which a run can be found at.
+            ctx.flush()
+
+
+async def _retried(previous: Json) -> Json:
+    return True

@@ -1,0 +1,191 @@
+"""Questions: stored before they are asked, answered by whoever is first with a valid answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from windlass.answers import AnswerPolicy, Asker, validate
+from windlass.engine.journal import Journal
+from windlass.errors import Exit, StoppedError, UserError, WindlassError
+from windlass.events import QuestionAnswered, QuestionAsked
+from windlass.model import Answer, Json, Key, Question, question_json, question_of
+from windlass.store.rows import QuestionRow
+
+BUSY_S = 0.02
+IDLE_S = 0.06
+BUSY_FOR_S = 2.0
+
+
+class WaitingError(WindlassError):
+    """A question is pending and this driver does not wait for it."""
+
+    exit = Exit.WAITING
+
+
+class PausedError(WindlassError):
+    """The run is at rest; nothing is lost and nothing is wrong."""
+
+    exit = Exit.PAUSED
+
+
+class Questions:
+    def __init__(self, journal: Journal, policy: AnswerPolicy, asker: Asker | None, wanted: Callable[[], None]) -> None:
+        self._journal = journal
+        self._store = journal.store
+        self._run = journal.run
+        self._policy = policy
+        self._asker = asker
+        self._wanted = wanted
+        self._lock = asyncio.Lock()
+
+    async def ask(self, key: Key, question: Question) -> Answer:
+        name = f"{key}!{question.id}"
+        row = self._store.question(self._run, name)
+        if row is not None and row.state == "answered":
+            return Answer(row.answer, row.comment, row.by)
+        self._pend(name, question, row)
+        # One prompt at a time, in the order the questions arose.
+        async with self._lock:
+            return self._automatic(name, question) or await self._from_person(name, question)
+
+    def answered(self, key: Key, question: Question) -> Answer | None:
+        """The answer that this very question got there; None when it got none."""
+        row = self._store.question(self._run, f"{key}!{question.id}")
+        if row is None or row.state != "answered" or question_of(row.data) != replace(question, objection=""):
+            return None
+        return Answer(row.answer, row.comment, row.by)
+
+    def _pend(self, name: str, question: Question, row: QuestionRow | None) -> None:
+        event = _asked(name, question)
+        if row is not None:
+            if question_of(row.data) != replace(question, objection=""):
+                with self._store.tx():
+                    self._store.replace_question(self._run, name, question_json(question))
+            # It was asked before this driver came: show it again, record it once.
+            self._journal.show(event)
+            return
+        with self._journal.writing(f"{name}.ask", event):
+            self._store.add_question(self._run, name, question.id, question_json(question))
+
+    def _automatic(self, name: str, question: Question) -> Answer | None:
+        found = self._given(name, question)
+        if found is None:
+            return None
+        value, by = found
+        checked = validate(question, value)
+        if isinstance(checked, str):
+            raise UserError(
+                f"the answer given for '{question.id}' is not valid: {checked}", hint=f"asked: {question.text}"
+            )
+        if checked.value in question.back:
+            raise UserError(
+                f"'{question.id}={value}' leads back; an answer given beforehand may not build a loop",
+                hint="answer it by hand: windlass answer",
+            )
+        return self._record(name, question, Answer(checked.value, checked.comment, by))
+
+    def _given(self, name: str, question: Question) -> tuple[str, str] | None:
+        given = self._policy.answers
+        for id in (name, question.id):
+            if f"{id}*" in given:
+                return given[f"{id}*"], "--answer"
+            if id in given and not self._used(id):
+                return given[id], "--answer"
+        may = not question.mandatory or question.id in self._policy.yes_to
+        if not (question.yes and (self._policy.yes or question.id in self._policy.yes_to) and may):
+            return None
+        if not question.objection:
+            return question.yes, "--yes"
+        if self._asker is None and not self._policy.wait:
+            raise StoppedError(
+                f"--yes does not answer '{question.id}' while a review's finding is open: {question.objection}",
+                hint=f"answer it yourself: windlass answer {self._run} {question.id} {'|'.join(_keys(question))}",
+            )
+        return None
+
+    def _used(self, id: str) -> bool:
+        rows = self._store.questions(self._run)
+        return any(row.state == "answered" and row.by == "--answer" and id in (row.id, row.key) for row in rows)
+
+    async def _from_person(self, name: str, question: Question) -> Answer:
+        if self._asker is None and not self._policy.wait:
+            self._other(name)
+            raise WaitingError(question.text, hint="windlass answer VALUE")
+        watcher = asyncio.create_task(self._watch(name))
+        prompt = asyncio.create_task(self._prompt(name, question)) if self._asker else None
+        try:
+            tasks = {watcher, prompt} if prompt else {watcher}
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            return watcher.result() if watcher.done() else _done(prompt)
+        finally:
+            await _cancel(watcher, prompt)
+
+    async def _prompt(self, name: str, question: Question) -> Answer:
+        assert self._asker is not None
+        problem = ""
+        while True:
+            said = await self._asker(name, question, problem)
+            if said is None:
+                raise PausedError("the question stays open", hint="windlass answer VALUE; windlass resume asks again")
+            checked = validate(question, said.value, said.comment)
+            if isinstance(checked, str):
+                problem = checked
+                continue
+            return self._record(name, question, Answer(checked.value, checked.comment, said.by or "terminal"))
+
+    async def _watch(self, name: str) -> Answer:
+        """Another process may answer: `PRAGMA data_version` tells when anything was committed."""
+        version, quiet = self._store.data_version(), 0.0
+        while True:
+            self._wanted()
+            answer = self._other(name)
+            if answer:
+                return answer
+            pause = BUSY_S if quiet < BUSY_FOR_S else IDLE_S
+            await asyncio.sleep(pause)
+            now, quiet = self._store.data_version(), quiet + pause
+            if now != version:
+                version, quiet = now, 0.0
+
+    def _other(self, name: str) -> Answer | None:
+        row = self._store.question(self._run, name)
+        if row is None or row.state != "answered":
+            return None
+        self._journal.catch_up()
+        return Answer(row.answer, row.comment, row.by)
+
+    def _record(self, name: str, question: Question, answer: Answer) -> Answer:
+        """The loser of a race takes the winner's answer."""
+        with self._journal.writing(f"{name}.answer"):
+            if self._store.answer(self._run, name, answer.value, answer.comment, answer.by):
+                self._journal.say(QuestionAnswered(name, question.id, answer.value, answer.by, answer.comment))
+                return answer
+        other = self._other(name)
+        assert other is not None
+        return other
+
+
+def _asked(name: str, question: Question) -> QuestionAsked:
+    options: list[Json] = [{"key": o.key, "label": o.label, "about": o.about} for o in question.options]
+    return QuestionAsked(
+        name, question.id, question.text, options, question.default, question.detail, question.task, question.title
+    )
+
+
+def _keys(question: Question) -> list[str]:
+    return [option.key for option in question.options]
+
+
+def _done(task: asyncio.Task[Answer] | None) -> Answer:
+    assert task is not None
+    return task.result()
+
+
+async def _cancel(*tasks: asyncio.Task[Answer] | None) -> None:
+    running = [task for task in tasks if task is not None and not task.done()]
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)

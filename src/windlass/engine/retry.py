@@ -1,0 +1,77 @@
+"""What follows a failed attempt, by its error class alone."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from windlass.model import ErrorClass
+
+FORMAT_RETRIES = 2
+PAUSES = (2.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+"""Seconds before each try again; the last one repeats."""
+
+
+#: nothing is stored: the run stops, a person mends it, a resume tries again
+STOPS = {
+    ErrorClass.OVER_BUDGET: "raise the limit: windlass resume --budget USD",
+    ErrorClass.AUTH: "log in to the agent, then: windlass resume",
+    ErrorClass.BILLING: "the account behind the agent needs credit; then: windlass resume",
+    ErrorClass.MISSING_BINARY: "install the agent, or choose another with --agent; windlass agents shows what is there",
+    ErrorClass.DISK_FULL: "free some disk space, then: windlass resume",
+    ErrorClass.GIT_FAILURE: "mend the repository, then: windlass resume",
+}
+
+
+class TryAgain(Struct, frozen=True):
+    """The same key, next attempt, after a pause."""
+
+    pause_s: float = 0.0
+    shared: bool = False
+    """The pause is the governor's: one timer per login, obeyed by every dispatch."""
+
+
+class Fail(Struct, frozen=True):
+    """The failure is the step's result; the flow routes it."""
+
+
+class Stop(Struct, frozen=True):
+    """Nothing is stored; the run stops and a resume tries again."""
+
+    hint: str
+
+
+Next: TypeAlias = TryAgain | Fail | Stop
+
+
+class Retries(Struct, frozen=True):
+    crashed: int = 1
+    timed_out: int = 1
+    refused: int = 0
+    context_overflow: int = 0
+
+
+def after(error: ErrorClass, failed_before: int, retries: Retries, pauses: tuple[float, ...] = PAUSES) -> Next:
+    """`failed_before`: earlier attempts of this key that ended with this class."""
+    if error in STOPS:
+        return Stop(STOPS[error])
+    pause = pauses[min(failed_before, len(pauses) - 1)]
+    match error:
+        case ErrorClass.RATE_LIMITED | ErrorClass.OVERLOADED:
+            return TryAgain(shared=True)
+        case ErrorClass.KILLED | ErrorClass.DRIVER_LOST:
+            # Once it is our own doing or a mishap; again and again it is not.
+            return TryAgain(pause if failed_before else 0.0)
+        case ErrorClass.BAD_OUTPUT:
+            return TryAgain() if failed_before < FORMAT_RETRIES else Fail()
+        case ErrorClass.CRASHED:
+            return TryAgain(pause) if failed_before < retries.crashed else Fail()
+        case ErrorClass.TIMED_OUT:
+            return TryAgain(pause if failed_before else 0.0) if failed_before < retries.timed_out else Fail()
+        case ErrorClass.REFUSED:
+            return TryAgain() if failed_before < retries.refused else Fail()
+        case ErrorClass.CONTEXT_OVERFLOW:
+            return TryAgain() if failed_before < retries.context_overflow else Fail()
+        case _:
+            return Fail()

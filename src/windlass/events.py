@@ -1,0 +1,463 @@
+"""Everything that can happen, one line of meaning each. All that a person sees is a fold over these.
+
+A closed union: `decode` refuses unknown names and unknown fields, every `match` over it ends in assert_never.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import ClassVar, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
+
+from windlass.errors import StoreError, near
+from windlass.model import Json, compact
+
+
+class RunStarted(Struct, frozen=True):
+    """A run was recorded, before anything was dispatched."""
+
+    type: ClassVar[str] = "run.started"
+    request: str
+    flow: str
+    base: str
+    branch: str
+    budget_usd: float | None
+    warn_usd: float | None
+    dirty: bool = False
+
+
+class RunResumed(Struct, frozen=True):
+    """A driver took the run up again."""
+
+    type: ClassVar[str] = "run.resumed"
+    epoch: int
+    reason: str = ""
+
+
+class RunTold(Struct, frozen=True):
+    """A person said something to the run: it goes with the next dispatch of that role, once."""
+
+    type: ClassVar[str] = "run.told"
+    text: str
+    by: str
+    role: str = ""
+    """'' for whoever writes code."""
+
+
+class RunSaid(Struct, frozen=True):
+    """The run tells the person something that is neither a question nor a warning."""
+
+    type: ClassVar[str] = "run.said"
+    text: str
+
+
+#: the reason of a driver that leaves the run to one in the background: the run does not rest
+HANDED_OVER = "goes on in the background"
+
+
+class RunEnded(Struct, frozen=True):
+    """A driver let go of the run: finished, aborted, or resumable with the reason."""
+
+    type: ClassVar[str] = "run.ended"
+    state: str
+    reason: str = ""
+    hint: str = ""
+
+
+class PhaseEntered(Struct, frozen=True):
+    type: ClassVar[str] = "phase.entered"
+    phase: str
+    key: str
+    kind: str
+    label: str = ""
+    stage: str = ""
+
+
+class PhaseFinished(Struct, frozen=True):
+    type: ClassVar[str] = "phase.finished"
+    phase: str
+    key: str
+    outcome: str
+    detail: str = ""
+    label: str = ""
+
+
+class PhaseSkipped(Struct, frozen=True):
+    """Its `when` did not hold, or a person waived it."""
+
+    type: ClassVar[str] = "phase.skipped"
+    phase: str
+    key: str
+    reason: str
+    waived: bool = False
+
+
+class StepEntered(Struct, frozen=True):
+    """A named checkpoint inside a phase: a task's step, a label a document demands."""
+
+    type: ClassVar[str] = "step.entered"
+    key: str
+    label: str
+    task: str = ""
+
+
+class TasksListed(Struct, frozen=True):
+    """The tasks of the plan now in force, in order."""
+
+    type: ClassVar[str] = "tasks.listed"
+    key: str
+    tasks: list[Json]
+
+
+class TaskChanged(Struct, frozen=True):
+    type: ClassVar[str] = "task.changed"
+    task: str
+    state: str
+    reason: str = ""
+    base: str = ""
+    visit: int = 1
+
+
+class DispatchStarted(Struct, frozen=True):
+    type: ClassVar[str] = "dispatch.started"
+    key: str
+    attempt: int
+    role: str
+    agent: str
+    model: str = ""
+    purpose: str = ""
+    task: str = ""
+    cycle: int = 0
+    cycles: int = 0
+    reserved_usd: float | None = None
+    told: list[Json] = field(default_factory=list)
+    """What a person said to the run and this dispatch is given."""
+
+
+class DispatchFinished(Struct, frozen=True):
+    """One attempt ended. `error` is empty when it gave a result; cost None is unknown, never 0."""
+
+    type: ClassVar[str] = "dispatch.finished"
+    key: str
+    attempt: int
+    role: str
+    agent: str
+    error: str = ""
+    reason: str = ""
+    cost_usd: float | None = None
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    seconds: float = 0.0
+    tools: int = 0
+    task: str = ""
+    prices: str = ""
+    """The date of the price list by which its tokens became money; empty: the agent told its cost itself."""
+    assumed_usd: float | None = None
+    """Counted besides `cost_usd`, for what nobody told. None: an old record, which says it by its unknown cost."""
+
+
+class DispatchCosted(Struct, frozen=True):
+    """What an ended attempt cost was found out later: this takes the place of what its end said."""
+
+    type: ClassVar[str] = "dispatch.costed"
+    key: str
+    attempt: int
+    role: str
+    cost_usd: float | None
+    assumed_usd: float
+    before_usd: float | None
+    before_assumed_usd: float
+    input: int = 0
+    """More than was told before, as are the next two."""
+    output: int = 0
+    cached: int = 0
+    task: str = ""
+    prices: str = ""
+
+
+class ReviewFinished(Struct, frozen=True):
+    """One reviewer's verdict, or the joined one of a cycle when `role` is empty."""
+
+    type: ClassVar[str] = "review.finished"
+    key: str
+    role: str
+    verdict: str
+    findings: list[Json]
+    summary: str = ""
+    task: str = ""
+    cycle: int = 1
+
+
+class ArtifactStored(Struct, frozen=True):
+    type: ClassVar[str] = "artifact.stored"
+    name: str
+    key: str
+    sha: str
+    path: str = ""
+    note: str = ""
+
+
+class ItemsProposed(Struct, frozen=True):
+    """An agent proposed questions, approaches or sections; one whose id was seen before takes that one's place."""
+
+    type: ClassVar[str] = "items.proposed"
+    key: str
+    item: str
+    items: list[Json]
+    recommendation: str = ""
+    reasoning: str = ""
+
+
+class QuestionAsked(Struct, frozen=True):
+    type: ClassVar[str] = "question.asked"
+    key: str
+    id: str
+    text: str
+    options: list[Json]
+    default: str = ""
+    detail: str = ""
+    task: str = ""
+    title: str = ""
+
+
+class QuestionAnswered(Struct, frozen=True):
+    type: ClassVar[str] = "question.answered"
+    key: str
+    id: str
+    answer: str
+    by: str
+    comment: str = ""
+
+
+class QuestionRefused(Struct, frozen=True):
+    """An answer that is not valid: nothing else changed, the question stays."""
+
+    type: ClassVar[str] = "question.refused"
+    key: str
+    answer: str
+    reason: str
+
+
+class BudgetChanged(Struct, frozen=True):
+    """The limit was raised or set anew, by whom."""
+
+    type: ClassVar[str] = "budget.changed"
+    limit_usd: float | None
+    by: str
+
+
+class WaitStarted(Struct, frozen=True):
+    """A quota or retry timer runs: everything under that credential waits until then."""
+
+    type: ClassVar[str] = "wait.started"
+    key: str
+    credential: str
+    until: float
+    reason: str
+
+
+class PlanAdopted(Struct, frozen=True):
+    """A person took over an edited artifact; these recorded steps run again."""
+
+    type: ClassVar[str] = "artifact.adopted"
+    name: str
+    sha: str
+    again: list[str]
+    by: str
+
+
+class Warned(Struct, frozen=True):
+    """Something a person should know: budget, roles that broke their bounds, a branch that could not be moved."""
+
+    type: ClassVar[str] = "warned"
+    code: str
+    text: str
+    key: str = ""
+    task: str = ""
+
+
+class ReportWritten(Struct, frozen=True):
+    type: ClassVar[str] = "report.written"
+    template: str
+    path: str
+    text: str
+
+
+class CommandFinished(Struct, frozen=True):
+    """A check, set-up or command phase ended."""
+
+    type: ClassVar[str] = "command.finished"
+    key: str
+    command: str
+    ok: bool
+    code: int | None
+    seconds: float
+    cached: bool = False
+    tail: str = ""
+
+
+class TaskLanded(Struct, frozen=True):
+    """The run's tip contains the task's commits; `checks` says what was proved on that tree."""
+
+    type: ClassVar[str] = "task.landed"
+    task: str
+    commit: str
+    tip: str
+    checks: str
+    files: list[str]
+
+
+class FixLanded(Struct, frozen=True):
+    """What was mended for the whole run, after its final review, is part of the tip."""
+
+    type: ClassVar[str] = "fix.landed"
+    key: str
+    tip: str
+    checks: str
+    files: list[str]
+
+
+class TaskProved(Struct, frozen=True):
+    """What the proof of test and code came to, with its evidence: the command, the trees, the tests it rests on."""
+
+    type: ClassVar[str] = "task.proved"
+    task: str
+    proof: str
+    ok: bool
+    reason: str
+    command: str
+    trees: dict[str, Json]
+    tests: dict[str, Json]
+
+
+class LandingRefused(Struct, frozen=True):
+    """Conflict, red or unproved: the task goes back with the facts."""
+
+    type: ClassVar[str] = "landing.refused"
+    task: str
+    why: str
+    detail: str
+    files: list[str]
+
+
+class BranchPublished(Struct, frozen=True):
+    """The run's branch was moved to the tip, or could not be: then `commit`, where it is, is not the tip."""
+
+    type: ClassVar[str] = "branch.published"
+    branch: str
+    commit: str
+    note: str = ""
+    tip: str = ""
+    """'' is `commit`."""
+
+
+class RunLanded(Struct, frozen=True):
+    """A person took the run's tip into a branch of their own: where, and what the checks said of the result."""
+
+    type: ClassVar[str] = "run.landed"
+    branch: str
+    before: str
+    commit: str
+    tip: str
+    how: str
+    """fast-forward | merge | squash"""
+    checks: str
+    """passed | known failures | unchecked | failed (taken by --force-red)"""
+
+
+class PublishFinished(Struct, frozen=True):
+    """A push, a pull request or a tag: done | already | left (no means for it here) | failed."""
+
+    type: ClassVar[str] = "publish.finished"
+    key: str
+    what: str
+    state: str
+    detail: str = ""
+    url: str = ""
+    commands: list[str] = field(default_factory=list)
+    """What a person can type to do it by hand."""
+
+
+class Activity(Struct, frozen=True):
+    """What an agent does right now. Shown live and kept in the attempt's folder, never in the journal."""
+
+    type: ClassVar[str] = "activity"
+    key: str
+    role: str
+    kind: str
+    """tool.started | tool.updated | tool.finished | text | usage | retry"""
+    text: str
+    ok: bool = True
+    task: str = ""
+    cost_usd: float | None = None
+    call: str = ""
+    """Which call a result belongs to, where the agent says so."""
+
+
+Event: TypeAlias = (
+    RunStarted
+    | RunResumed
+    | RunTold
+    | RunSaid
+    | RunEnded
+    | PhaseEntered
+    | PhaseFinished
+    | PhaseSkipped
+    | StepEntered
+    | TasksListed
+    | TaskChanged
+    | DispatchStarted
+    | DispatchFinished
+    | DispatchCosted
+    | ReviewFinished
+    | ArtifactStored
+    | ItemsProposed
+    | QuestionAsked
+    | QuestionAnswered
+    | QuestionRefused
+    | CommandFinished
+    | TaskLanded
+    | FixLanded
+    | TaskProved
+    | LandingRefused
+    | BranchPublished
+    | PublishFinished
+    | RunLanded
+    | BudgetChanged
+    | WaitStarted
+    | PlanAdopted
+    | Warned
+    | ReportWritten
+    | Activity
+)
+
+TYPES: dict[str, type[Event]] = {cls.type: cls for cls in Event.__args__}
+_FIELDS = {name: frozenset(cls.__struct_fields__) for name, cls in TYPES.items()}
+
+
+class Recorded(Struct, frozen=True):
+    """An event with its place in the log."""
+
+    seq: int
+    run: str
+    at: float
+    event: Event
+
+
+def encode(event: Event) -> str:
+    # Fields hold plain JSON already, so nothing has to be copied first.
+    return compact(asdict(event))
+
+
+def decode(type: str, data: str) -> Event:
+    cls = TYPES.get(type)
+    if cls is None:
+        raise StoreError(f"unknown event '{type}' in the log", hint=near(type, TYPES))
+    values = json.loads(data)
+    unknown = set(values) - _FIELDS[type]
+    if unknown:
+        raise StoreError(f"event '{type}' has unknown fields: {', '.join(sorted(unknown))}")
+    return cls(**values)

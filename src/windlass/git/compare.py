@@ -1,0 +1,151 @@
+"""Two trees compared, three joined, two histories' meeting point: what takes a git each, worked out here in the plain
+cases. In every other one the answer is None, and git is to be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from windlass.errors import GitError, GitUnansweredError
+from windlass.git.plumbing.objects import Entry, Objects
+
+NOTHING = Entry("000000", "")
+FAR, NEAR = 500, 50
+"""So many commits are looked at: on the tip's line, and of a task's own."""
+
+
+def differences(objects: Objects, base: str, head: str) -> tuple[str, ...]:
+    """Of two trees, as `git diff-tree -r -z --no-renames` has it."""
+    return tuple(field for entry in _differences(objects, base, head, b"") for field in entry)
+
+
+def _differences(objects: Objects, base: str, head: str, under: bytes) -> Iterator[tuple[str, str]]:
+    before, after = objects.tree(base), objects.tree(head)
+    changed = {name for name, _ in before.items() ^ after.items()}
+    for name in sorted(changed, key=lambda name: _place(name, before.get(name) or after.get(name))):
+        yield from _difference(objects, before.get(name), after.get(name), under + name)
+
+
+def _place(name: bytes, entry: Entry | None) -> bytes:
+    return name + b"/" if _folder(entry) else name
+
+
+def _difference(objects: Objects, old: Entry | None, new: Entry | None, path: bytes) -> Iterator[tuple[str, str]]:
+    old_folder, new_folder = _folder(old), _folder(new)
+    old, new = None if old_folder else old, None if new_folder else new
+    if old or new:
+        yield _told(old, new), path.decode("utf-8", "surrogateescape")
+    if old_folder or new_folder:
+        yield from _differences(objects, old_folder, new_folder, path + b"/")
+
+
+def _folder(entry: Entry | None) -> str:
+    return entry.sha if entry and entry.is_folder else ""
+
+
+def _told(old: Entry | None, new: Entry | None) -> str:
+    one, two = old or NOTHING, new or NOTHING
+    none = "0" * len(one.sha or two.sha)
+    letter = "A" if not old else "D" if not new else "M" if old.mode[:2] == new.mode[:2] else "T"
+    return f":{one.mode} {two.mode} {one.sha or none} {two.sha or none} {letter}"
+
+
+def merged(objects: Objects, base: str, ours: str, theirs: str) -> str | None:
+    """The tree in which both sides' changes are, when no file was changed by both. '' is the empty tree, also among the
+    arguments."""
+    if theirs in (base, ours):
+        return ours
+    if ours == base:
+        return theirs
+    one, two, three = objects.tree(base), objects.tree(ours), objects.tree(theirs)
+    joined: dict[bytes, Entry] = {}
+    for name in {*one, *two, *three}:
+        entry = _joined(objects, one.get(name), two.get(name), three.get(name))
+        if entry is None:
+            return None
+        if entry is not NOTHING:
+            joined[name] = entry
+    return objects.write_tree(joined) if joined else ""
+
+
+def _joined(objects: Objects, base: Entry | None, ours: Entry | None, theirs: Entry | None) -> Entry | None:
+    if ours == theirs:
+        # What is gone on both sides may have been moved to different places, which is a conflict.
+        return ours if ours == base or not (_folder(ours) or _folder(base)) else None
+    if _is_file_for_folder(base, ours, theirs):
+        return None
+    if base == ours:
+        return theirs or NOTHING
+    if base == theirs:
+        return ours or NOTHING
+    if not ours or not theirs or not (ours.is_folder and theirs.is_folder) or (base and not base.is_folder):
+        return None
+    tree = merged(objects, base.sha if base else "", ours.sha, theirs.sha)
+    if tree is None:
+        return None
+    return Entry(ours.mode, tree) if tree else NOTHING
+
+
+def _is_file_for_folder(*entries: Entry | None) -> bool:
+    """A file where another version has a folder: what was in the folder may have been moved, which only git follows."""
+    kinds = {entry.is_folder for entry in entries if entry}
+    return len(kinds) == 2
+
+
+def meeting(objects: Objects, tip: str, head: str) -> str | None:
+    """The one best common ancestor of a run's tip and a task's head, when the task's own history is a straight line."""
+    try:
+        return _meeting(objects, tip, head)
+    except GitUnansweredError:
+        raise
+    except GitError:
+        # A history that was cut off, as a shallow clone's.
+        return None
+
+
+def _meeting(objects: Objects, tip: str, head: str) -> str | None:
+    own = _straight(objects, head)
+    line = Line(objects, tip)
+    met = next((sha for sha in line.walk() if sha in own), None)
+    if met is None:
+        return None
+    mine = own[: own.index(met)]
+    merges = [side for sha in line.before(met) for side in objects.commit(sha).parents[1:]]
+    return met if not mine or all(_is_apart(objects, side, mine, line) for side in merges) else None
+
+
+def _is_apart(objects: Objects, side: str, mine: list[str], line: Line) -> bool:
+    """What was merged into the line leads straight to it, and past all of the task's own commits."""
+    straight = _straight(objects, side)
+    own = next((n for n, sha in enumerate(straight) if sha in line), None)
+    return own is not None and not set(straight[:own]) & set(mine)
+
+
+def _straight(objects: Objects, sha: str) -> list[str]:
+    """From there on, as long as each has one parent."""
+    found = [sha]
+    while len(found) < NEAR and len(parents := objects.commit(found[-1]).parents) == 1:
+        found.append(parents[0])
+    return found
+
+
+class Line:
+    """The first parents from a commit on; looked at no further than somebody asks."""
+
+    def __init__(self, objects: Objects, tip: str) -> None:
+        self._objects = objects
+        self._known = [tip]
+
+    def walk(self) -> Iterator[str]:
+        for n in range(FAR):
+            if n == len(self._known):
+                parents = self._objects.commit(self._known[-1]).parents
+                if not parents:
+                    return
+                self._known.append(parents[0])
+            yield self._known[n]
+
+    def before(self, sha: str) -> list[str]:
+        return self._known[: self._known.index(sha)]
+
+    def __contains__(self, sha: str) -> bool:
+        return any(sha == one for one in self.walk())

@@ -1,0 +1,251 @@
+"""Conflicts of a merge: what git says about them, and whether they were resolved since.
+
+`git merge-tree` writes a tree even where it finds a conflict. Some conflicts leave marks in a file; others leave no
+trace (a binary file, a link, a file that one side deleted): the tree just holds one side. So a conflict stays open
+until somebody changed one of its paths or named it as resolved, and its marks and made-up file names are gone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.plumbing.objects import Entry, Objects
+from windlass.model import Json
+from windlass.text import plain
+
+CONTENTS, BINARY, SYMLINK, SUBMODULE = "contents", "binary", "symlink", "submodule"
+MARKS, NAME = "marks", "name"
+"""What a merge leaves behind: marks in a file, and a file under a name that no side gave it."""
+MEANING = {
+    CONTENTS: "both sides changed the same lines",
+    BINARY: "both sides changed this binary file, and it holds one side only",
+    SYMLINK: "both sides changed where this link leads, and it follows one side only",
+    SUBMODULE: "both sides moved this submodule to different commits",
+    "modify/delete": "one side changed it, the other deleted it",
+    "rename/delete": "one side renamed it, the other deleted it",
+    "rename/rename": "the two sides renamed it differently",
+    "rename involved in collision": "a renamed file met another one of that name",
+    "file/directory": "it is a file on one side and a folder on the other",
+    "distinct modes": "it is a file on one side and something else on the other",
+    "distinct types": "it is a file on one side and something else on the other",
+    "directory rename suggested": "one side added it to a folder that the other side renamed",
+    "directory rename unclear split": "one side moved this folder's files to several places",
+    MARKS: "conflict marks are left in it",
+    NAME: "the merge made this name up; give the file a name of its own, or delete it",
+}
+_TYPE = re.compile(r"(?:CONFLICT|ERROR) ?\((?P<kind>.*)\)")
+_MODES = {"120000": SYMLINK, "160000": SUBMODULE}
+
+
+class Conflict(Struct, frozen=True):
+    """Paths that belong together, and what the two sides did to them."""
+
+    kinds: tuple[str, ...]
+    """As git names them, or one of this module's own."""
+    paths: tuple[str, ...]
+    """None: git named no path."""
+    entries: tuple[str, ...] = ()
+    """What the joined tree holds at each path, as 'mode sha'; '' for nothing."""
+
+    @property
+    def meaning(self) -> str:
+        return f"{', '.join(map(plain, self.paths)) or 'the whole tree'}: " + "; ".join(
+            MEANING.get(kind, kind) for kind in self.kinds
+        )
+
+    def to_json(self) -> Json:
+        return {"kinds": [*self.kinds], "paths": [*self.paths], "entries": [*self.entries]}
+
+    @classmethod
+    def from_json(cls, value: Json) -> Conflict:
+        assert isinstance(value, dict)
+        return cls(_words(value["kinds"]), _words(value["paths"]), _words(value["entries"]))
+
+
+class OpenConflicts(Struct, frozen=True):
+    """What a task has to resolve before it may land; carried from join to join."""
+
+    conflicts: tuple[Conflict, ...] = ()
+    labels: tuple[str, ...] = ()
+    """Commits that were joined with conflicts: git writes their names into marks and made-up file names."""
+
+    def __bool__(self) -> bool:
+        return bool(self.conflicts or self.labels)
+
+    def to_json(self) -> Json:
+        return {"conflicts": [one.to_json() for one in self.conflicts], "labels": [*self.labels]}
+
+    @classmethod
+    def from_json(cls, value: Json) -> OpenConflicts:
+        assert isinstance(value, dict)
+        listed = value["conflicts"]
+        assert isinstance(listed, list)
+        return cls(tuple(Conflict.from_json(one) for one in listed), _words(value["labels"]))
+
+
+def _words(value: Json) -> tuple[str, ...]:
+    assert isinstance(value, list)
+    return tuple(str(word) for word in value)
+
+
+# -- what git says
+
+
+def parse_merge(out: str) -> tuple[str, tuple[Conflict, ...]]:
+    """The tree and the conflicts in the output of `git merge-tree --write-tree -z --messages`, which found some."""
+    tree, _, rest = out.partition("\0")
+    fields = iter(rest.split("\0"))
+    modes: dict[str, set[str]] = {}
+    for field in iter(lambda: next(fields, ""), ""):
+        info, _, path = field.partition("\t")
+        modes.setdefault(path, set()).add(info.partition(" ")[0])
+    groups: list[tuple[set[str], dict[str, None]]] = []
+    # After its messages git may add advice about submodules, as plain text.
+    while (count := next(fields, "")).isdecimal():
+        paths = [next(fields) for _ in range(int(count))]
+        kind = _TYPE.fullmatch(next(fields))
+        next(fields)
+        if kind:
+            _add_group(groups, _kind(kind["kind"], paths, modes), paths)
+    for path in modes:
+        if not any(path in paths for _, paths in groups):
+            _add_group(groups, _kind(CONTENTS, [path], modes), [path])
+    found = [Conflict(_sorted_kinds(kinds), tuple(paths)) for kinds, paths in groups]
+    return tree, tuple(sorted(found, key=lambda one: one.paths)) or (Conflict((CONTENTS,), ()),)
+
+
+def _kind(kind: str, paths: Sequence[str], modes: Mapping[str, Collection[str]]) -> str:
+    """Git calls a conflict of two links, and that of two submodules, one of contents."""
+    seen = {mode for path in paths for mode in modes.get(path, ())}
+    return next((own for mode, own in _MODES.items() if mode in seen), kind) if kind == CONTENTS else kind
+
+
+def _add_group(groups: list[tuple[set[str], dict[str, None]]], kind: str, paths: Iterable[str]) -> None:
+    """Git may say several things about one path: they are one conflict."""
+    mine: tuple[set[str], dict[str, None]] = ({kind}, dict.fromkeys(paths))
+    for group in [group for group in groups if group[1].keys() & mine[1].keys()]:
+        groups.remove(group)
+        mine = (group[0] | mine[0], {**group[1], **mine[1]})
+    groups.append(mine)
+
+
+def _sorted_kinds(kinds: set[str]) -> tuple[str, ...]:
+    special = kinds - {CONTENTS}
+    return tuple(sorted(special if special & {BINARY, SYMLINK, SUBMODULE} else kinds))
+
+
+# -- what became of them
+
+
+def in_tree(objects: Objects, tree: str, conflicts: Iterable[Conflict]) -> tuple[Conflict, ...]:
+    """With what this tree holds at their paths: from here on a path that differs was changed by somebody."""
+    return tuple(
+        replace(one, entries=tuple(_entry(objects, tree, path) for path in one.paths) or (tree,)) for one in conflicts
+    )
+
+
+def unresolved(
+    engine: EngineRepo, base: str, head: str, known: OpenConflicts, said: Collection[str]
+) -> tuple[Conflict, ...]:
+    """What is still open at `head`. `base`: all that differs from it is looked through for marks.
+
+    `said`: paths that a fixer named as resolved as they are. Marks and made-up names are never resolved by a word.
+    """
+    if not known:
+        return ()
+    tree, objects = engine.tree_of(head), engine.objects
+    paths = _changed_paths(engine, base, head) | {path for one in known.conflicts for path in one.paths}
+    marked = sorted(path for path in paths if _has_marks(objects, _entry(objects, tree, path), known.labels))
+    named = sorted(path for path in paths if _is_made_up(path, known.labels) and _entry(objects, tree, path))
+    left = [one for one in known.conflicts if not _is_resolved(engine, tree, one, known.labels, said)]
+    told = {path for one in left for path in one.paths}
+    found = [_with_marks(one, {*marked}, {*named}) for one in left]
+    found += [Conflict((MARKS,), (path,)) for path in marked if path not in told]
+    found += [Conflict((NAME,), (path,)) for path in named if path not in {*told, *marked}]
+    return tuple(found)
+
+
+def _with_marks(one: Conflict, marked: set[str], named: set[str]) -> Conflict:
+    here = {*one.paths}
+    more = [kind for kind, paths in ((MARKS, marked), (NAME, named)) if here & paths]
+    return replace(one, kinds=(*one.kinds, *more))
+
+
+def carried(objects: Objects, tree: str, left: Iterable[Conflict]) -> tuple[Conflict, ...]:
+    """What is open after another join: as it was, on the new tree. Marks and names are looked for by their labels."""
+    kept = [replace(one, kinds=tuple(kind for kind in one.kinds if kind not in (MARKS, NAME))) for one in left]
+    return in_tree(objects, tree, [one for one in kept if one.kinds])
+
+
+def by_own_names(conflicts: Sequence[Conflict], labels: Sequence[str]) -> tuple[Conflict, ...]:
+    """Without the names that this merge made up: another one will make up others."""
+    ends = re.compile(rf"~(?:{'|'.join(labels)})(?:_\d+)?$")
+    return tuple(
+        replace(one, paths=tuple(dict.fromkeys(ends.sub("", path) for path in one.paths))) for one in conflicts
+    )
+
+
+def describe(conflicts: Sequence[Conflict]) -> str:
+    return "\n".join(f"- {one.meaning}" for one in conflicts)
+
+
+def paths_of(conflicts: Iterable[Conflict]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(path for one in conflicts for path in one.paths))
+
+
+def _is_resolved(engine: EngineRepo, tree: str, one: Conflict, labels: Sequence[str], said: Collection[str]) -> bool:
+    if any(plain(path) in said for path in one.paths):
+        return True
+    objects = engine.objects
+    now = [_entry(objects, tree, path) for path in one.paths] or [tree]
+    changed = [path for path, before, after in zip(one.paths, one.entries, now, strict=False) if before != after]
+    if not one.paths:
+        return [*one.entries] != now
+    return bool(changed) and not any(_has_separators(engine, tree, path, labels) for path in changed)
+
+
+def _changed_paths(engine: EngineRepo, base: str, head: str) -> set[str]:
+    return {*engine.differences(base, head)[1::2]}
+
+
+def _has_marks(objects: Objects, entry: str, labels: Sequence[str]) -> bool:
+    """Only marks of these very merges count: a text about git may show marks of its own."""
+    if not labels or not entry.startswith("100"):
+        return False
+    names = b"|".join(label.encode("ascii") for label in labels)
+    # A renamed file's mark has its path after the commit; a file with CRLF has CRLF after a mark.
+    return bool(re.search(rb"^[<>|]+ (?:%s)(?::[^\n]*)?\r?$" % names, objects.blob(entry[7:]), re.MULTILINE))
+
+
+def _has_separators(engine: EngineRepo, tree: str, path: str, labels: Sequence[str]) -> bool:
+    """The middle mark has no name in it: it is the merge's own where no side had such a line."""
+    objects = engine.objects
+    if not _separators(objects, _entry(objects, tree, path)):
+        return False
+    sides = (_entry(objects, engine.tree_of(label), path) for label in labels)
+    return not any(_separators(objects, entry) for entry in sides)
+
+
+def _separators(objects: Objects, entry: str) -> bool:
+    return entry.startswith("100") and bool(re.search(rb"^={7}\r?$", objects.blob(entry[7:]), re.MULTILINE))
+
+
+def _is_made_up(path: str, labels: Sequence[str]) -> bool:
+    return any(re.search(rf"~{label}(?:_\d+)?$", path) for label in labels)
+
+
+def _entry(objects: Objects, tree: str, path: str) -> str:
+    """'mode sha', '' when there is nothing."""
+    found: Entry | None = None
+    for name in path.encode("utf-8", "surrogateescape").split(b"/"):
+        if found is not None and not found.is_folder:
+            return ""
+        found = objects.tree(found.sha if found else tree).get(name)
+        if found is None:
+            return ""
+    return f"{found.mode} {found.sha}" if found else ""

@@ -1,0 +1,203 @@
+"""`windlass gc`: remove only what is provably contained in a branch of the user's, or what they named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from windlass.git import run as git
+from windlass.git.disk import remove_tree
+from windlass.git.engine_repo import EngineRepo, locked
+from windlass.git.proof_slot import remove_idle
+from windlass.git.publish import checked_out
+from windlass.git.slots import Lease, Slots, SlotUse
+from windlass.git.state_folder import owner_of
+from windlass.git.task_work import branch_tips, contained
+from windlass.model import Collected, GcKept, GcRemoved
+
+NO_BRANCH = "no branch contains it"
+
+
+class OwnBranch(Struct, frozen=True):
+    """A branch that Windlass made for a run, as the record has it."""
+
+    run: str
+    name: str
+    commit: str
+    """Where Windlass put it last: at another commit it is the user's."""
+    base: str
+    """Where the run began: a branch that is still there has nothing."""
+
+
+def gc(
+    engine: EngineRepo,
+    runs_final: Collection[str],
+    *,
+    dry: bool,
+    date: float,
+    named: Collection[str] = (),
+    chosen: Collection[str] = (),
+    occupant: Callable[[Lease, Path], str] = lambda lease, path: "",
+    branches: Collection[OwnBranch] = (),
+) -> list[Collected]:
+    """Runs that are not final are not looked at.
+
+    `named`: refs to remove although no branch contains them; `chosen`: runs to remove although their slots are kept;
+    `occupant`: in words who is still at work in a slot, '' when nobody is; such a slot stays;
+    `branches`: made by final runs, to remove when they are merged or empty.
+    """
+    # Another collector may be at work: what it has begun to remove is its own until it ends or dies.
+    with locked(engine.home / "slots" / "gc.lock"):
+        slots = list(_collect_slots(engine, runs_final, dry=dry, date=date, chosen=chosen, occupant=occupant))
+    # The refs first: what is only in a run's own branch is in a branch, and stays one with it.
+    refs = list(_collect_refs(engine, runs_final, dry=dry, named=named))
+    merged = list(_collect_branches(engine, branches, dry=dry))
+    slots += [GcRemoved(name) for name in remove_idle(engine, dry=dry)]
+    aside = engine.home / "aside"
+    lost = [GcKept(str(path), "set aside: nobody knows what is in it") for path in sorted(aside.glob("*"))]
+    return [*slots, *refs, *merged, *lost]
+
+
+def _collect_slots(
+    engine: EngineRepo,
+    runs_final: Collection[str],
+    *,
+    dry: bool,
+    date: float,
+    chosen: Collection[str],
+    occupant: Callable[[Lease, Path], str],
+) -> Iterator[Collected]:
+    slots = Slots(engine)
+    for lease in slots.leases():
+        if lease.use not in (SlotUse.FREE, SlotUse.GOING) and lease.run not in runs_final:
+            continue
+        if lease.use is SlotUse.KEPT and lease.run not in chosen:
+            where = slots.slot(lease.n).path
+            yield GcKept(f"slot {lease.n}", f"kept by --keep in {where}; `windlass gc {lease.run}` removes it")
+        elif who := occupant(lease, slots.slot(lease.n).path):
+            yield GcKept(f"slot {lease.n}", who)
+        elif dry or slots.remove(lease, date):
+            yield GcRemoved(f"slot {lease.n}")
+
+
+def _collect_refs(
+    engine: EngineRepo, runs: Collection[str], *, dry: bool, named: Collection[str]
+) -> Iterator[Collected]:
+    """All runs at once: a git for each ref would take a minute where this takes a second."""
+    theirs = git.read_refs(engine.user.root, "refs/windlass/", "refs/heads/")
+    tips = [sha for name, sha in theirs.items() if name.startswith("refs/heads/")]
+    own = _by_run(engine.refs(), "refs/windlass/", runs)
+    kept = _by_run(theirs, "refs/windlass/keep/", runs)
+    found = [refs for run in runs for refs in (own[run], kept[run])]
+    safe = contained(engine, {sha for refs in found for sha in refs.values()}, tips)
+    entries, gone, gone_theirs = list[Collected](), list[str](), list[str]()
+    for run in sorted(runs):
+        loose = {name for name, sha in {**own[run], **kept[run]}.items() if name not in named and sha not in safe}
+        entries += [
+            GcKept(name, NO_BRANCH) if name in loose else GcRemoved(name) for name in sorted({*own[run], *kept[run]})
+        ]
+        gone += [name for name in own[run] if name not in loose]
+        gone_theirs += [name for name in kept[run] if name not in loose]
+        base = f"refs/windlass/base/{run}"
+        if base in theirs and not loose.isdisjoint(own[run]):
+            entries.append(GcKept(base, "the run's commits need it"))
+        elif base in theirs:
+            entries.append(GcRemoved(base))
+            gone_theirs.append(base)
+    if not dry:
+        if gone:
+            engine.drop(gone)
+        if gone_theirs:
+            drop_user_refs(engine, gone_theirs)
+    yield from entries
+
+
+def _by_run(refs: Mapping[str, str], prefix: str, runs: Collection[str]) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {run: {} for run in runs}
+    for name, sha in refs.items():
+        run = name.removeprefix(prefix).split("/", 1)[0] if name.startswith(prefix) else ""
+        if run in found:
+            found[run][name] = sha
+    return found
+
+
+def _collect_branches(engine: EngineRepo, branches: Collection[OwnBranch], *, dry: bool) -> Iterator[Collected]:
+    """Merged into another branch, or empty. Never one that is checked out, and never one that the user moved."""
+    present = branch_tips(engine)
+    ours = {f"refs/heads/{branch.name}": branch for branch in branches}
+    # Only a branch that stays counts as another one: of two runs' branches that contain each other, one remains.
+    tips = [sha for name, sha in present.items() if name not in ours]
+    safe = contained(engine, {branch.commit for branch in branches if branch.commit}, tips)
+    for ref, branch in sorted(ours.items()):
+        now = present.get(ref, "")
+        if not now or now != branch.commit:
+            continue
+        if now not in safe and now != branch.base:
+            continue
+        where = checked_out(engine.user, branch.name)
+        if where:
+            yield GcKept(f"branch {branch.name}", f"it is checked out in '{where}'")
+        elif dry or _delete_branch(engine, ref, now):
+            yield GcRemoved(f"branch {branch.name}")
+
+
+def _delete_branch(engine: EngineRepo, ref: str, now: str) -> bool:
+    """False: it was moved a moment ago."""
+    if git.run(["update-ref", "-d", ref, now], engine.user.root, check=False).code != 0:
+        return False
+    section = f"branch.{ref.removeprefix('refs/heads/')}"
+    git.run(["config", "--local", "--remove-section", section], engine.user.root, check=False)
+    return True
+
+
+def in_a_branch(engine: EngineRepo, sha: str) -> bool:
+    """What only the engine has is in no branch."""
+    return bool(contained(engine, [sha], branch_tips(engine).values()))
+
+
+def drop_user_refs(engine: EngineRepo, names: Collection[str]) -> None:
+    if not all(name.startswith("refs/windlass/") for name in names):
+        raise ValueError(f"not ours: {sorted(names)}")
+    with engine.moving_user_refs(list(names)):
+        git.run(["update-ref", "--stdin"], engine.user.root, input="".join(f"delete {name}\n" for name in names))
+
+
+def collect_homes(state_dir: Path, *, gone: bool, dry: bool) -> list[Collected]:
+    """State folders of repositories that do not exist any more. Free slots go: there is no work in them.
+
+    `gone`: the rest goes too, on a person's word. A repository that was only moved may still need what its runs made.
+    """
+    root = state_dir.resolve() / "windlass"
+    homes = sorted(root.iterdir()) if root.is_dir() else []
+    return [entry for home in homes for entry in _collect_home(home, gone=gone, dry=dry)]
+
+
+def _collect_home(home: Path, *, gone: bool, dry: bool) -> Iterator[Collected]:
+    owner = owner_of(home)
+    if owner is None or owner.exists():
+        return
+    if not owner.parent.parent.exists():
+        yield GcKept(str(home), f"of '{owner.parent}', which may be on a disk that is not there now")
+    elif gone:
+        if not dry:
+            remove_tree(home)
+        yield GcRemoved(f"{home} of '{owner.parent}', which does not exist any more")
+    else:
+        for file in sorted((home / "slots").glob("*.json")):
+            if _is_free(file):
+                if not dry:
+                    remove_tree(file.with_suffix(""))
+                    remove_tree(file.with_suffix(".git"))
+                    file.unlink()
+                yield GcRemoved(f"{file.with_suffix('')} of '{owner.parent}', which does not exist any more")
+        yield GcKept(str(home), f"of '{owner.parent}', which does not exist any more; `windlass gc --gone` removes it")
+
+
+def _is_free(lease: Path) -> bool:
+    with suppress(OSError, ValueError):
+        return bool(json.loads(lease.read_text())["use"] == SlotUse.FREE)
+    return False

@@ -1,0 +1,232 @@
+"""What an agent made in its slot becomes part of the engine's repository, and every object is checked on the way.
+
+The fast path reads the slot's loose objects itself and starts no git. What is unusual (packs, odd headers) goes
+through `git index-pack --strict`, which knows every rule and refuses what breaks one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from windlass.errors import GitError, GitUnansweredError
+from windlass.git import run as git
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.plumbing.objects import Entry, Objects
+from windlass.git.slot import Slot
+
+CHUNK = 1 << 20
+LARGEST_TREE = 64 << 20
+MOST_KNOWN = 200
+"""So many commits of the engine are named to git as known, when it has to pack."""
+FILE_MODES = frozenset({"100644", "100755", "120000"})
+LINK_TO_REPOSITORY = "160000"
+# Names that some file system takes for `.git`: with ignored characters (HFS+), trailing dots or as a short name (NTFS).
+IGNORED_CHARACTERS = re.compile(rb"\xe2\x80[\x8c-\x8f\xaa-\xae]|\xe2\x81[\xaa-\xaf]|\xef\xbb\xbf")
+DOT_GIT = re.compile(rb"(?:\.git|git~\d+)[. ]*(?::.*)?", re.IGNORECASE | re.DOTALL)
+SPECIAL_FILES = (b".gitmodules", b".gitattributes", b".gitignore", b".mailmap")
+SHA = rb"[0-9a-f]{40}(?:[0-9a-f]{24})?"
+PERSON = rb"[^\n<>\0]*<[^\n<>\0]*> (?:0|[1-9][0-9]*) [+-][0-9]{4}\n"
+COMMIT = re.compile(rb"tree (%b)\n((?:parent %b\n)*)author %bcommitter %b" % (SHA, SHA, PERSON, PERSON))
+
+
+class RefusedObjectsError(GitError):
+    """The slot holds objects that no git should take: they are damaged, incomplete or made to do harm."""
+
+
+class _UnusualError(Exception):
+    """Not for the fast path: git decides."""
+
+
+def take_in(engine: EngineRepo, slot: Slot, shas: Iterable[str], like: str = "") -> None:
+    """Make these and all that they lead to part of the engine's repository, or raise RefusedObjectsError.
+
+    `like`: for a tree, one that the engine has and that differs little from it.
+    """
+    lacking = [sha for sha in dict.fromkeys(shas) if not engine.objects.has(sha)]
+    if not lacking:
+        return
+    try:
+        walk = _ObjectWalk(engine.objects, slot.git_dir / "objects", engine.user.object_format)
+        for sha in lacking:
+            walk.take(sha, like)
+    except (_UnusualError, RecursionError):
+        _take_pack(engine, slot, lacking)
+
+
+def take_what_is_there(engine: EngineRepo, slot: Slot, shas: Iterable[str]) -> set[str]:
+    """Those of `shas` that the engine's repository has now; what is missing or refused stays out."""
+    found = set[str]()
+    for sha in shas:
+        try:
+            take_in(engine, slot, [sha])
+            found.add(sha)
+        except GitUnansweredError:
+            raise
+        except GitError:
+            continue
+    return found
+
+
+class _ObjectWalk(Struct, frozen=True):
+    """From a commit to all that the engine lacks. An object is taken only after everything that it names: killed in
+    between, what the engine has is always complete."""
+
+    ours: Objects
+    store: Path
+    algorithm: str
+
+    def take(self, sha: str, like: str) -> None:
+        if any((self.store / "pack").glob("*.pack")):
+            raise _UnusualError
+        if self._read(sha)[0] == "tree":
+            self._tree(sha, self.ours.tree(like))
+            return
+        # Depth first, without recursion: an agent may make thousands of commits.
+        waiting = [(sha, False)]
+        while waiting:
+            one, ready = waiting.pop()
+            if self._is_ours(one):
+                continue
+            parents, tree = self._commit(one)
+            if ready:
+                against = self.ours.tree(self.ours.commit(parents[0]).tree) if parents else {}
+                self._tree(tree, against)
+                self._adopt(one)
+            else:
+                waiting += [(one, True), *((parent, False) for parent in parents)]
+
+    def _is_ours(self, sha: str) -> bool:
+        return not self._file(sha).exists() and self.ours.has(sha)
+
+    def _commit(self, sha: str) -> tuple[list[str], str]:
+        kind, body = self._read(sha)
+        header = COMMIT.match(body)
+        if kind != "commit" or header is None or b"\0" in body:
+            raise _UnusualError
+        parents = [line.removeprefix(b"parent ").decode("ascii") for line in header[2].splitlines()]
+        return parents, header[1].decode("ascii")
+
+    def _tree(self, sha: str, against: Mapping[bytes, Entry]) -> None:
+        """`against`: a tree that we have, most entries of which will be the same."""
+        if self._is_ours(sha):
+            return
+        kind, body = self._read(sha)
+        if kind != "tree":
+            raise _UnusualError
+        for name, entry in self._entries(body).items():
+            known = against.get(name)
+            if known == entry or entry.mode == LINK_TO_REPOSITORY:
+                continue
+            if entry.is_folder:
+                self._tree(entry.sha, self.ours.tree(known.sha) if known and known.is_folder else {})
+            elif not self._is_ours(entry.sha):
+                if self._read(entry.sha)[0] != "blob":
+                    raise _UnusualError
+                self._adopt(entry.sha)
+        self._adopt(sha)
+
+    def _entries(self, body: bytes) -> dict[bytes, Entry]:
+        size, at, found, last = hashlib.new(self.algorithm).digest_size, 0, dict[bytes, Entry](), b""
+        while at < len(body):
+            end = body.find(b"\0", at)
+            mode, _, name = body[at:end].partition(b" ")
+            entry = Entry(mode.decode("ascii", "replace"), body[end + 1 : end + 1 + size].hex())
+            order = name + (b"/" if entry.is_folder else b"")
+            if end < 0 or len(entry.sha) != 2 * size or not _is_plain(name, entry) or order <= last or name in found:
+                raise _UnusualError
+            found[name], last, at = entry, order, end + 1 + size
+        return found
+
+    def _file(self, sha: str) -> Path:
+        return self.store / sha[:2] / sha[2:]
+
+    def _adopt(self, sha: str) -> None:
+        self.ours.adopt(sha, self._file(sha))
+
+    def _read(self, sha: str) -> tuple[str, bytes]:
+        """The object's kind, and its content unless it is a blob. It is what its name says, or it is unusual."""
+        try:
+            handle = os.open(self._file(sha), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:
+            raise _UnusualError from None
+        with open(handle, "rb") as file:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise _UnusualError
+            return self._checked(sha, iter(lambda: file.read(CHUNK), b""))
+
+    def _checked(self, sha: str, packed: Iterable[bytes]) -> tuple[str, bytes]:
+        inflate, name, kind, size, body = zlib.decompressobj(), hashlib.new(self.algorithm), "", -1, bytearray()
+        length = 0
+        try:
+            for raw in packed:
+                data = inflate.decompress(raw, CHUNK)
+                while data:
+                    name.update(data)
+                    if size < 0:
+                        header, _, data = data.partition(b"\0")
+                        kind, size = _header(header)
+                    length += len(data)
+                    if kind != "blob":
+                        body += data
+                    if length > size or len(body) > LARGEST_TREE:
+                        raise _UnusualError
+                    data = inflate.decompress(inflate.unconsumed_tail, CHUNK) if inflate.unconsumed_tail else b""
+        except zlib.error:
+            raise _UnusualError from None
+        if not inflate.eof or inflate.unused_data or length != size or name.hexdigest() != sha:
+            raise _UnusualError
+        return kind, bytes(body)
+
+
+def _header(text: bytes) -> tuple[str, int]:
+    match = re.fullmatch(rb"(blob|tree|commit) (0|[1-9][0-9]{0,15})", text)
+    if match is None:
+        raise _UnusualError
+    return match[1].decode("ascii"), int(match[2])
+
+
+def _is_plain(name: bytes, entry: Entry) -> bool:
+    if not name or b"/" in name or name in (b".", b"..") or DOT_GIT.fullmatch(IGNORED_CHARACTERS.sub(b"", name)):
+        return False
+    # A link in the place of one of these leads git out of the tree.
+    if entry.mode != "100644" and entry.mode != "100755" and name.lower().startswith(SPECIAL_FILES):
+        return False
+    return entry.is_folder or entry.mode in FILE_MODES or entry.mode == LINK_TO_REPOSITORY
+
+
+def _take_pack(engine: EngineRepo, slot: Slot, shas: Sequence[str]) -> None:
+    _require_files(slot)
+    known = [f"^{sha}" for sha in dict.fromkeys(engine.refs().values())][-MOST_KNOWN:]
+    wanted = "".join(f"{line}\n" for line in (*shas, *known))
+    try:
+        options = ["--revs", "--local", "--stdout", "-q"]
+        pack = git.run_raw([*slot.places(), "pack-objects", *options], slot.path, input=wanted)
+        git.run_raw([f"--git-dir={engine.path}", "index-pack", "--strict", "--stdin"], engine.home, input=pack.stdout)
+        engine.barrier.add([engine.path / "objects" / "pack"])
+    except GitUnansweredError:
+        raise
+    except GitError as error:
+        raise RefusedObjectsError(f"objects of slot {slot.n} are refused: {error.message}", hint=error.hint) from None
+    missing = [sha for sha in shas if not engine.objects.has(sha)]
+    if missing:
+        raise RefusedObjectsError(
+            f"slot {slot.n} lacks {missing[0][:12]}, which it names", hint="an agent removed objects it needs"
+        )
+
+
+def _require_files(slot: Slot) -> None:
+    """A link in an object's place leads out of the slot, and a pipe would keep git waiting."""
+    for folder, _, names in os.walk(slot.git_dir / "objects"):
+        for name in names:
+            if not stat.S_ISREG(os.lstat(os.path.join(folder, name)).st_mode):
+                raise RefusedObjectsError(
+                    f"'{name}' in the objects of slot {slot.n} is not a file", hint="an agent put it there"
+                )

@@ -1,0 +1,252 @@
+"""Folders in which the trees of a proof stand, one after the other. No agent ever works there.
+
+A test must not be able to tell from its surroundings which tree it runs on. So every tree stands at the same path, in
+a repository with one commit and no refs, with the same file times, an empty folder for temporary files, and nothing
+that an earlier run left. What the set-up installed stays, as long as no run changes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import IO, TypeAlias
+
+from msgspec import Struct, field
+
+from windlass.errors import StoppedError
+from windlass.git.disk import MIN_FREE_BYTES, lacking, make_writable, remove_tree
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.index_flags import checkout_bytes
+from windlass.git.slot import Slot
+from windlass.git.slot_files import copy_into
+from windlass.git.trees import commit_tree
+
+Signature: TypeAlias = list[int]
+"""Kind, size and times of a file: differs when it was written to."""
+
+
+class ProofSlot(Struct):
+    """Contract: held by one process at a time; `kill -9` frees it, and the next holder makes it anew."""
+
+    engine: EngineRepo
+    n: int
+    _lock: IO[str]
+    temporary: Path
+    """For the tests' temporary files; emptied for every tree. Short, because names of sockets must be."""
+    _copied: list[str] = field(default_factory=list)
+    _installed: dict[str, Signature] = field(default_factory=dict)
+    """What the set-up left, by path."""
+    _stamp: float = 0.0
+    """The time that every file has which may differ between trees."""
+
+    @classmethod
+    def take(cls, engine: EngineRepo) -> ProofSlot:
+        folder = engine.home / "proofs"
+        folder.mkdir(parents=True, exist_ok=True)
+        n = 1
+        while (lock := _try_lock(folder / f"{n}.lock")) is None:
+            n += 1
+        taken = cls(engine, n, lock, _temporary_folder(f"windlass-{os.getuid()}-{engine.home.name[:8]}-{n}"))
+        if taken._busy.exists():
+            # Its last holder was killed: nobody knows what runs and stands there.
+            taken.wipe()
+        if not taken.home.exists():
+            _require_space(engine)
+        taken.home.mkdir(exist_ok=True)
+        taken._busy.touch()
+        return taken
+
+    @property
+    def home(self) -> Path:
+        return self.engine.home / "proofs" / str(self.n)
+
+    @property
+    def slot(self) -> Slot:
+        return Slot(self.n, self.home / "tree", self.home / "tree" / ".git", self._sealed)
+
+    def _sealed(self) -> Mapping[str, str]:
+        """As every slot, without logs: when a tree was put here would tell which one it is."""
+        files = self.engine.slot_files()
+        return {**files, "config": f"{files['config']}[core]\n\tlogAllRefUpdates = false\n"}
+
+    @property
+    def set_up_for(self) -> str | None:
+        """The hash of the set-up that was made here; None: there is none."""
+        try:
+            data = json.loads((self.home / "installed.json").read_text())
+            self._installed, self._stamp = dict(data["files"]), float(data["stamp"])
+            return str(data["setup"])
+        except (OSError, ValueError, KeyError):
+            return None
+
+    def wipe(self) -> None:
+        remove_tree(self.home)
+        self.home.mkdir(parents=True)
+        self._busy.touch()
+        self._installed, self._stamp = {}, 0.0
+
+    def remember(self, setup: str, date: float) -> None:
+        """Whatever is here beside the tree was installed by the set-up, and stays for the trees that follow."""
+        self._installed = {path: _signature(f) for path, f in self._untracked() if path not in self._copied}
+        self._stamp = float(int(date) + 1)
+        data = {"setup": setup, "stamp": self._stamp, "files": self._installed}
+        (self.home / "installed.json").write_text(json.dumps(data))
+
+    def stand_on(self, tree: str, differing: Collection[str] = (), copied: Sequence[str] = ()) -> bool:
+        """A clean checkout of `tree`. `differing`: paths that are not the same in every tree of the proof.
+
+        False: what the set-up installed was changed, so it has to be made again first.
+        """
+        whole = self._clean()
+        slot, index = self.slot, self.home / "index"
+        self._make_repository(tree)
+        slot.git("read-tree", "--reset", "-u", tree, env={"GIT_INDEX_FILE": str(index)})
+        (slot.git_dir / "index").write_bytes(index.read_bytes())
+        self._copied = copy_into(slot.path, self.engine.user.root, copied)
+        self._level_times(differing)
+        remove_tree(self.temporary)
+        self.temporary.mkdir(mode=0o700)
+        return whole
+
+    def release(self) -> None:
+        """What tests left behind is nobody's work."""
+        with contextlib.suppress(OSError):
+            if (self.home / "index").exists():
+                self._clean()
+            remove_tree(self.temporary)
+        self._busy.unlink(missing_ok=True)
+        self._lock.close()
+
+    # -- inside
+
+    @property
+    def _busy(self) -> Path:
+        return self.home / "busy"
+
+    def _make_repository(self, tree: str) -> None:
+        """One commit, no parents, no refs: there is nothing to compare the tree with. Made anew for every tree."""
+        git_dir = self.slot.git_dir
+        self.slot.path.mkdir(exist_ok=True)
+        remove_tree(git_dir)
+        files = {**self._sealed(), "HEAD": commit_tree(self.engine, tree, [], "proof", 0.0) + "\n"}
+        for name, text in files.items():
+            (git_dir / name).parent.mkdir(parents=True, exist_ok=True)
+            (git_dir / name).write_text(text)
+        (git_dir / "refs" / "heads").mkdir(parents=True)
+
+    def _clean(self) -> bool:
+        """Remove what is neither in the tree nor installed. False: something that was installed is not as it was."""
+        try:
+            found = dict(self._untracked())
+        except PermissionError:
+            make_writable(self.slot.path)
+            found = dict(self._untracked())
+        for path in found.keys() - self._installed.keys():
+            _remove(self.slot.path / path)
+        for folder in self._folders():
+            with contextlib.suppress(OSError):
+                folder.rmdir()  # refused for one that is not empty
+        return all(path in found and _signature(found[path]) == was for path, was in self._installed.items())
+
+    def _untracked(self) -> Iterator[tuple[str, os.stat_result]]:
+        root, tracked = self.slot.path, self._tracked()
+        start = len(str(root)) + 1
+        for entry in _walk(root):
+            path = entry.path[start:]
+            if path not in tracked:
+                yield path, entry.stat(follow_symlinks=False)
+
+    def _tracked(self) -> frozenset[str]:
+        index = self.home / "index"
+        if not index.exists() or not (self.slot.git_dir / "HEAD").exists():
+            return frozenset()
+        # With the engine's own repository: what a test did to the one here must not matter.
+        done = self.engine.git("ls-files", "-z", env={"GIT_INDEX_FILE": str(index)})
+        return frozenset(done.fields)
+
+    def _folders(self) -> Iterator[Path]:
+        """Those that may be empty now, the deepest first."""
+        kept = {parent for path in self._installed for parent in PurePosixPath(path).parents}
+        for here, _, _ in os.walk(self.slot.path, topdown=False):
+            folder = Path(here).relative_to(self.slot.path)
+            if folder.parts[:1] not in ((), (".git",)) and PurePosixPath(folder) not in kept:
+                yield Path(here)
+
+    def _level_times(self, differing: Collection[str]) -> None:
+        """When a file was written would tell which files this tree has of its own."""
+        root = self.slot.path
+        folders = {parent for path in differing for parent in (root / path).parents if parent.is_relative_to(root)}
+        for place in (*(root / path for path in differing), *folders, root):
+            with contextlib.suppress(OSError):
+                os.utime(place, (self._stamp, self._stamp), follow_symlinks=False)
+
+
+def remove_idle(engine: EngineRepo, *, dry: bool) -> list[str]:
+    """Remove the slots that no proof holds; their names."""
+    folder, gone = engine.home / "proofs", []
+    for place in sorted(path for path in folder.glob("*") if path.is_dir()):
+        lock = _try_lock(folder / f"{place.name}.lock")
+        if lock is not None:
+            with lock:
+                gone.append(f"proof slot {place.name}")
+                if not dry:
+                    remove_tree(place)
+    return gone
+
+
+def _require_space(engine: EngineRepo) -> None:
+    """As much as the user's checkout takes."""
+    problem = lacking(engine.home, MIN_FREE_BYTES + checkout_bytes(engine.user.git_dir / "index"))
+    if problem:
+        raise StoppedError(problem, hint="free some space, or run `windlass gc`, then `windlass resume`")
+
+
+def _try_lock(path: Path) -> IO[str] | None:
+    handle = path.open("w")
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        handle.close()
+        return None
+    return handle
+
+
+def _walk(folder: Path) -> Iterator[os.DirEntry[str]]:
+    """Every file below it, links too; the folder's own repository not."""
+    waiting = [str(folder)] if folder.is_dir() else []
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.path != f"{folder}/.git":
+                        waiting.append(entry.path)
+                else:
+                    yield entry
+
+
+def _signature(found: os.stat_result) -> Signature:
+    # Of a file with several names the change time also moves when it gets one more, as package caches do.
+    changed = found.st_ctime_ns if found.st_nlink == 1 else 0
+    return [stat.S_IFMT(found.st_mode), found.st_size, found.st_mtime_ns, changed]
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError:
+        make_writable(path.parent)
+        path.unlink(missing_ok=True)
+
+
+def _temporary_folder(name: str) -> Path:
+    folder = Path(tempfile.gettempdir(), name)
+    if os.path.lexists(folder) and (folder.is_symlink() or folder.lstat().st_uid != os.getuid()):
+        # Somebody else took the name.
+        return Path(tempfile.mkdtemp(prefix="windlass-"))
+    return folder

@@ -1,0 +1,269 @@
+"""What reaches the user's repository: the run's branch, and on demand their checkout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from windlass.errors import GitError, UserError
+from windlass.git import run as git
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.keep import transfer
+from windlass.git.run import UserRepo
+from windlass.git.user_checkout import FOLLOW, LAND, CheckoutMove, Record, advance, no_record, require_clean, settle
+from windlass.model import LandResult, LandStyle
+from windlass.text import plain
+
+STATE_FILES = (".superteam-workflow.json",)
+
+
+class PublishedBranch(Struct, frozen=True):
+    branch: str
+    commit: str
+    """Where the branch is now; '' when it does not exist."""
+    note: str = ""
+    """What a person should know: not moved because it is checked out, published under another name."""
+
+
+def publish(engine: EngineRepo, run: str, branch: str, tip: str, last: str) -> PublishedBranch:
+    """Move the run's branch to `tip`. `last` is the commit of the last `Published` ('' at first). Never forces."""
+    _require_branch_name(branch)
+    base, ref = f"refs/windlass/base/{run}", f"refs/heads/{branch}"
+    present = engine.watch.refs()
+    transfer(engine, [tip], [present[name] for name in (base, ref) if name in present])
+    for name in names_like(branch):
+        now, known = present.get(f"refs/heads/{name}", ""), last if name == branch else ""
+        if not now or now in (tip, known) or _is_ours(engine, now, tip, known or present.get(base, "")):
+            done = _move(engine, run, name, tip, now)
+            if done is None:
+                return publish(engine, run, branch, tip, last)
+            return done if name == branch else _under_another_name(done, branch)
+    raise GitError(f"no free branch name like '{branch}'", hint="delete some of them")
+
+
+def _require_branch_name(branch: str) -> None:
+    if not git.is_branch_name(branch):
+        raise UserError(f"'{branch}' is not a valid branch name", hint="see `git help check-ref-format`")
+
+
+def names_like(branch: str) -> list[str]:
+    return [branch, *(f"{branch}-{k}" for k in range(2, 100))]
+
+
+def _under_another_name(done: PublishedBranch, branch: str) -> PublishedBranch:
+    moved = f"'{branch}' was changed by someone else and is left alone; published as '{done.branch}'"
+    return PublishedBranch(done.branch, done.commit, f"{moved}; {done.note}" if done.note else moved)
+
+
+def _is_ours(engine: EngineRepo, now: str, tip: str, floor: str) -> bool:
+    """A publish that was killed before it was recorded left the branch between what is known and the tip."""
+    root = engine.user.root
+    return now != floor and git.is_ancestor(root, floor, now) and git.is_ancestor(root, now, tip)
+
+
+def _move(engine: EngineRepo, run: str, branch: str, tip: str, now: str) -> PublishedBranch | None:
+    """None: somebody moved it this very moment."""
+    root, ref = engine.user.root, f"refs/heads/{branch}"
+    if now == tip:
+        return PublishedBranch(branch, tip)
+    where = checked_out(engine.user, branch)
+    if where:
+        return PublishedBranch(branch, now, f"'{branch}' is checked out in '{where}' and stays as it is there")
+    with engine.fence(), engine.moving_user_refs([ref]):
+        done = git.run(["update-ref", "-m", f"windlass: {run}", ref, tip, now], root, check=False)
+    if done.code == 0:
+        engine.settle()
+        return PublishedBranch(branch, tip)
+    if git.read_refs(root, ref).get(ref, "") != now:
+        return None
+    raise git.lock_in_the_way(done.err) or GitError(
+        f"cannot move branch '{branch}': {_why(done.err)}", hint="rename the branch in the way"
+    )
+
+
+def checked_out(user: UserRepo, branch: str) -> str:
+    """The folder of the user's that has the branch checked out, '' when none has."""
+    if not any(
+        _may_be_on(head, branch) for head in (user.common_dir / "HEAD", *user.common_dir.glob("worktrees/*/HEAD"))
+    ):
+        return ""
+    folder = ""
+    for field in git.run(["worktree", "list", "--porcelain", "-z"], user.root).fields:
+        word, _, value = field.partition(" ")
+        folder = value if word == "worktree" else folder
+        if field == f"branch refs/heads/{branch}":
+            return folder
+    return ""
+
+
+def _may_be_on(head: Path, branch: str) -> bool:
+    """Cheap and never wrong with a no. A repository with another ref format says '.invalid' in every HEAD file."""
+    text = head.read_text(errors="replace")
+    return text.strip() == f"ref: refs/heads/{branch}" or ".invalid" in text
+
+
+def enter_in_place(user: UserRepo, branch: str, base: str) -> None:
+    """Put the user's checkout on the run's new branch. They asked for it with `--in-place`."""
+    settle(user)
+    require_clean(user, "start in place")
+    _require_branch_name(branch)
+    exists = git.run(["rev-parse", "--verify", "-q", f"refs/heads/{branch}"], user.root, check=False).code == 0
+    if exists and git.discover(user.root).branch != branch:
+        raise UserError(f"branch '{branch}' exists already", hint=f"git branch -m {branch} another-name")
+    if not exists:
+        git.run(["checkout", "-q", "-b", branch, base], user.root)
+    _ignore(user.common_dir / "info" / "exclude", STATE_FILES)
+
+
+def _ignore(exclude: Path, names: tuple[str, ...]) -> None:
+    """State files in the checkout are Windlass's: a `git add -A` must not take them."""
+    old = exclude.read_text() if exclude.exists() else ""
+    new = [f"/{name}" for name in names if f"/{name}" not in old.splitlines()]
+    if new:
+        exclude.parent.mkdir(exist_ok=True)
+        exclude.write_text(old + ("" if old.endswith("\n") or not old else "\n") + "\n".join(new) + "\n")
+
+
+def follow(engine: EngineRepo, run: str, branch: str, tip: str) -> None:
+    """In place: bring the user's checkout forward to `tip`. Refuses rather than touch their uncommitted work."""
+    settle(engine.user)
+    user = git.discover(engine.user.root)
+    if user.branch != branch:
+        where = f"'{user.branch}'" if user.branch else "no branch"
+        raise UserError(f"the checkout is on {where}, not on '{branch}'", hint=f"git switch {branch}")
+    require_clean(user, "bring the checkout forward")
+    transfer(engine, [tip], [user.head])
+    if not git.is_ancestor(user.root, user.head, tip):
+        raise _own_commits(user, run, tip)
+    if user.head != tip:
+        with engine.fence():
+            advance(user, CheckoutMove(FOLLOW, run, branch, user.head, tip))
+
+
+def _own_commits(user: UserRepo, run: str, tip: str) -> UserError:
+    """The run cannot go forward over commits that it does not have. They get a branch of their own, by two commands."""
+    theirs = git.run(["rev-list", f"{tip}..{user.head}"], user.root).out.split()
+    meet = git.run(["merge-base", user.head, tip], user.root, check=False).line
+    taken = git.read_refs(user.root, "refs/heads/")
+    own = next(name for name in names_like(f"{user.branch}-mine") if f"refs/heads/{name}" not in taken)
+    what = "a commit" if len(theirs) == 1 else f"{len(theirs)} commits"
+    return UserError(
+        f"'{user.branch}' has {what} of your own ({theirs[0][:12]}): the run cannot bring it forward over that",
+        hint=f"git branch {own} && git reset --keep {meet[:12]}; then windlass resume {run}, "
+        f"and when it is done: git merge {own}",
+    )
+
+
+class LandPlan(Struct, frozen=True):
+    """What landing would make of the branch that is checked out; nothing is changed yet."""
+
+    branch: str
+    before: str
+    tip: str
+    kind: str
+    """already | fast-forward | merge | squash"""
+    tree: str
+    """The files as they would be."""
+
+
+def bring(engine: EngineRepo, tip: str) -> None:
+    """The tip's objects into the user's repository: the run's branch may be gone, or behind."""
+    root = engine.user.root
+    # What a ref leads to is here with all that it needs.
+    if not git.run(["for-each-ref", "--count=1", f"--contains={tip}"], root, check=False).out:
+        transfer(engine, [tip], [engine.user.head])
+
+
+def plan_landing(user: UserRepo, tip: str, name: str, style: LandStyle = LandStyle.AUTO) -> LandPlan:
+    """`name`: how the run's work is called in messages. Raises when it cannot land: a conflict, uncommitted work."""
+    if not user.branch:
+        raise UserError("HEAD is detached: there is no branch to land on", hint="git switch main")
+    if git.is_ancestor(user.root, tip, user.head):
+        return LandPlan(user.branch, user.head, tip, "already", "")
+    require_clean(user, f"land '{name}'")
+    forward = git.is_ancestor(user.root, user.head, tip)
+    configured = git.run(["config", "--get", "merge.ff"], user.root, check=False).line.lower()
+    if style is LandStyle.AUTO and forward and configured not in ("false", "no", "off", "0"):
+        return LandPlan(user.branch, user.head, tip, "fast-forward", _tree_of(user, tip))
+    if style is LandStyle.AUTO and not forward and configured == "only":
+        raise UserError(
+            f"'{user.branch}' has moved on, and merge.ff is 'only' in your git configuration",
+            hint="--no-ff makes a merge commit, --squash one plain commit; or start a new run",
+        )
+    tree = _tree_of(user, tip) if forward else _merged_tree(user, name, tip)
+    return LandPlan(user.branch, user.head, tip, "squash" if style is LandStyle.SQUASH else "merge", tree)
+
+
+def land_commit(user: UserRepo, plan: LandPlan, message: str, *, signoff: bool = False) -> str:
+    """The commit that the branch moves to. Made in the user's name, so it is signed if their git signs commits."""
+    if plan.kind in ("already", "fast-forward"):
+        return plan.tip if plan.kind == "fast-forward" else plan.before
+    parents = [plan.before] if plan.kind == "squash" else [plan.before, plan.tip]
+    env = _identity(user)
+    if signoff:
+        message = _signed_off(user, message, env)
+    sign = ["-S"] if _signs(user) else []
+    command = ["commit-tree", *sign, *(word for sha in parents for word in ("-p", sha)), plan.tree]
+    # Their key may need an agent or a home of its own.
+    own = git.personal() if sign else {}
+    done = git.run(command, user.root, env={**own, **env}, input=message.rstrip("\n") + "\n", check=False)
+    if done.code != 0:
+        hint = "nothing was changed; `git commit` must be able to sign here, or set commit.gpgSign to false"
+        raise UserError(f"cannot make the commit: {_why(done.err)}", hint=hint if sign else "nothing was changed")
+    return done.line
+
+
+def land_plan(
+    user: UserRepo, plan: LandPlan, after: str, run: str, facts: Mapping[str, str], record: Record = no_record
+) -> LandResult:
+    """Move the branch and the checkout to `after`, or leave everything as it was."""
+    if plan.kind != "already":
+        advance(user, CheckoutMove(LAND, run, plan.branch, plan.before, after, facts), record)
+    return LandResult(plan.branch, plan.before, after, plan.kind)
+
+
+def _tree_of(user: UserRepo, commit: str) -> str:
+    return git.run(["rev-parse", f"{commit}^{{tree}}"], user.root).line
+
+
+def _merged_tree(user: UserRepo, name: str, tip: str) -> str:
+    command = ["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", user.head, tip]
+    done = git.run(command, user.root, check=False)
+    if done.code == 0:
+        return done.fields[0]
+    if done.code != 1:
+        raise GitError(f"cannot merge '{name}': {_why(done.err)}", hint="nothing was changed")
+    files = ", ".join(f"'{plain(path)}'" for path in done.fields[1:6])
+    hint = f"nothing was changed; `git merge {tip[:12]}` lets you resolve it yourself"
+    raise UserError(f"'{name}' conflicts with '{user.branch}' in {files}", hint=hint)
+
+
+def _signs(user: UserRepo) -> bool:
+    """As the user's own configuration says; what our own command line says to every git does not count."""
+    command = ["config", "--show-scope", "--type=bool", "--get-all", "commit.gpgSign"]
+    scoped = [line.split("\t") for line in git.run(command, user.root, check=False).out.splitlines()]
+    values = [value for scope, value in scoped if scope != "command"]
+    return bool(values) and values[-1] == "true"
+
+
+def _signed_off(user: UserRepo, message: str, env: Mapping[str, str]) -> str:
+    who = git.run(["var", "GIT_COMMITTER_IDENT"], user.root, env=env).line.rsplit(" ", 2)[0]
+    command = ["interpret-trailers", "--if-exists", "addIfDifferent", "--trailer", f"Signed-off-by: {who}"]
+    return git.run(command, user.root, input=message.rstrip("\n") + "\n").out
+
+
+def _identity(user: UserRepo) -> dict[str, str]:
+    """A merge commit needs an author even where the user never set one."""
+    if git.run(["var", "GIT_COMMITTER_IDENT"], user.root, check=False).code == 0:
+        return {}
+    return {
+        f"GIT_{who}_{what}": value
+        for who in ("AUTHOR", "COMMITTER")
+        for what, value in (("NAME", "Windlass"), ("EMAIL", "windlass@localhost"))
+    }
+
+
+def _why(err: str) -> str:
+    return plain(err).strip()[-400:]

@@ -1,0 +1,165 @@
+"""Lock files that a killed git left behind: `*.lock` beside what it was about to change.
+
+A lock is dead when nobody who could have made it is alive. In the engine's own repository that is decided by who is at
+work there. In the user's repository only locks count that an intent of Windlass's covers: their own are theirs.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+
+from windlass.errors import GitLockError, GitUnansweredError
+from windlass.git.durable import sync
+from windlass.private_files import make_private
+
+YOUNG_S = 1.0
+"""Whoever made the lock this moment may not hold it by `flock` yet."""
+START_SLACK_S = 1.0
+"""What the kernel says of a process's start is no more exact than this."""
+PACKED = "packed-refs"
+_numbers = count(1)
+
+
+def locks_in(git_dir: Path) -> list[Path]:
+    """Of a repository: beside its own files and beside its refs."""
+    return [*sorted(git_dir.glob("*.lock")), *sorted((git_dir / "refs").rglob("*.lock"))]
+
+
+def remove_dead(locks: Sequence[Path], place: Path, checkout: Path | None = None) -> list[Path]:
+    """Those that nobody holds are removed; the others.
+
+    `place`: whatever works in this folder could hold one. `checkout`: a git that works there could, too.
+    """
+    return [lock for lock in locks if not _remove_if_dead(lock, place, checkout or place)]
+
+
+def _remove_if_dead(lock: Path, place: Path, checkout: Path) -> bool:
+    try:
+        made = lock.stat().st_mtime
+        if (age := time.time_ns() / 1e9 - made) < YOUNG_S:
+            time.sleep(min(YOUNG_S - age, YOUNG_S))
+        if not _is_free(lock) or _may_be_held(made, place, checkout):
+            return False
+        lock.unlink()
+    except FileNotFoundError:
+        pass
+    return True
+
+
+def _is_free(lock: Path) -> bool:
+    """No Windlass holds it: ours are locked with `flock` as long as they count."""
+    handle = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def _may_be_held(made: float, place: Path, checkout: Path) -> bool:
+    """Somebody works there who was there when the lock was made."""
+    import psutil  # only where there is a lock at all: it takes as long as the rest of a start
+
+    for process in psutil.process_iter(["name", "create_time"]):
+        if process.info["create_time"] > made + START_SLACK_S or process.pid == os.getpid():
+            continue
+        with suppress(psutil.Error):
+            if process.status() == psutil.STATUS_ZOMBIE:
+                continue
+            folder = Path(process.cwd())
+            if folder.is_relative_to(place):
+                return True
+            if _is_git(process.info["name"]) and (
+                folder.is_relative_to(checkout) or str(place) in " ".join(process.cmdline())
+            ):
+                return True
+    return False
+
+
+def _is_git(name: str) -> bool:
+    return name == "git" or name.startswith("git-")
+
+
+# -- intents
+
+
+@contextmanager
+def intent(folder: Path, refs: Sequence[str]) -> Iterator[None]:
+    """Around a git that moves refs of Windlass's own in the user's repository: locks on these refs are ours."""
+    make_private(folder)
+    pid = os.getpid()
+    file = folder / f"{pid}.{_start_of(pid):.0f}.{next(_numbers)}.json"
+    facts = {"host": socket.gethostname(), "pid": pid, "start": _start_of(pid), "refs": list(refs)}
+    file.write_text(json.dumps(facts))
+    # git syncs its locks: what says whose they are must be on the disk before them.
+    sync(file)
+    left = False
+    try:
+        yield
+    except GitUnansweredError as error:
+        # A git that was ended may have left its locks. Who comes after this process finds here that they are ours;
+        # a lock that was met is somebody else's.
+        left = not isinstance(error, GitLockError)
+        raise
+    finally:
+        if not left:
+            file.unlink(missing_ok=True)
+
+
+def remove_covered(folder: Path, git_dir: Path, checkout: Path) -> list[Path]:
+    """Locks that dead processes of ours left in `git_dir`; those that somebody may hold all the same."""
+    held: list[Path] = []
+    for file in sorted(folder.glob("*.json")):
+        refs = _refs_of_the_dead(file)
+        if refs is None:
+            continue
+        covered = [git_dir / f"{ref}.lock" for ref in (*refs, PACKED)]
+        held += remove_dead([lock for lock in covered if lock.exists()], git_dir, checkout)
+        file.unlink(missing_ok=True)
+    return held
+
+
+def _refs_of_the_dead(file: Path) -> list[str] | None:
+    """None: who wrote it is alive, or cannot be known."""
+    try:
+        facts = json.loads(file.read_text())
+        host, pid, start, refs = facts["host"], int(facts["pid"]), float(facts["start"]), list(facts["refs"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError):
+        return []  # a power cut came before it was on the disk, so before any lock was
+    if host != socket.gethostname() or (start and abs(_start_of(pid) - start) < 1):
+        return None
+    return [str(ref) for ref in refs]
+
+
+def _start_of(pid: int) -> float:
+    """When it was started, in seconds since 1970; 0 when it is not there."""
+    try:
+        ticks = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
+        return _boot_time() + ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, IndexError, ValueError):
+        import psutil
+
+        try:
+            return float(psutil.Process(pid).create_time())
+        except psutil.Error:
+            return 0.0
+
+
+def _boot_time() -> float:
+    """A process of an earlier boot has another start, whatever its number."""
+    for line in Path("/proc/stat").read_text().splitlines():
+        if line.startswith("btime "):
+            return float(line.split()[1])
+    return 0.0

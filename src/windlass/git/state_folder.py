@@ -1,0 +1,142 @@
+"""Which state folder is a repository's own, also after the repository was moved or copied, or the folder was lost.
+
+A state folder is found by the repository's path. Both know each other by an id besides: the repository's is in
+`<git folder>/windlass/place.json`, the state folder's in `owner.json`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from pathlib import Path
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
+
+from windlass.errors import StoppedError
+from windlass.git.durable import write_durably
+from windlass.locks import holder, is_driven
+
+PLACE, OWNER = "place.json", "owner.json"
+
+
+class StateFolder(Struct, frozen=True):
+    """What a repository knows of itself."""
+
+    id: str
+    path: str
+    """Its git folder."""
+    home: str
+    """Its state folder."""
+    note: str = ""
+    """What happened to it last, in words; '' when nothing did."""
+    noted_at: float = 0.0
+    copied_at: float = 0.0
+    """What was begun before belongs to the repository that this one was copied from; 0 when it is no copy."""
+
+
+def repo_id(common_dir: Path) -> str:
+    """The same for every worktree of a repository, as long as it stays where it is."""
+    place = common_dir.resolve()
+    name = place.parent.name if place.name == ".git" else place.name
+    readable = "".join(c if c.isalnum() and c.isascii() else "-" for c in name)[:32].strip("-") or "repo"
+    return f"{readable}-{hashlib.sha256(os.fsencode(place)).hexdigest()[:12]}"
+
+
+def look_up(common_dir: Path, state_dir: Path) -> StateFolder:
+    """Changes nothing: what `settle_home` would find."""
+    return _looked_up(common_dir, state_dir.resolve() / "windlass" / repo_id(common_dir))[0]
+
+
+def settle_home(common_dir: Path, state_dir: Path) -> StateFolder:
+    """The repository's own state folder, taken along if the repository was moved. It need not exist yet."""
+    home = state_dir.resolve() / "windlass" / repo_id(common_dir)
+    found, old = _looked_up(common_dir, home)
+    known = _read(common_dir / "windlass" / PLACE)
+    if home.exists() and (owner := _owner(home)) not in ("", found.id):
+        # Another repository stood at this path before: what is its own waits under its id.
+        home.rename(home.with_name(f"{home.name}-{owner}"))
+    if old is not None and not home.exists():
+        _require_at_rest(common_dir)
+        old.rename(home)
+    if found != known:
+        write_durably(common_dir / "windlass" / PLACE, json.dumps(to_builtins(found)))
+    if _owner(home) != found.id:
+        write_durably(home / OWNER, json.dumps({"id": found.id, "path": found.path}))
+    return found
+
+
+def _looked_up(common_dir: Path, home: Path) -> tuple[StateFolder, Path | None]:
+    """And the folder to take along, if there is one."""
+    path, now = str(common_dir.resolve()), time.time_ns() / 1e9
+    known = _read(common_dir / "windlass" / PLACE)
+    if known is None:
+        return StateFolder(_new_id(path, now), path, str(home)), None
+    if known.path == path:
+        if (home / "repo.git").exists():
+            return replace(known, home=str(home)), None
+        note = f"the state folder '{known.home}' was lost, or XDG_STATE_HOME is another one now"
+        return replace(known, home=str(home), note=note, noted_at=now), None
+    if known.path != path and _id_at(Path(known.path)) == known.id:
+        note = f"this repository is a copy of '{Path(known.path).parent}', which keeps the work that it has begun"
+        return StateFolder(_new_id(path, now), path, str(home), note, now, copied_at=now), None
+    old = _left_behind(known)
+    moved = f"the repository was moved from '{Path(known.path).parent}'"
+    note = moved if old else f"{moved}, and its state folder is lost"
+    return replace(known, path=path, home=str(home), note=note, noted_at=now), old
+
+
+def _require_at_rest(common_dir: Path) -> None:
+    """A driver that began before the move still works in the old folder."""
+    for lock in sorted((common_dir / "windlass" / "locks").glob("*.lock")):
+        if is_driven(lock) and holder(lock) != os.getpid():
+            raise StoppedError(
+                f"the repository was moved while process {holder(lock) or 'unknown'} drives run {lock.stem}",
+                hint=f"end that process, then: windlass resume {lock.stem}",
+            )
+
+
+def _new_id(path: str, now: float) -> str:
+    return hashlib.sha256(os.fsencode(f"{path} {now!r} {os.getpid()}")).hexdigest()[:12]
+
+
+def _left_behind(known: StateFolder) -> Path | None:
+    old = Path(known.home)
+    places = (old, old.with_name(f"{old.name}-{known.id}"))
+    return next((folder for folder in places if _owner(folder) == known.id), None)
+
+
+def _id_at(common_dir: Path) -> str:
+    found = _read(common_dir / "windlass" / PLACE)
+    return found.id if found else ""
+
+
+def _read(file: Path) -> StateFolder | None:
+    """None: there is none, or nobody can read it; then it is made anew."""
+    try:
+        return StateFolder(**json.loads(file.read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _owner(home: Path) -> str:
+    try:
+        return str(json.loads((home / OWNER).read_text())["id"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def owner_of(home: Path) -> Path | None:
+    """The git folder of the repository that a state folder belongs to. None: it is no state folder, or cannot tell."""
+    try:
+        return Path(str(json.loads((home / OWNER).read_text())["path"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    try:
+        # Made before there was such a file.
+        objects = (home / "repo.git" / "objects" / "info" / "alternates").read_text(errors="surrogateescape")
+    except OSError:
+        return None
+    return Path(objects.rstrip("\n")).parent

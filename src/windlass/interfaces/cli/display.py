@@ -1,0 +1,127 @@
+"""Which face a driver gets: JSON for programs, lines for pipes and simple terminals, the live view for a person."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+import click
+from msgspec import Struct
+
+from windlass.answers import Asker
+from windlass.errors import Exit
+from windlass.events import HANDED_OVER, Recorded, RunStarted, StepEntered, encode
+from windlass.interfaces.cli.common import colour_fits, is_interactive, session, unicode_fits, width
+from windlass.runs.app import App
+from windlass.runs.drive import Beside, DriveResult
+
+if TYPE_CHECKING:
+    from windlass.interfaces.terminal.live import LiveFace
+
+LEAST_COLUMNS, LEAST_ROWS = 40, 10
+
+
+class Face(Protocol):
+    def catch_up(self, records: list[Recorded]) -> None: ...
+
+    def on_event(self, recorded: Recorded) -> None: ...
+
+
+class Watching(Struct, frozen=True):
+    on_event: Callable[[Recorded], None]
+    asker: Asker | None = None
+    beside: Beside | None = None
+    left: Callable[[DriveResult], bool] = lambda ended: False
+    """Whether the person left the run to a driver in the background."""
+    gone: Callable[[], None] = lambda: None
+    """The driver is done, or never began."""
+
+
+def watching(here: App, run: str, *, as_json: bool, alone: bool) -> Watching:
+    if as_json:
+        return Watching(_print_json)
+    if alone or not is_interactive():
+        return Watching(_plain(here, run))
+    if not _live_fits():
+        return Watching(_plain(here, run), _prompt())
+    face = _live(here, run)
+    _begin(here, run, face)
+    face.greet()
+    return Watching(face.on_event, face, face.beside, lambda ended: _has_left(face, ended), face.gone)
+
+
+def _live_fits() -> bool:
+    columns, rows = _size()
+    tall = columns >= LEAST_COLUMNS and rows >= LEAST_ROWS
+    return tall and session().apps.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+
+
+def _size() -> tuple[int, int]:
+    """As it is now: COLUMNS and LINES say what it was when the shell began."""
+    try:
+        size = os.get_terminal_size(sys.stdout.fileno())
+    except OSError:
+        return 80, 24
+    return size.columns, size.lines
+
+
+def _live(here: App, run: str) -> LiveFace:
+    from prompt_toolkit.input import create_input
+
+    from windlass.interfaces.terminal.live import LiveControls, LiveFace
+    from windlass.interfaces.terminal.screen import terminal_screen
+
+    screen = terminal_screen(
+        sys.stdout.fileno(),
+        create_input(),
+        encoding=sys.stdout.encoding or "utf-8",
+        color=colour_fits(),
+        unicode=unicode_fits(),
+        environ=session().apps.environ,
+        size=_size,
+        clock=here.world.clock,
+    )
+    hands = LiveControls(lambda text: here.service.tell(run, text, "terminal"))
+    return LiveFace(screen, hands, here.world.clock, here.world.named)
+
+
+def _has_left(face: LiveFace, ended: DriveResult) -> bool:
+    return face.background and (ended.exit is Exit.INTERRUPTED or ended.reason == HANDED_OVER)
+
+
+def _plain(here: App, run: str) -> Callable[[Recorded], None]:
+    from windlass.interfaces.terminal.plain import PlainFace
+
+    face = PlainFace(
+        sys.stdout,
+        width=width(),
+        color=colour_fits(),
+        unicode=unicode_fits(),
+        clock=here.world.clock,
+        place=here.world.named,
+    )
+    _begin(here, run, face)
+    return face.on_event
+
+
+def _begin(here: App, run: str, face: Face) -> None:
+    """What was recorded at the start nobody has seen yet; what happened before this driver is only taken in."""
+    records = here.service.events(run) if here.service.has_runs else []
+    new = all(isinstance(recorded.event, RunStarted | StepEntered) for recorded in records)
+    face.catch_up([] if new else records)
+    for recorded in records if new else ():
+        face.on_event(recorded)
+
+
+def _prompt() -> Asker:
+    from windlass.interfaces.terminal.prompt import TerminalAsker
+
+    return TerminalAsker()
+
+
+def _print_json(recorded: Recorded) -> None:
+    event = {"seq": recorded.seq, "at": recorded.at, "type": recorded.event.type, **json.loads(encode(recorded.event))}
+    click.echo(json.dumps(event))

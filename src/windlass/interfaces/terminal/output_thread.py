@@ -1,0 +1,76 @@
+"""The way to the terminal, in a thread of its own: a terminal that takes nothing holds up nobody."""
+
+from __future__ import annotations
+
+import os
+import time
+from queue import SimpleQueue
+from threading import Thread
+
+DRAIN_S = 2.0
+
+
+class OutputThread:
+    """A stream for prompt_toolkit. Contract: `write` and `flush` neither block nor raise."""
+
+    def __init__(self, fd: int, encoding: str = "utf-8") -> None:
+        self.encoding = encoding
+        self.gone = False
+        """The terminal was closed: the run goes on, its output does not."""
+        self._fd = fd
+        self._held: list[str] = []
+        self._queue: SimpleQueue[bytes | None] = SimpleQueue()
+        self._sent = 0
+        self._taken = 0
+        self._thread = Thread(target=self._carry, name="windlass-terminal", daemon=True)
+        self._thread.start()
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        self._held.append(text)
+        return len(text)
+
+    def flush(self) -> None:
+        if self._held:
+            data = "".join(self._held).encode(self.encoding, "replace")
+            self._held.clear()
+            self._sent += 1
+            self._queue.put(data)
+
+    @property
+    def busy(self) -> bool:
+        """The terminal has not taken what it was given: a new picture would only queue up behind the old one."""
+        return self._taken < self._sent and not self.gone
+
+    def close(self) -> None:
+        """What was written is shown, unless the terminal does not want it."""
+        self.flush()
+        if self._thread.is_alive():
+            self._queue.put(None)
+            self._thread.join(DRAIN_S)
+
+    def drain(self) -> None:
+        """Blocks, for a moment: before somebody else writes to the same terminal."""
+        end = time.monotonic() + DRAIN_S
+        while self.busy and time.monotonic() < end:
+            time.sleep(0.005)
+
+    def _carry(self) -> None:
+        while (data := self._queue.get()) is not None:
+            self._put(data)
+            self._taken += 1
+
+    def _put(self, data: bytes) -> None:
+        # os.write, not a stream: a thread that is stuck in it at the program's end holds no lock of the interpreter.
+        while data and not self.gone:
+            try:
+                data = data[os.write(self._fd, data) :]
+            except BlockingIOError:
+                time.sleep(0.01)
+            except OSError:
+                self.gone = True

@@ -1,0 +1,77 @@
+"""command: the engine runs commands itself, stores and classifies what they gave."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from msgspec.structs import replace
+
+from windlass.kinds.base import CallSpec, CommandRun, Context, Count, Kind, Outcome, PhaseSpec
+from windlass.kinds.calls import make_call
+
+OUTCOMES = ("ok", "failed", "failed.test", "failed.source", "failed.unknown", "exhausted")
+
+
+class CommandSpec(PhaseSpec):
+    kind: Literal["command"]
+    run: str = "checks"
+    """checks | acceptance | a name under [commands] in the config"""
+    classify: Literal["", "first-file"] = ""
+    """`first-file`: a failure is told apart by the first project file its output names."""
+    fixer: CallSpec | None = None
+    """Who mends what failed, before the commands run again."""
+    max: Count = 0
+    """How often the fixer may try."""
+    out: str = ""
+    """The artifact that holds the results."""
+
+    def artifacts_out(self) -> set[str]:
+        return {self.out} if self.out else set()
+
+    def roles(self) -> set[str]:
+        return {name for name in (self.fixer.role, self.fixer.otherwise) if name} if self.fixer else set()
+
+
+async def run(spec: CommandSpec, ctx: Context) -> Outcome:
+    cap = int(ctx.setting(spec.max)) if spec.fixer else 0
+    for cycle in range(1, cap + 2):
+        ran = await ctx.command(ctx.id(), spec.run, cycle=cycle if cap else None)
+        if ran.ok:
+            return Outcome("ok")
+        if cycle > cap or spec.fixer is None:
+            break
+        if not await _fix(spec.fixer, ctx, ran, cycle, cap):
+            return Outcome("exhausted", f"the fixer failed; {_first_lines(ran)}")
+    if cap:
+        return Outcome("exhausted", _first_lines(ran))
+    return Outcome(f"failed.{first_file(ran.output)}" if spec.classify else "failed", _first_lines(ran))
+
+
+async def _fix(fixer: CallSpec, ctx: Context, ran: CommandRun, cycle: int, cap: int) -> bool:
+    chosen = (
+        fixer if ctx.has_role(fixer.role) or not fixer.otherwise else fixer.model_copy(update={"role": fixer.otherwise})
+    )
+    call = make_call(ctx, chosen, "fix-checks", inputs={"checks_output": ran.output})
+    reply = await ctx.dispatch(ctx.id("fix"), replace(call, cycles=cap), cycle=cycle)
+    return reply.ok
+
+
+TEST_FILE = re.compile(r"(^|/)(tests?|__tests__)/|(^|/)test_[^/]*$|_test\.[^/.]+$|\.(test|spec)\.[^/]+$")
+PROJECT_FILE = re.compile(r"(?<![\w/.-])([\w.-]+(?:/[\w.-]+)*\.[A-Za-z]{1,5})(?=[:\s\"',)]|$)")
+
+
+def first_file(output: str) -> str:
+    """`test` or `source` by the first project file that the output names; `unknown` when it names none."""
+    match = PROJECT_FILE.search(output)
+    if not match:
+        return "unknown"
+    return "test" if TEST_FILE.search(match[1]) else "source"
+
+
+def _first_lines(ran: CommandRun) -> str:
+    lines = [line for line in ran.output.strip().splitlines() if line.strip()]
+    return " | ".join(lines[-3:])[:300] or "the command failed without a word"
+
+
+KIND = Kind("command", CommandSpec, OUTCOMES, run)

@@ -1,0 +1,122 @@
+"""dialogue: agent and person alternate in free text until the agent is ready and the person confirms.
+
+The agent's status alone decides whether it is asked again; what counts as a yes is decided by code. Rounds are counted
+from what is recorded, so a restart gives no more of them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from windlass.events import RunSaid
+from windlass.kinds.base import Call, CallSpec, Context, Count, Kind, Names, Outcome, PhaseSpec, Reply
+from windlass.kinds.calls import make_call
+from windlass.model import Answer, Json, Question
+
+OUTCOMES = ("ok", "limit", "failed")
+READY = "ready"
+SATISFIED = "Are you satisfied with the requirement? (yes to proceed; anything else goes back as your reply)"
+YES = frozenset({"yes", "y", "ok", "okay", "sure", "approve", "approved", "proceed", "lgtm"})
+YES_PHRASES = (("go", "ahead"), ("looks", "good"))
+#: with one of these a reply says more than yes, so it is a reply
+RESERVATIONS = frozenset({"but", "except", "however", "unless", "not", "no", "don't", "dont", "wait", "if"})
+
+
+class DialogueSpec(PhaseSpec):
+    kind: Literal["dialogue"]
+    role: str
+    """Who talks with the person."""
+    max: Count = 10
+    """The most rounds."""
+    ins: Annotated[Names, Field(alias="in")] = ()
+    out: Names = ()
+    """What the talk makes: the summary that the person confirmed, else the request as it was."""
+    log: str = ""
+    """The artifact that holds the conversation, saved after each round."""
+    replaces: Literal["", "request"] = ""
+    """`request`: the refined text stands for the request from then on."""
+
+    def artifacts_in(self) -> set[str]:
+        return set(self.ins)
+
+    def artifacts_out(self) -> set[str]:
+        return set(self.out) | ({self.log} if self.log else set())
+
+    def roles(self) -> set[str]:
+        return {self.role}
+
+
+def question_ids(phase: str) -> tuple[str, str]:
+    """Under these names an answer may be given beforehand."""
+    return phase, f"{phase}-confirm"
+
+
+async def run(spec: DialogueSpec, ctx: Context) -> Outcome:
+    most = int(ctx.setting(spec.max))
+    ctx.emit(RunSaid(f"Clarifying what is wanted for '{ctx.fact('repository')}': the {spec.role} may ask you back."))
+    history: list[Json] = []
+    for round in range(1, most + 1):
+        reply = await ctx.dispatch("turn", _turn(spec, ctx, history, most), cycle=round)
+        if not reply.ok:
+            return Outcome("failed", f"{spec.role}: {reply.reason}")
+        ready, message = _said(reply)
+        answer = await ctx.ask(_question(spec, ready, message), id="round", cycle=round)
+        if ready and is_affirmative(answer.value):
+            return await _settle(spec, ctx, message, history, confirmed=True)
+        history += _exchange(message, answer)
+        await _save(spec, ctx, history, round, confirmed=False)
+    ctx.emit(RunSaid(f"All {most} rounds were used without a confirmation: the request stays as it was."), at="limit")
+    return await _settle(spec, ctx, ctx.facts.request, history, confirmed=False)
+
+
+def _turn(spec: DialogueSpec, ctx: Context, history: list[Json], most: int) -> Call:
+    told = "\n\n".join(f"{entry['role']}: {entry['text']}" for entry in history if isinstance(entry, dict))
+    caller = CallSpec.model_validate({"role": spec.role, "in": spec.ins})
+    call = make_call(ctx, caller, "clarify", inputs={"history": [*history]}, context={"history": told})
+    return Call(call.role, call.purpose, call.inputs, call.context, cycles=most)
+
+
+def _said(reply: Reply) -> tuple[bool, str]:
+    assert isinstance(reply.data, dict)
+    return reply.data["status"] == READY, str(reply.data["message"])
+
+
+def _question(spec: DialogueSpec, ready: bool, message: str) -> Question:
+    asked, confirm = question_ids(spec.id)
+    if ready:
+        return Question(confirm, SATISFIED, type="input", detail=message, yes="yes")
+    # As the detail it keeps its lines and its length; a question's own text is one line.
+    return Question(asked, f"The {spec.role} asks. What do you answer?", type="input", detail=message)
+
+
+def _exchange(message: str, answer: Answer) -> list[Json]:
+    return [{"role": "assistant", "text": message}, {"role": "user", "text": answer.value}]
+
+
+async def _settle(spec: DialogueSpec, ctx: Context, text: str, history: list[Json], *, confirmed: bool) -> Outcome:
+    await _save(spec, ctx, history, None, confirmed=confirmed)
+    for name in spec.out:
+        await ctx.make(name, text)
+    if confirmed and spec.replaces == "request":
+        ctx.refine(text)
+    return Outcome("ok" if confirmed else "limit", "" if confirmed else "not confirmed")
+
+
+async def _save(spec: DialogueSpec, ctx: Context, history: list[Json], round: int | None, *, confirmed: bool) -> None:
+    if spec.log:
+        await ctx.make(spec.log, json.dumps({"confirmed": confirmed, "history": history}), cycle=round)
+
+
+def is_affirmative(reply: str) -> bool:
+    """A plain yes, as the whole reply or at its beginning. A reply that also asks or restricts something is none."""
+    words = re.findall(r"[a-z']+", reply.lower())
+    if not words or "?" in reply or RESERVATIONS & set(words):
+        return False
+    return words[0] in YES or tuple(words[:2]) in YES_PHRASES
+
+
+KIND = Kind("dialogue", DialogueSpec, OUTCOMES, run)

@@ -1,0 +1,191 @@
+"""elicit: an agent proposes items by contract, a person handles them one at a time.
+
+Questions are answered, one approach is chosen, design sections are approved or sent back one by one. What a person
+settled stays settled: a revision changes the one section it is for, and neither a crash nor a retry asks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Literal
+
+from msgspec.structs import replace
+from pydantic import Field
+
+from windlass.events import ItemsProposed, Warned
+from windlass.kinds import proposals as items
+from windlass.kinds.base import Call, CallSpec, Context, Kind, Names, Outcome, PhaseSpec, Reply
+from windlass.kinds.calls import make_call, unusable
+from windlass.model import ErrorClass, Json
+
+OUTCOMES = ("ok", "failed")
+#: no usable answer after the reminders; where it is not routed, it has failed
+EXTRA_OUTCOMES = ("invalid",)
+LEAST = {"questions": 1, "approaches": 2, "sections": 1}
+"""With fewer there is nothing to handle; other counts that an agent insists on are taken with a warning."""
+
+
+class ElicitSpec(PhaseSpec):
+    kind: Literal["elicit"]
+    role: str
+    """Who proposes."""
+    item: Literal["questions", "approaches", "sections"]
+    """What is proposed."""
+    min: int = 1
+    """The fewest items."""
+    max: int
+    """The most items."""
+    other: bool = False
+    """The person may answer in their own words."""
+    revise: bool = False
+    """The person may send an item back."""
+    ins: Annotated[Names, Field(alias="in")] = ()
+    out: Names = ()
+
+    def artifacts_in(self) -> set[str]:
+        return set(self.ins)
+
+    def artifacts_out(self) -> set[str]:
+        return set(self.out)
+
+    def roles(self) -> set[str]:
+        return {self.role}
+
+
+class NoProposalError(Exception):
+    """An agent gave nothing that a person could be asked about."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome.detail)
+        self.outcome = outcome
+
+
+async def run(spec: ElicitSpec, ctx: Context) -> Outcome:
+    try:
+        data = await _proposed(spec, ctx)
+        content = await HANDLE[spec.item](spec, ctx, data)
+    except NoProposalError as nothing:
+        return nothing.outcome if nothing.outcome.name in spec.on else replace(nothing.outcome, name="failed")
+    for name in spec.out:
+        await ctx.make(name, content)
+    return Outcome("ok")
+
+
+# -- what is proposed
+
+
+async def _proposed(spec: ElicitSpec, ctx: Context) -> Json:
+    call = replace(_call(spec, ctx, spec.item), fits=lambda data: _count_problem(spec, data))
+    id = ctx.id(spec.role)
+    earlier = _earlier(ctx, id, call)
+    data = _data(spec, ctx, earlier or await ctx.dispatch(id, call))
+    if earlier is None:
+        best = items.approaches(data).recommendation if spec.item == "approaches" else ""
+        why = str(data.get("reasoning") or "") if isinstance(data, dict) else ""
+        ctx.emit(ItemsProposed(ctx.key.text, spec.item, items.proposed(spec.item, data), best, why))
+    return data
+
+
+def _call(spec: ElicitSpec, ctx: Context, purpose: str, **inputs: str) -> Call:
+    context: dict[str, Json] = {"count": f"{spec.min} to {spec.max}"}
+    return make_call(ctx, CallSpec(role=spec.role, ins=spec.ins), purpose, inputs={**inputs}, context=context)
+
+
+def _earlier(ctx: Context, id: str, call: Call, cycle: int | None = None) -> Reply | None:
+    """What a person's retry need not buy again."""
+    earlier = ctx.earlier(id, call, cycle=cycle)
+    return earlier if earlier and earlier.ok else None
+
+
+def _data(spec: ElicitSpec, ctx: Context, reply: Reply) -> Json:
+    """A wrong number of items that an agent insists on is not worth a person's time, as long as there are some."""
+    if reply.ok:
+        return reply.data
+    if reply.error == ErrorClass.BAD_OUTPUT and len(_listed(spec, reply.data)) >= LEAST[spec.item]:
+        ctx.emit(Warned("elicit", f"{spec.role}: {_count_problem(spec, reply.data)}; taken as they are", ctx.key.text))
+        return reply.data
+    raise NoProposalError(unusable(spec.role, reply))
+
+
+def _count_problem(spec: ElicitSpec, data: Json) -> str:
+    count = len(_listed(spec, data))
+    wanted = f"{spec.min} to {spec.max}" if spec.min < spec.max else str(spec.min)
+    return "" if spec.min <= count <= spec.max else f"there are {count} {spec.item}, {wanted} are wanted"
+
+
+def _listed(spec: ElicitSpec, data: Json) -> list[dict[str, Json]]:
+    return items.entries(data, spec.item)
+
+
+# -- how it is handled
+
+
+async def _questions(spec: ElicitSpec, ctx: Context, data: Json) -> str:
+    queries = items.queries(data)
+    asked: list[tuple[items.ProposedQuestion, str]] = []
+    for number, query in enumerate(queries, 1):
+        answer = await ctx.ask(items.asking(query, number, len(queries)))
+        asked.append((query, query.said(answer)))
+    return items.answers_text(asked)
+
+
+async def _approaches(spec: ElicitSpec, ctx: Context, data: Json) -> str:
+    proposed = items.approaches(data)
+    answer = await ctx.ask(items.choosing(proposed, other=spec.other))
+    chosen = proposed.chosen(answer)
+    own = await ctx.ask(items.own_words()) if chosen is None else None
+    return items.approach_text(chosen, own.value if own else "")
+
+
+async def _sections(spec: ElicitSpec, ctx: Context, data: Json) -> str:
+    proposed = list(items.sections(data))
+    for place in range(len(proposed)):
+        others = [one for one in proposed if one is not proposed[place]]
+        proposed[place] = await _approved(spec, ctx, proposed[place], others)
+    return items.design_text(ctx.facts.request, proposed)
+
+
+async def _approved(
+    spec: ElicitSpec, ctx: Context, section: items.Section, others: list[items.Section]
+) -> items.Section:
+    """Shown until the person says yes; each time only this section was written anew."""
+    cycle = 1
+    while True:
+        answer = await ctx.ask(items.approving(section, revise=spec.revise), id=section.id, cycle=cycle)
+        if answer.value == items.YES:
+            return section
+        section = await _revised(spec, ctx, section, others, answer.comment, cycle)
+        cycle += 1
+
+
+async def _revised(
+    spec: ElicitSpec, ctx: Context, section: items.Section, others: list[items.Section], wish: str, cycle: int
+) -> items.Section:
+    call = _call(spec, ctx, "revise-section", feedback=wish, section=section.text)
+    around = "\n\n".join(one.text for one in others)
+    context = {**call.context, "design": section.text, "the other sections": around}
+    call = replace(call, context=context, fits=_one_section)
+    id = f"{section.id}.revise"
+    earlier = _earlier(ctx, id, call, cycle)
+    reply = earlier or await ctx.dispatch(id, call, cycle=cycle)
+    if not reply.ok:
+        raise NoProposalError(unusable(spec.role, reply))
+    new = items.revised(section, reply.data)
+    if earlier is None:
+        ctx.emit(ItemsProposed(ctx.key.text, spec.item, [new.to_json()]), at=f"{id}#{cycle}")
+    return new
+
+
+def _one_section(data: Json) -> str:
+    count = len(items.entries(data, "sections"))
+    return "" if count == 1 else f"there are {count} sections, only the one that was asked for is wanted"
+
+
+HANDLE: dict[str, Callable[[ElicitSpec, Context, Json], Awaitable[str]]] = {
+    "questions": _questions,
+    "approaches": _approaches,
+    "sections": _sections,
+}
+
+
+KIND = Kind("elicit", ElicitSpec, OUTCOMES, run)

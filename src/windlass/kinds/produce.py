@@ -1,0 +1,143 @@
+"""produce: agents make content: text, a contract's data, or declared files that the engine reads back."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec.structs import replace
+
+from windlass.events import Warned
+from windlass.kinds.base import CallSpec, Context, Kind, Outcome, PhaseSpec, Reply, Strict, holds
+from windlass.kinds.calls import failure_words, keeps_form, make_call, reached, unusable
+
+OUTCOMES = ("ok", "failed", "empty", "invalid")
+#: a contract may add outcomes of its own, named by its block's status; one that is not routed counts as failed
+EXTRA_OUTCOMES = ("rejected", "too_complex", "needs_decision")
+
+
+#: characters of a spoilt file that a person is shown
+MAX_SHOWN = 2_000
+
+
+class Merge(Strict):
+    role: str
+
+
+class Empty(Strict):
+    retry: int = 0
+    """How often the calls are made once more, with what was missing as feedback, before the outcome is `empty`."""
+
+
+class ProduceSpec(PhaseSpec):
+    kind: Literal["produce"]
+    calls: tuple[CallSpec, ...]
+    """One after the other; each may use what the ones before it made."""
+    merge: Literal["", "headings"] | Merge = ""
+    """How the results of several calls become one artifact."""
+    empty: Empty = Empty()
+    """What is done about a plan without tasks before the outcome is `empty`."""
+    fallback: str = ""
+    """What the engine makes when no agent plays the role."""
+    harvest: str = ""
+    """The label of the engine's commit of what the agent left uncommitted."""
+    done: str = ""
+    only: str = ""
+    """On a second visit only the calls that this question's answer names."""
+
+    def artifacts_in(self) -> set[str]:
+        return {name for call in self.calls for name in call.ins}
+
+    def artifacts_out(self) -> set[str]:
+        return {name for call in self.calls for name in call.out}
+
+    def roles(self) -> set[str]:
+        merge = {self.merge.role} if isinstance(self.merge, Merge) else set()
+        return {call.role for call in self.calls} | {call.profile for call in self.calls if call.profile} | merge
+
+    def parts(self) -> set[tuple[str, str]]:
+        merge = {(self.merge.role, "")} if isinstance(self.merge, Merge) else set()
+        return {(call.role, call.profile) for call in self.calls} | merge
+
+
+async def run(spec: ProduceSpec, ctx: Context) -> Outcome:
+    for index, call in enumerate(spec.calls):
+        if not holds(call.when, ctx.fact):
+            continue
+        outcome = await _call(spec, call, ctx, _name(spec, index, ctx))
+        if outcome is not None:
+            return outcome
+    return Outcome("ok")
+
+
+async def _call(spec: ProduceSpec, call: CallSpec, ctx: Context, id: str) -> Outcome | None:
+    """None: go on with the next call."""
+    tries = 1 + (spec.empty.retry if _is_plan(call, ctx) else 0)
+    feedback, looped = "", tries > 1
+    first = make_call(ctx, call, _purpose(ctx))
+    earlier = ctx.earlier(id, first, cycle=1 if looped else None)
+    if earlier and earlier.ok and not earlier.outcome and not _problem(call, ctx):
+        return None
+    for cycle in range(1, tries + 1):
+        job = make_call(ctx, call, _purpose(ctx), inputs={"feedback": feedback} if feedback else None)
+        reply = await ctx.dispatch(id, replace(job, accept=keeps_form(ctx)), cycle=cycle if looped else None)
+        if not reply.ok:
+            return _failed(spec, call, reply)
+        # The engine committed what the agent left before the reply was recorded.
+        reached(ctx, spec.harvest, f"{id}.harvest")
+        ctx.flush()
+        if reply.outcome:
+            return Outcome(reply.outcome if reply.outcome in spec.on else "failed", _told(reply))
+        feedback = _problem(call, ctx)
+        if not feedback:
+            _warn_of_silence(call, ctx)
+            return None
+    return _spoilt(spec, call, ctx, feedback, reply)
+
+
+def _told(reply: Reply) -> str:
+    """The errors that a contract lists, else the agent's words."""
+    errors = reply.data.get("errors") if isinstance(reply.data, dict) else None
+    return "; ".join(str(error) for error in errors) if isinstance(errors, list) and errors else reply.text
+
+
+def _failed(spec: ProduceSpec, call: CallSpec, reply: Reply) -> Outcome:
+    outcome = unusable(call.role, reply)
+    return outcome if outcome.name in spec.on else replace(outcome, name="failed")
+
+
+def _spoilt(spec: ProduceSpec, call: CallSpec, ctx: Context, problem: str, reply: Reply) -> Outcome:
+    """A plan without tasks is `empty`, anything else that breaks its form `invalid`; what is not routed has failed."""
+    name = "empty" if _is_plan(call, ctx) else "invalid"
+    words = failure_words(call.role, replace(reply, reason=problem))
+    shown = [f"{path}:\n{ctx.artifact(path)}"[:MAX_SHOWN] for path in call.out if ctx.artifact(path)]
+    return Outcome(name if name in spec.on else "failed", "\n".join([words, *shown]))
+
+
+def _warn_of_silence(call: CallSpec, ctx: Context) -> None:
+    silent = [name for name in call.out if not (ctx.artifact(name) or "").strip()]
+    if silent:
+        ctx.emit(Warned("empty", f"{call.role} had nothing to say; the run goes on without it", ctx.key.text))
+
+
+def _is_plan(call: CallSpec, ctx: Context) -> bool:
+    return any(ctx.fact(f"artifact.{name}.contract") in ("tasks", "subtasks", "contract-tasks") for name in call.out)
+
+
+def _purpose(ctx: Context) -> str:
+    return "implement" if ctx.task else "draft"
+
+
+def _problem(call: CallSpec, ctx: Context) -> str:
+    problems = (ctx.problem(name) for name in call.out)
+    return next((problem for problem in problems if problem), "")
+
+
+def _name(spec: ProduceSpec, index: int, ctx: Context) -> str:
+    roles = [call.role for call in spec.calls]
+    if len(roles) == 1 and ctx.task:
+        return ctx.id()
+    role = roles[index]
+    return ctx.id(role if roles.count(role) == 1 else f"{role}.{index + 1}")
+
+
+KIND = Kind("produce", ProduceSpec, OUTCOMES, run)

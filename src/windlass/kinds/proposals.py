@@ -1,0 +1,252 @@
+"""What an agent proposed, and how a person is asked about it: questions, approaches, design sections."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from windlass.model import Answer, Choice, Json, Question, is_id
+
+OTHER = "other"
+MOST = 20
+"""No contract lets more items through."""
+TOLD = ("title", "summary", "tradeoffs")
+YES, REVISE = "yes", "revise"
+DECIDE = "No preference: take what fits best, and say so in the design."
+
+
+class ProposedQuestion(Struct, frozen=True):
+    """A question that an agent wants answered."""
+
+    id: str
+    text: str
+    options: tuple[str, ...] = ()
+    placeholder: str = ""
+
+    def to_json(self) -> dict[str, Json]:
+        kind = "choice" if self.options else "input"
+        return {"id": self.id, "text": self.text, "type": kind, "options": list(self.options)}
+
+    def said(self, answer: Answer) -> str:
+        """The answer in words: an option by its label."""
+        return next((c.label for c in option_keys(self.options) if c.key == answer.value), answer.value)
+
+
+class Approach(Struct, frozen=True):
+    id: str
+    title: str
+    summary: str = ""
+    tradeoffs: str = ""
+    tasks: float = 0
+
+    def to_json(self) -> dict[str, Json]:
+        words: dict[str, Json] = {name: getattr(self, name) for name in ("id", *TOLD)}
+        return {**words, "taskEstimate": self.tasks}
+
+    @property
+    def size(self) -> str:
+        return f"about {self.tasks:g} task{'' if self.tasks == 1 else 's'}" if self.tasks else ""
+
+
+class Approaches(Struct, frozen=True):
+    listed: tuple[Approach, ...]
+    recommendation: str
+    reasoning: str = ""
+
+    def chosen(self, answer: Answer) -> Approach | None:
+        return next((a for a in self.listed if a.id == answer.value), None)
+
+
+class Section(Struct, frozen=True):
+    id: str
+    title: str
+    content: str
+
+    @property
+    def text(self) -> str:
+        return f"## {self.title}\n\n{_demoted(self.content)}"
+
+    def to_json(self) -> dict[str, Json]:
+        return {"id": self.id, "title": self.title, "content": self.content}
+
+
+# -- from the contract's block
+
+
+def entries(data: Json, name: str) -> list[dict[str, Json]]:
+    listed = data.get(name) if isinstance(data, dict) else None
+    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+
+
+def queries(data: Json) -> tuple[ProposedQuestion, ...]:
+    return tuple(_query(one, n) for n, one in enumerate(entries(data, "questions"), 1))
+
+
+def _query(one: dict[str, Json], number: int) -> ProposedQuestion:
+    listed = one.get("options")
+    options = tuple(str(o) for o in listed) if isinstance(listed, list) and one.get("type") == "choice" else ()
+    return ProposedQuestion(f"question-{number}", str(one["text"]), options, str(one.get("placeholder") or ""))
+
+
+def approaches(data: Json) -> Approaches:
+    """Ids stand in answers and on the command line, so one that cannot is replaced by its number."""
+    assert isinstance(data, dict)
+    listed = entries(data, "approaches")
+    ids = {str(one["id"]): _answerable(str(one["id"]), n) for n, one in enumerate(listed, 1)}
+    found = tuple(_approach(one, ids[str(one["id"])]) for one in listed)
+    return Approaches(found, ids[str(data["recommendation"])], str(data.get("reasoning") or ""))
+
+
+def _answerable(id: str, number: int) -> str:
+    return id if is_id(id) and not id.isdecimal() and id.casefold() != OTHER else f"approach-{number}"
+
+
+def _approach(one: dict[str, Json], id: str) -> Approach:
+    size = one.get("taskEstimate")
+    title, summary, tradeoffs = (" ".join(str(one.get(name) or "").split()) for name in TOLD)
+    return Approach(id, title, summary, tradeoffs, float(size) if isinstance(size, int | float) else 0)
+
+
+def sections(data: Json) -> tuple[Section, ...]:
+    return tuple(_section(one, n) for n, one in enumerate(entries(data, "sections"), 1))
+
+
+def _section(one: dict[str, Json], number: int) -> Section:
+    return Section(f"section-{number}", " ".join(str(one["title"]).split()), str(one["content"]).strip())
+
+
+def proposed(item: str, data: Json) -> list[Json]:
+    """As the engine names them from here on."""
+    match item:
+        case "questions":
+            return [query.to_json() for query in queries(data)]
+        case "approaches":
+            return [approach.to_json() for approach in approaches(data).listed]
+        case _:
+            return [section.to_json() for section in sections(data)]
+
+
+def revised(section: Section, data: Json) -> Section:
+    """The one section of the answer in the old one's place, whatever id it was given."""
+    [new] = sections(data)
+    return replace(new, id=section.id)
+
+
+# -- what is asked
+
+
+def ids(item: str) -> tuple[str, ...]:
+    """The ids of all questions that a person can be asked about such items."""
+    numbers = range(1, MOST + 1)
+    match item:
+        case "questions":
+            return tuple(f"question-{n}" for n in numbers)
+        case "approaches":
+            return ("approach", "own-approach")
+        case _:
+            return tuple(f"section-{n}" for n in numbers)
+
+
+def asking(query: ProposedQuestion, number: int, total: int) -> Question:
+    choices = option_keys(query.options)
+    return Question(
+        id=query.id,
+        title=f"Question {number} of {total}",
+        text=query.text,
+        options=choices,
+        type="choice" if choices else "input",
+        detail=query.placeholder,
+        # An agent puts the option it would take first; in its own words there is nothing to take.
+        yes=choices[0].key if choices else DECIDE,
+    )
+
+
+def option_keys(labels: Sequence[str]) -> tuple[Choice, ...]:
+    """A readable key for each option. A bare number would be taken for an option's place in the list."""
+    slugs = [re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")[:40].strip("-") for label in labels]
+    plain = [slug and not slug.isdecimal() and slugs.count(slug) == 1 for slug in slugs]
+    keys = [slug if good else f"option-{n}" for n, (slug, good) in enumerate(zip(slugs, plain, strict=True), 1)]
+    return tuple(Choice(key, label) for key, label in zip(keys, labels, strict=True))
+
+
+def choosing(proposed: Approaches, *, other: bool) -> Question:
+    own = (Choice(OTHER, "Other", "describe an approach of your own"),) if other else ()
+    return Question(
+        id="approach",
+        title="Choose Approach",
+        text="Which approach shall it be?",
+        options=(*(_choice(a, proposed) for a in proposed.listed), *own),
+        detail=_weighed(proposed),
+        yes=proposed.recommendation,
+    )
+
+
+def _choice(approach: Approach, proposed: Approaches) -> Choice:
+    star = "★ recommended" if approach.id == proposed.recommendation else ""
+    # The star and the size first: a narrow screen cuts what is long, and that is the summary.
+    facts = ", ".join(filter(None, (star, approach.size)))
+    return Choice(approach.id, approach.title, ". ".join(filter(None, (facts, approach.summary))))
+
+
+def _weighed(proposed: Approaches) -> str:
+    """What the options do not say: why one is recommended, and what each one costs."""
+    best = next(a.title for a in proposed.listed if a.id == proposed.recommendation)
+    why = f": {proposed.reasoning}" if proposed.reasoning else ""
+    costs = "\n".join(f"- **{a.title}**: {a.tradeoffs}" for a in proposed.listed if a.tradeoffs)
+    return "\n\n".join(filter(None, (f"★ Recommended is {best}{why}", f"Trade-offs:\n\n{costs}" if costs else "")))
+
+
+def own_words() -> Question:
+    return Question(id="own-approach", title="Your approach", text="Describe the approach you want.", type="input")
+
+
+def approving(section: Section, *, revise: bool) -> Question:
+    back = (Choice(REVISE, "No, revise", "say what to change"),) if revise else ()
+    return Question(
+        id=section.id,
+        title=f"Design Section: {section.title}",
+        text="Does this section look right?",
+        options=(Choice(YES, "Yes"), *back),
+        detail=section.text,
+        aliases={"no": REVISE} if revise else {},
+        comment=f"required-unless-{YES}",
+        yes=YES,
+        back=(REVISE,) if revise else (),
+    )
+
+
+# -- what is kept
+
+
+def answers_text(asked: Iterable[tuple[ProposedQuestion, str]]) -> str:
+    return _json([{"id": query.id, "question": query.text, "answer": said} for query, said in asked])
+
+
+def approach_text(chosen: Approach | None, words: str) -> str:
+    if chosen is None:
+        return _json({"id": OTHER, "title": "The user's own approach", "summary": words})
+    return _json({"id": chosen.id, "title": chosen.title, "summary": chosen.summary, "tradeoffs": chosen.tradeoffs})
+
+
+def design_text(request: str, approved: Iterable[Section]) -> str:
+    title = " ".join(request.split())
+    head = title if len(title) <= 100 else title[:99] + "…"
+    return "\n\n".join([f"# Design: {head}", *(section.text for section in approved)]) + "\n"
+
+
+def _json(value: Json) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def _demoted(content: str) -> str:
+    """Below a section's own heading: a plan is held against the headings of the second level."""
+    lines, fenced = [], False
+    for line in content.split("\n"):
+        fenced = fenced != line.lstrip().startswith(("```", "~~~"))
+        heading = re.match(r"#{1,6}(?=\s)", line) if not fenced else None
+        lines.append("#" * min(6, len(heading[0]) + 2) + line[heading.end() :] if heading else line)
+    return "\n".join(lines)

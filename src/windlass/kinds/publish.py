@@ -1,0 +1,33 @@
+"""publish: the run's branch leaves this machine: push, pull request, tag. Never by force, never twice."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from windlass.kinds.base import Context, Kind, Outcome, PhaseSpec
+
+OUTCOMES = ("ok", "failed")
+
+
+class PublishSpec(PhaseSpec):
+    kind: Literal["publish"]
+    do: tuple[Literal["push", "pr", "tag"], ...]
+    """In order: push the branch, open a pull request, set a tag. What the machine has no means for is left out, and
+    the commands that do it are shown."""
+    remote: str = ""
+    """Where to; a name or a $setting. Not given: what git would push to."""
+    base: str = ""
+    """The branch that the pull request is for; a name or a $setting. Not given: what was checked out at the start."""
+    tag: str = "{slug}-{id8}"
+    """The tag's name; {slug}, {id8} and {date} are filled in."""
+
+
+async def run(spec: PublishSpec, ctx: Context) -> Outcome:
+    for what in spec.do:
+        done = await ctx.publish(what, remote=ctx.setting(spec.remote), base=ctx.setting(spec.base), tag=spec.tag)
+        if done.state == "failed":
+            return Outcome("failed", done.detail)
+    return Outcome("ok")
+
+
+KIND = Kind("publish", PublishSpec, OUTCOMES, run)

@@ -1,0 +1,449 @@
+"""review: reviewers judge, a fixer mends, the loop converges or ends at its cap.
+
+A finding is the same finding by role, file and message. A re-review gets the fix and the open findings, not everything
+again. The loop ends on a pass, at the cap, or when a cycle closes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from windlass.events import ReviewFinished, Warned
+from windlass.kinds.base import Call, CallSpec, Context, Count, Kind, Outcome, PhaseSpec, Reply, holds
+from windlass.kinds.calls import format_finding, keeps_form, make_call, reached
+from windlass.model import Choice, Finding, Json, Question, Severity, Task, Verdict, content_id
+
+OUTCOMES = ("pass", "noted", "blocking", "exhausted", "inconclusive", "hard_stop", "needs_decision")
+NEVER = Severity.CRITICAL + 1
+PASSES = (Verdict.PASS, Verdict.PASS_WITH_NOTES)
+USER = "user"
+NOBODY = "no reviewer is available"
+DROPPED = "dropped-tasks"
+"""The question about tasks that a revision of a plan left out."""
+
+
+class ReviewSpec(PhaseSpec):
+    kind: Literal["review"]
+    of: str
+    """The artifact that is judged."""
+    scope: Literal["task", "run"] = "task"
+    """What `changes` means: those of the task, or of the whole run."""
+    reviewers: tuple[CallSpec, ...]
+    """Who judges; optional ones may be missing."""
+    order: Literal["sequence", "parallel"] = "sequence"
+    """One after the other, or side by side."""
+    fixer: CallSpec | None = None
+    """Who mends what blocks, before the reviewers look again."""
+    mode: str = "iterative"
+    """iterative | single-pass | $setting"""
+    max: Count = 3
+    """How often the fixer may try."""
+    threshold: str = ""
+    """Findings below it are noted: low | medium | high | critical | $setting. Not given: everything blocks in an
+    iterative review, nothing in a single pass."""
+    out: str = ""
+    """The artifact that holds the result."""
+    feedback: str = ""
+    """The question whose comment is a finding of the next visit."""
+    completes: str = ""
+    """The tasks phase whose tasks nobody judged one by one: a pass of this review completes them."""
+
+    def artifacts_in(self) -> set[str]:
+        calls = [*self.reviewers, *([self.fixer] if self.fixer else [])]
+        return {self.of} | {name for call in calls for name in call.ins}
+
+    def artifacts_out(self) -> set[str]:
+        fixed = set(self.fixer.out) if self.fixer else set()
+        return fixed | ({self.out} if self.out else set())
+
+    def roles(self) -> set[str]:
+        calls = [*self.reviewers, *([self.fixer] if self.fixer else [])]
+        return {name for call in calls for name in (call.role, call.profile, call.otherwise) if name}
+
+    def parts(self) -> set[tuple[str, str]]:
+        calls = [*self.reviewers, *([self.fixer] if self.fixer else [])]
+        return {(call.role, call.profile) for call in calls} | {(c.otherwise, "") for c in calls if c.otherwise}
+
+
+class Round(Struct, frozen=True):
+    """What one cycle of reviews said, joined."""
+
+    verdict: Verdict
+    blocking: tuple[Finding, ...] = ()
+    noted: tuple[Finding, ...] = ()
+    summary: str = ""
+
+
+async def run(spec: ReviewSpec, ctx: Context) -> Outcome:
+    if spec.scope == "task":
+        return await _run(spec, ctx)
+    whole = await ctx.run_scope()
+    try:
+        return await _run(spec, whole)
+    finally:
+        await whole.leave()
+
+
+async def _run(spec: ReviewSpec, ctx: Context) -> Outcome:
+    reviewers = [r for r in spec.reviewers if holds(r.when, ctx.fact) and _there(r, ctx)]
+    wished = ctx.to_fix if spec.fixer and ctx.to_fix else _wish(spec, ctx)
+    if wished:
+        failed = await _fix(spec, ctx, wished, 0, int(ctx.setting(spec.max)))
+        failed = failed or await _land(spec, ctx, wished)
+        if failed:
+            return failed
+    if not reviewers:
+        _warn_unreviewed(spec, ctx)
+        return Outcome("pass", NOBODY)
+    return await _cycles(spec, ctx, reviewers)
+
+
+async def _cycles(spec: ReviewSpec, ctx: Context, reviewers: Sequence[CallSpec]) -> Outcome:
+    iterative = ctx.setting(spec.mode) == "iterative" and spec.fixer is not None
+    cap = int(ctx.setting(spec.max)) if iterative else 0
+    open_findings, since = _rejoined(ctx), ctx.since
+    for cycle in range(1, cap + 2):
+        round = await _review(spec, ctx, reviewers, cycle, cap, open_findings, since)
+        if not (iterative and round.blocking) or round.verdict is Verdict.HARD_STOP:
+            return _outcome(round, iterative)
+        stuck = cycle > 1 and _closed_nothing(open_findings, round.blocking)
+        if cycle > cap or stuck:
+            tried = f"{cycle} attempts" if cycle > 1 else "1 attempt"
+            why = f"failed after {tried}: " + (
+                "the last fix closed no finding" if stuck else f"no more than {cap} fixes"
+            )
+            return Outcome("exhausted", f"{_words(round.blocking)} ({why})", round.blocking)
+        open_findings, since = round.blocking, ctx.head
+        failed = await _fix(spec, ctx, open_findings, cycle, cap)
+        if failed:
+            return failed
+    raise AssertionError("the last cycle returns")
+
+
+# -- one cycle
+
+
+async def _review(
+    spec: ReviewSpec,
+    ctx: Context,
+    reviewers: Sequence[CallSpec],
+    cycle: int,
+    cap: int,
+    open_findings: tuple[Finding, ...],
+    since: str,
+) -> Round:
+    reached(ctx, spec.label.enter, f"{ctx.id()}#{cycle}")
+    jobs = [_call(spec, ctx, r, cap, open_findings, since) for r in reviewers]
+    ids = [_id(ctx, r.role, len(reviewers)) for r in reviewers]
+    calls = [ctx.dispatch(id, job, cycle=cycle) for id, job in zip(ids, jobs, strict=True)]
+    replies = await _side_by_side(calls) if spec.order == "parallel" else [await call for call in calls]
+    rounds = [_judge(spec, ctx, r.role, reply) for r, reply in zip(reviewers, replies, strict=True)]
+    for reviewer, round in zip(reviewers, rounds, strict=True):
+        _tell(ctx, reviewer.role, round, cycle)
+    return _joined(rounds)
+
+
+async def _side_by_side(calls: Sequence[Coroutine[Any, Any, Reply]]) -> list[Reply]:
+    """All come to their end, also when one raises: what the others said is on record then."""
+    found = await asyncio.gather(*calls, return_exceptions=True)
+    errors = [one for one in found if isinstance(one, BaseException)]
+    if errors:
+        raise errors[0]
+    return [one for one in found if isinstance(one, Reply)]
+
+
+def _call(
+    spec: ReviewSpec, ctx: Context, reviewer: CallSpec, cap: int, open_findings: tuple[Finding, ...], since: str
+) -> Call:
+    again = "re" if open_findings else ""
+    kind = "-run" if spec.scope == "run" else "" if spec.of == "changes" else f"-{spec.of}"
+    call = make_call(ctx, reviewer, f"{again}review{kind}", inputs=_subject(spec, ctx), findings=open_findings)
+    content = ctx.artifact(spec.of)
+    context = {**call.context, "criteria": reviewer.criteria, **({spec.of: content} if content else {})}
+    fits = _consistent(_passable(spec, ctx))
+    return replace(call, cycles=cap, since=since if spec.of == "changes" else "", context=context, fits=fits)
+
+
+def _passable(spec: ReviewSpec, ctx: Context) -> Severity:
+    """The least severity that a passing review cannot hold: the flow's threshold, else what the roles are told."""
+    return Severity.of(ctx.setting(spec.threshold)) if spec.threshold else Severity.MEDIUM
+
+
+def _consistent(least: Severity) -> Callable[[Json], str]:
+    """For `Call.fits`: a pass over a finding that fails it says two things, and nobody knows which one is meant."""
+
+    def fits(data: Json) -> str:
+        if not isinstance(data, dict) or data.get("verdict") not in [verdict.value for verdict in PASSES]:
+            return ""
+        worst = [f for f in _findings(data.get("findings"), "") if f.severity >= least]
+        if not worst:
+            return ""
+        named = f"[{worst[0].severity.word}] {worst[0].message[:200]}"
+        return f"the status passes it, but a finding is {least.word} or worse: {named}; a finding like that fails it"
+
+    return fits
+
+
+def _subject(spec: ReviewSpec, ctx: Context) -> dict[str, Json]:
+    """What is judged is what is compared."""
+    if spec.of == "changes":
+        return {"tree": ctx.tree}
+    return {spec.of: content_id(ctx.artifact(spec.of) or "")}
+
+
+def _judge(spec: ReviewSpec, ctx: Context, role: str, reply: Reply) -> Round:
+    if not reply.ok or not isinstance(reply.data, dict):
+        return Round(Verdict.INCONCLUSIVE, summary=f"{role}: {reply.reason or 'gave no verdict'}")
+    verdict = Verdict(str(reply.data["verdict"]))
+    listed = reply.data.get("findings")
+    findings = _findings(listed, role)
+    summary = str(reply.data.get("summary") or "")
+    if verdict is not Verdict.PASS and not findings and verdict is not Verdict.INCONCLUSIVE:
+        findings = [Finding(summary or f"{role} did not pass it and did not say why", Severity.MEDIUM, role=role)]
+    if verdict in PASSES and spec.threshold and any(f.severity is Severity.CRITICAL for f in findings):
+        # On record from a version that took such an answer; by now it is asked again, and is no reply.
+        verdict = Verdict.FAIL
+    if verdict not in (Verdict.FAIL, Verdict.HARD_STOP):
+        return Round(verdict, noted=tuple(findings), summary=summary)
+    least = _threshold(spec, ctx)
+    blocking = tuple(f for f in findings if f.severity >= least)
+    return Round(verdict, blocking, tuple(f for f in findings if f.severity < least), summary)
+
+
+def _findings(listed: Json, role: str) -> list[Finding]:
+    if not isinstance(listed, list):
+        return []
+    return [Finding.from_json(item).by(role) for item in listed if isinstance(item, dict)]
+
+
+def _threshold(spec: ReviewSpec, ctx: Context) -> int:
+    if spec.threshold:
+        return Severity.of(ctx.setting(spec.threshold))
+    return Severity.LOW if ctx.setting(spec.mode) == "iterative" else NEVER
+
+
+def _joined(rounds: Sequence[Round]) -> Round:
+    verdicts = {round.verdict for round in rounds}
+    order = (Verdict.HARD_STOP, Verdict.NEEDS_DECISION, Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS_WITH_NOTES)
+    worst = next((verdict for verdict in order if verdict in verdicts), Verdict.PASS)
+    return Round(
+        worst,
+        tuple(f for round in rounds for f in round.blocking),
+        tuple(f for round in rounds for f in round.noted),
+        " ".join(round.summary for round in rounds if round.summary),
+    )
+
+
+def _outcome(round: Round, iterative: bool) -> Outcome:
+    findings = round.blocking + round.noted
+    words = _words(findings) or round.summary
+    if round.verdict is Verdict.HARD_STOP:
+        return Outcome("hard_stop", words, findings)
+    if round.verdict is Verdict.NEEDS_DECISION:
+        return Outcome("needs_decision", words, findings)
+    if round.blocking:
+        return Outcome("blocking", words, findings)
+    if round.verdict is Verdict.INCONCLUSIVE:
+        return Outcome("inconclusive", round.summary)
+    if round.verdict is Verdict.PASS:
+        return Outcome("pass", round.summary, findings)
+    return Outcome("noted", words, findings)
+
+
+# -- mending
+
+
+async def _fix(spec: ReviewSpec, ctx: Context, findings: tuple[Finding, ...], cycle: int, cap: int) -> Outcome | None:
+    """None: mended, judge it again."""
+    reached(ctx, spec.label.fix, f"{ctx.id('fix')}#{cycle}")
+    before = _tasks_of(spec, ctx)
+    name, number = (ctx.id("fix"), cycle) if cycle else (ctx.id("wish"), None)
+    failed = await _revise(spec, ctx, findings, name, number, cap)
+    return failed or await _settle_drops(spec, ctx, findings, before, cycle, cap)
+
+
+async def _revise(
+    spec: ReviewSpec, ctx: Context, findings: tuple[Finding, ...], name: str, cycle: int | None, cap: int
+) -> Outcome | None:
+    assert spec.fixer is not None
+    purpose = "revise" if spec.of != "changes" else "fix-run" if spec.scope == "run" else "fix"
+    # In the prompt, not compared: the findings and the task are what a fix is for.
+    context: dict[str, Json] = {"review_type": spec.id, **_content(spec, ctx)}
+    call = make_call(ctx, spec.fixer, purpose, findings=findings, context=context)
+    call = replace(call, cycles=cap, label=spec.label.fix, accept=_keeps_plan(spec, ctx))
+    reply = await ctx.dispatch(name, call, cycle=cycle)
+    if reply.ok:
+        return None
+    return Outcome("inconclusive", f"{spec.fixer.role} could not mend it: {reply.reason}", findings)
+
+
+async def _land(spec: ReviewSpec, ctx: Context, wished: tuple[Finding, ...]) -> Outcome | None:
+    """What was mended for the whole run joins its tip; refused by the checks, the findings stand as they were."""
+    refused = await ctx.land_fix(ctx.id("land")) if spec.scope == "run" else ""
+    if not refused:
+        return None
+    why = Finding(f"the fix was not taken: {refused}", Severity.HIGH, role="windlass")
+    return Outcome("noted", why.message, (why, *wished))
+
+
+def _content(spec: ReviewSpec, ctx: Context) -> dict[str, Json]:
+    content = ctx.artifact(spec.of)
+    return {spec.of: content} if content else {}
+
+
+def _keeps_plan(spec: ReviewSpec, ctx: Context) -> Callable[[Mapping[str, str]], str]:
+    """For `Call.accept`: a plan stays one that can be carried out, and keeps the form that the flow lays on it."""
+    was_plan = bool(_tasks_of(spec, ctx))
+    form = keeps_form(ctx)
+
+    def accept(outs: Mapping[str, str]) -> str:
+        problem = ctx.parse_plan(spec.of, outs.get(spec.of, "")).problem if was_plan else ""
+        # What was approved before the plan was written stays, whoever wants the plan changed.
+        return f"the revised plan cannot be carried out: {problem}" if problem else form(outs)
+
+    return accept
+
+
+def _tasks_of(spec: ReviewSpec, ctx: Context) -> tuple[Task, ...]:
+    """Of the plan that the fixer revises; empty for anything else."""
+    return ctx.plan(spec.of).tasks if spec.fixer and spec.of in spec.fixer.out else ()
+
+
+async def _settle_drops(
+    spec: ReviewSpec, ctx: Context, findings: tuple[Finding, ...], before: tuple[Task, ...], cycle: int, cap: int
+) -> Outcome | None:
+    """A task may go when a finding is about it. What disappears without one, a person decides."""
+    for nth in itertools.count(1):
+        lost = dropped_tasks(before, _tasks_of(spec, ctx), findings)
+        if not lost:
+            return None
+        name = "dropped" if nth == 1 else f"dropped.{nth}"
+        answer = await ctx.ask(_drop_question(lost, findings), id=name, cycle=cycle)
+        if answer.value == "accept":
+            return None
+        titles = "; ".join(task.title for task in lost)
+        own = f" {answer.comment}" if answer.comment else ""
+        wish = Finding(f"Put these tasks back into the plan as they were: {titles}.{own}", Severity.HIGH, role=USER)
+        name = "restore" if nth == 1 else f"restore.{nth}"
+        failed = await _revise(spec, ctx, (wish, *findings), ctx.id(name), cycle, cap)
+        if failed:
+            return failed
+    raise AssertionError("a person answers each time")
+
+
+def _drop_question(lost: Sequence[Task], findings: Sequence[Finding]) -> Question:
+    titles = ", ".join(f"'{task.title}'" for task in lost)
+    found = "\n".join(format_finding(finding) for finding in findings)
+    return Question(
+        id=DROPPED,
+        title="Dropped tasks",
+        text=f"The revised plan drops {titles}, which no finding is about. Is that right?",
+        options=(
+            Choice("accept", "Yes", "go on with the revised plan"),
+            Choice("restore", "No", "have them put back"),
+        ),
+        detail=f"The findings that the plan was revised for:\n{found}",
+        comment="optional",
+        back=("restore",),
+    )
+
+
+_NUMBERS = re.compile(r"(?:\btasks?|#)\s*((?:#?\d+(?:\s*(?:,|;|/|&|and|or|to|through|-|–)\s*)*)+)")
+_RANGE = re.compile(r"(\d+)(?:\s*(?:-|–|to|through)\s*#?(\d+))?")
+_STRUCTURE = re.compile(
+    r"\b(structure|restructur\w*|decompos\w*|granular\w*|reorgani[sz]\w*|merge[ds]?|combin\w*|split\w*|collapse[ds]?"
+    r"|(too many|fewer|all|these|several) tasks|tasks (are|is) too)\b"
+)
+
+
+def dropped_tasks(before: Sequence[Task], after: Sequence[Task], findings: Sequence[Finding]) -> list[Task]:
+    """Tasks that are gone though no finding is about them or about the plan's structure, and no person asked for it."""
+    if any(finding.role == USER for finding in findings):
+        # What a person sent back is shown to them again, with its list of tasks.
+        return []
+    kept = {_title(task.title) for task in after}
+    lost = [(n, task) for n, task in enumerate(before, 1) if _title(task.title) not in kept]
+    return [task for n, task in lost if not any(_is_about(finding, n, task) for finding in findings)]
+
+
+def _title(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _is_about(finding: Finding, number: int, task: Task) -> bool:
+    named = {_title(one).removeprefix("task ").lstrip("#") for one in finding.tasks}
+    if named & {"plan", "all", str(number), task.id.casefold(), _title(task.title)}:
+        return True
+    text = _title(f"{finding.message} {finding.suggestion}")
+    if _title(task.title) in text or re.search(rf"\b{re.escape(task.id.casefold())}\b", text):
+        return True
+    return _STRUCTURE.search(text) is not None or number in _numbers(text)
+
+
+def _numbers(text: str) -> set[int]:
+    """Of tasks that a text names: `task 2`, `tasks 1, 3 and 5-7`, `#4`."""
+    pairs = [pair for listed in _NUMBERS.findall(text) for pair in _RANGE.findall(listed)]
+    found: set[int] = set()
+    for first, last in pairs:
+        found |= set(range(int(first), min(int(last), int(first) + 1000) + 1)) if last else {int(first)}
+    return found
+
+
+def _wish(spec: ReviewSpec, ctx: Context) -> tuple[Finding, ...]:
+    """What the person who sent it back asked for comes before the reviewers."""
+    text = ctx.feedback(spec.feedback) if spec.fixer and spec.feedback else None
+    if text is None:
+        return ()
+    return (Finding(text or "The user wants it revised: mend its weakest points.", Severity.HIGH, role=USER),)
+
+
+# -- small things
+
+
+def _rejoined(ctx: Context) -> tuple[Finding, ...]:
+    """What was reviewed before is judged again for one reason only."""
+    text = f"It was changed after your review ({ctx.why}): does it still meet the requirements?"
+    return (Finding(text, Severity.MEDIUM, role="windlass"),) if ctx.since else ()
+
+
+def _warn_unreviewed(spec: ReviewSpec, ctx: Context) -> None:
+    """Where only critical findings count, the reviewers are an extra; elsewhere their absence is said."""
+    if ctx.task and not spec.threshold:
+        roles = ", ".join(reviewer.role for reviewer in spec.reviewers)
+        text = f"'{ctx.task.title}' goes on without its {spec.id} review: no agent plays {roles}"
+        ctx.emit(Warned("unreviewed", text, ctx.key.text, ctx.task.id), at=f"{ctx.id()}.nobody")
+
+
+def _there(reviewer: CallSpec, ctx: Context) -> bool:
+    return not reviewer.optional or ctx.has_role(reviewer.role)
+
+
+def _id(ctx: Context, role: str, count: int) -> str:
+    return ctx.id() if count == 1 and ctx.task else ctx.id(role)
+
+
+def _tell(ctx: Context, role: str, round: Round, cycle: int) -> None:
+    findings: list[Json] = [f.to_json() for f in round.blocking + round.noted]
+    task = ctx.task.id if ctx.task else ""
+    ctx.emit(
+        ReviewFinished(f"{ctx.key}/{ctx.id(role)}", role, round.verdict.value, findings, round.summary, task, cycle),
+        at=f"{ctx.id(role)}#{cycle}",
+    )
+
+
+def _closed_nothing(before: Sequence[Finding], after: Sequence[Finding]) -> bool:
+    return {f.identity for f in before} <= {f.identity for f in after}
+
+
+def _words(findings: Sequence[Finding]) -> str:
+    return "; ".join(f.message for f in findings)
+
+
+KIND = Kind("review", ReviewSpec, OUTCOMES, run)

@@ -1,0 +1,304 @@
+"""Python with the names and the text of the change, but without its behaviour.
+
+A changed function does what it did before, a new one does nothing, a removed one is still there. What the change wrote
+stays readable: as a function that nobody calls, and as a string at the end of the file. So a test that passes here
+asks nothing of what the new code does: it looks for a name, or reads the source.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from windlass.proof.hollow import hollow
+
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+Block: TypeAlias = ast.Module | ast.ClassDef
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+UNUSED = "_as_the_change_wrote_it"
+
+
+class WithoutBehaviour(Struct, frozen=True):
+    text: str
+    left: tuple[str, ...]
+    """What of the change is still at work."""
+
+
+def without_behaviour(path: str, old: str, new: str, *, deep: bool = True) -> WithoutBehaviour | None:
+    """None: it is not Python. `deep`: statements that run while the module is loaded are taken back too, which may
+    keep it from loading."""
+    before, after = _parse(old), _parse(new)
+    if before is None or after is None:
+        return None
+    source = ast.unparse(_without_statements(before, _parse(new) or after)) if deep else new
+    done = hollow(path, old, source)
+    module = _parse(done.text if done else source)
+    if module is None:
+        return None
+    _restore(module, before, after)
+    ast.fix_missing_locations(module)
+    return WithoutBehaviour(_with_text(ast.unparse(module), new), tuple(_left(module, before, after)))
+
+
+def respelled(text: str) -> str:
+    """The same program in other words. None of its functions has the text it had."""
+    module = _parse(text)
+    if module is None:
+        return text
+    for node in ast.walk(module):
+        if isinstance(node, FUNCTIONS):
+            docstring, body = _split(node)
+            node.body = [*docstring, ast.Pass(), *body]
+    ast.fix_missing_locations(module)
+    return ast.unparse(module) + "\n\n# the same in other words\n"
+
+
+def names_removed(old: str, new: str) -> bool:
+    """Whether a function or class of `old` is not in `new`."""
+    before, after = _parse(old), _parse(new)
+    if before is None or after is None:
+        return False
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    here = {name for node in ast.walk(after) if isinstance(node, ast.stmt) for name in _bound(node)}
+    return any(isinstance(node, kinds) and node.name not in here for node in ast.walk(before))
+
+
+def _parse(text: str) -> ast.Module | None:
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _known(module: ast.Module) -> Counter[str]:
+    return Counter(f"{place}|{ast.dump(statement)}" for place, _, statement in _statements(module))
+
+
+def _statements(block: Block, place: str = "") -> Iterator[tuple[str, Block, ast.stmt]]:
+    """Every statement that runs on import, with the class it stands in; classes by what is in them."""
+    for statement in block.body:
+        if isinstance(statement, ast.ClassDef):
+            yield from _statements(statement, f"{place}.{statement.name}")
+        else:
+            yield place, block, statement
+
+
+# -- statements that run while the module is loaded
+
+
+def _without_statements(before: ast.Module, after: ast.Module) -> ast.Module:
+    known, values = _known(before), _values(before)
+    changed = [found for found in _statements(after) if not known[f"{found[0]}|{ast.dump(found[2])}"]]
+    for _, block, statement in changed:
+        if _only_acts(statement):
+            block.body[block.body.index(statement)] = ast.Pass()
+    used = {node.id for node in _run_on_import(after) if isinstance(node, ast.Name)}
+    for place, _, statement in changed:
+        target = _name_of(statement)
+        if target and isinstance(statement, ast.Assign | ast.AnnAssign) and not target.startswith("__"):
+            was = values.get(f"{place}|{target}")
+            if was is not None:
+                statement.value = was
+            elif target not in used and not isinstance(
+                statement.value, ast.Constant | ast.List | ast.Dict | ast.Lambda
+            ):
+                statement.value = ast.Constant(None) if statement.value else None
+    return after
+
+
+def _values(module: ast.Module) -> dict[str, ast.expr]:
+    found: dict[str, ast.expr] = {}
+    for place, _, statement in _statements(module):
+        if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value and _name_of(statement):
+            found[f"{place}|{_name_of(statement)}"] = statement.value
+    return found
+
+
+def _name_of(statement: ast.stmt) -> str:
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        target: ast.expr = statement.targets[0]
+    elif isinstance(statement, ast.AnnAssign):
+        target = statement.target
+    else:
+        return ""
+    return target.id if isinstance(target, ast.Name) else ""
+
+
+def _only_acts(statement: ast.stmt) -> bool:
+    """It does something and names nothing, so that the rest of the module can be loaded without it."""
+    match statement:
+        case ast.Expr(value=ast.Constant()):
+            return False
+        case ast.Expr() | ast.Assert() | ast.Delete() | ast.AugAssign():
+            return True
+        case ast.Assign(targets=targets):
+            return all(isinstance(target, ast.Attribute | ast.Subscript) for target in targets)
+        case ast.If() | ast.For() | ast.While() | ast.With() | ast.Try():
+            named = (ast.Import, ast.ImportFrom, ast.ClassDef, ast.Assign, ast.AnnAssign, *FUNCTIONS)
+            return not _is_main(statement) and not any(isinstance(node, named) for node in ast.walk(statement))
+        case _:
+            return False
+
+
+def _is_main(node: ast.stmt) -> bool:
+    """`if __name__ == "__main__":` is not for tests."""
+    test = node.test if isinstance(node, ast.If) else None
+    return isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__"
+
+
+def _run_on_import(module: ast.Module) -> Iterator[ast.AST]:
+    """Every expression that is evaluated while the module is loaded, apart from what a name is first bound by."""
+    waiting: list[ast.AST] = list(module.body)
+    while waiting:
+        node = waiting.pop()
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                waiting.extend([*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)])
+            case ast.Lambda():
+                continue
+            case ast.If() if _is_main(node):
+                waiting.extend(node.orelse)
+            case ast.Name(ctx=ast.Store()):
+                continue
+            case _:
+                yield node
+                waiting.extend(ast.iter_child_nodes(node))
+
+
+# -- functions
+
+
+def _functions(module: ast.Module) -> dict[tuple[str, str, int], Function]:
+    """By place, name and how often the name was there before, as with a property and its setter."""
+    seen: Counter[str] = Counter()
+    found: dict[tuple[str, str, int], Function] = {}
+    for place, _, statement in _statements(module):
+        if isinstance(statement, FUNCTIONS):
+            seen[f"{place}.{statement.name}"] += 1
+            found[place, statement.name, seen[f"{place}.{statement.name}"]] = statement
+    return found
+
+
+def _restore(module: ast.Module, before: ast.Module, after: ast.Module) -> None:
+    was, now = _functions(before), _functions(after)
+    # What is needed while the module is loaded stays as the engine left it.
+    used = {getattr(node, "id", getattr(node, "attr", "")) for node in _run_on_import(module)}
+    for key, node in _functions(module).items():
+        wrote = now.get(key)
+        if wrote is None or (key in was and ast.dump(was[key]) == ast.dump(wrote)):
+            continue
+        if key in was:
+            _, body = _split(was[key])
+        elif not _is_empty(wrote) and (_is_empty(node) or not (node.name in used or node.name.startswith("__"))):
+            body = [ast.Return(), *([ast.Expr(ast.Yield())] if _yields(wrote) else [])]
+        else:
+            continue
+        docstring, written = _split(wrote)
+        unused = type(wrote)(UNUSED, _no_arguments(), written, [])
+        node.body = [*docstring, *body, *([ast.Return()] if key in was else []), unused]
+        if key in was and isinstance(body[-1], ast.Return | ast.Raise):
+            node.body = [*docstring, *body, unused]
+    _put_back_removed(module, before)
+
+
+def _put_back_removed(here: Block, before: Block) -> None:
+    bound = {name for statement in here.body for name in _bound(statement)}
+    classes = {statement.name: statement for statement in here.body if isinstance(statement, ast.ClassDef)}
+    for statement in before.body:
+        if isinstance(statement, ast.ClassDef) and statement.name in classes:
+            _put_back_removed(classes[statement.name], statement)
+        elif isinstance(statement, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and (
+            statement.name not in bound and not statement.decorator_list
+        ):
+            here.body.append(statement)
+
+
+def _bound(statement: ast.stmt) -> Iterator[str]:
+    for node in ast.walk(statement):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield node.name
+            case ast.Import() | ast.ImportFrom():
+                yield from (alias.asname or alias.name.split(".")[0] for alias in node.names)
+            case ast.Name(ctx=ast.Store()):
+                yield node.id
+            case _:
+                continue
+
+
+def _split(node: Function) -> tuple[list[ast.stmt], list[ast.stmt]]:
+    """The docstring, and the rest of the body, which is never empty."""
+    first = 1 if ast.get_docstring(node, clean=False) is not None else 0
+    return node.body[:first], node.body[first:] or [ast.Pass()]
+
+
+def _is_empty(node: Function) -> bool:
+    return all(
+        isinstance(s, ast.Pass) or (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant)) for s in node.body
+    )
+
+
+def _is_bare(value: ast.expr | None) -> bool:
+    """A value that cannot be made any emptier."""
+    return value is None or ast.unparse(value) in ("None", "{}", "[]", "()", "set()")
+
+
+def _yields(node: Function) -> bool:
+    waiting: list[ast.AST] = list(node.body)
+    while waiting:
+        inner = waiting.pop()
+        if isinstance(inner, ast.Yield | ast.YieldFrom):
+            return True
+        if not isinstance(inner, (*FUNCTIONS, ast.Lambda)):
+            waiting.extend(ast.iter_child_nodes(inner))
+    return False
+
+
+def _no_arguments() -> ast.arguments:
+    return ast.arguments([], [], None, [], [], None, [])
+
+
+# -- what is left
+
+
+def _left(module: ast.Module, before: ast.Module, after: ast.Module) -> Iterator[str]:
+    known, still = _known(before), _known(module)
+    for place, _, statement in _statements(after):
+        dump = f"{place}|{ast.dump(statement)}"
+        if known[dump] or not still[dump]:
+            continue
+        match statement:
+            case ast.Import() | ast.ImportFrom() | ast.Pass() | ast.Expr(value=ast.Constant()):
+                continue
+            case ast.AnnAssign(value=None):
+                continue
+            case ast.FunctionDef() | ast.AsyncFunctionDef() if _is_empty(statement):
+                continue
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                yield f"{statement.name}(), which runs while the module is loaded"
+            case ast.Assign() | ast.AnnAssign() if _name_of(statement).startswith("__") or _is_bare(statement.value):
+                continue
+            case _ if _is_main(statement):
+                continue
+            case _:
+                yield f"the statement in line {statement.lineno}"
+    heads = _heads(before)
+    for name, head in _heads(after).items():
+        if name in heads and heads[name] != head:
+            yield f"the head of class {name}"
+
+
+def _heads(module: ast.Module) -> dict[str, str]:
+    found = [node for node in ast.walk(module) if isinstance(node, ast.ClassDef)]
+    return {node.name: "".join(map(ast.dump, (*node.bases, *node.keywords, *node.decorator_list))) for node in found}
+
+
+def _with_text(text: str, original: str) -> str:
+    for quotes in ("'''", '"""'):
+        if quotes not in original and not original.endswith(("\\", quotes[0])):
+            return f"{text}\n\n0\nr{quotes}{original}{quotes}\n"
+    return text + "\n" + "".join(f"# {line}\n" for line in original.splitlines())

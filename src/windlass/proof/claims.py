@@ -1,0 +1,253 @@
+"""What tests claim, read from their text: an old test that claims nothing any more, and one that only moved."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from windlass.checks.junit import normal_id
+
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+CLAIMING = re.compile(
+    r"_?(assert|check|expect|verify|ensure|raises|warns|fail|should|must|approx_equal)", re.IGNORECASE
+)
+#: how the common runners of other languages spell a claim
+SPELLED = re.compile(
+    r"\b(?:assert\w*|expect|should|require)\s*[.(!]|\bt\.(?:Error|Fatal|Fail)|\.to(?:Be|Equal|Throw|Match)|assert_\w+!"
+)
+MODULE_NAME = re.compile(r"[A-Za-z_][\w.]*\.\w+")
+
+
+class TestText(Struct, frozen=True):
+    """One test function."""
+
+    __test__ = False
+
+    claims: int
+    calls: int
+    fingerprint: str
+    """The same for a test that was renamed or moved, or whose module was."""
+
+    def lost_all(self, before: TestText) -> bool:
+        return (before.claims > 0 and self.claims == 0) or (before.calls > 0 and self.claims + self.calls == 0)
+
+
+class Compared(Struct, frozen=True):
+    """The tests of the base beside those of the head."""
+
+    emptied: frozenset[str] = frozenset()
+    """Ids of tests that kept their name and lost every claim, or paths of files that did."""
+    moved: Mapping[str, str] | None = None
+    """Id at the base -> id at the head, of tests that say the same elsewhere or under another name."""
+    touched: frozenset[str] | None = None
+    """Ids of the tests of the base whose files changed; None: any test may mean something else now."""
+
+    def at_head(self, id: str) -> str | None:
+        return (self.moved or {}).get(plain_id(id))
+
+
+def plain_id(id: str) -> str:
+    """Without parameters, however its runner spells it."""
+    return normal_id(id).split("[")[0]
+
+
+def compare(old: Mapping[str, str], new: Mapping[str, str]) -> Compared:
+    """`old`, `new`: path -> text of the test files."""
+    before = {id: test for path, text in old.items() for id, test in _tests(path, text)}
+    after = {id: test for path, text in new.items() for id, test in _tests(path, text)}
+    emptied = {id for id, test in before.items() if id in after and after[id].lost_all(test)}
+    silent = {
+        path
+        for path, text in old.items()
+        if path in new and not path.endswith(".py") and SPELLED.search(text) and not SPELLED.search(new[path])
+    }
+    known = all(path.endswith(".py") and _parse(text) is not None for path, text in old.items())
+    return Compared(frozenset(emptied | silent), dict(_moved(before, after)), frozenset(before) if known else None)
+
+
+def _moved(before: Mapping[str, TestText], after: Mapping[str, TestText]) -> Iterator[tuple[str, str]]:
+    added = {id: test for id, test in after.items() if id not in before}
+    for id, test in before.items():
+        if id in after and after[id].fingerprint == test.fingerprint:
+            yield id, id
+            continue
+        same = [other for other, found in added.items() if found.fingerprint == test.fingerprint]
+        # Of several that say the same, the one that kept its name.
+        same.sort(key=lambda other: other.rsplit(".", 1)[-1] != id.rsplit(".", 1)[-1])
+        if id not in after and same:
+            del added[same[0]]
+            yield id, same[0]
+
+
+def _tests(path: str, text: str) -> Iterator[tuple[str, TestText]]:
+    if not path.endswith(".py"):
+        return
+    module = _parse(text)
+    if module is None:
+        return
+    reader = _ClaimReader(module)
+    place = str(PurePosixPath(path).with_suffix("")).replace("/", ".")
+    for id, function in _functions(module, place):
+        if function.name.startswith("test"):
+            yield plain_id(id), reader.read(function)
+
+
+def _parse(text: str) -> ast.Module | None:
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _functions(block: ast.Module | ast.ClassDef, place: str) -> Iterator[tuple[str, Function]]:
+    for statement in block.body:
+        if isinstance(statement, FUNCTIONS):
+            yield f"{place}.{statement.name}", statement
+        elif isinstance(statement, ast.ClassDef):
+            yield from _functions(statement, f"{place}.{statement.name}")
+
+
+class _ClaimReader:
+    """Reads the tests of one file."""
+
+    def __init__(self, module: ast.Module) -> None:
+        self._helpers = {
+            node.name: node
+            for node in ast.walk(module)
+            if isinstance(node, FUNCTIONS) and not node.name.startswith("test")
+        }
+        imports = [node for node in ast.walk(module) if isinstance(node, ast.Import | ast.ImportFrom)]
+        self._modules = {
+            alias.asname or alias.name.split(".")[0]
+            for node in imports
+            for alias in node.names
+            if isinstance(node, ast.Import)
+        }
+        # What a helper of the tests claims is not in this file.
+        self._from_tests = {
+            alias.asname or alias.name
+            for node in imports
+            if isinstance(node, ast.ImportFrom) and (node.level or "test" in (node.module or ""))
+            for alias in node.names
+        }
+
+    def read(self, function: Function) -> TestText:
+        alive = list(_alive(function.body))
+        calls = [node for node in alive if isinstance(node, ast.Call)]
+        return TestText(self._claims(function, ()), len(calls), self._fingerprint(function))
+
+    def _claims(self, function: Function, above: tuple[str, ...]) -> int:
+        return sum(self._claim(node, above) for node in _alive(function.body))
+
+    def _claim(self, node: ast.AST, above: tuple[str, ...]) -> int:
+        if isinstance(node, ast.Assert):
+            return 0 if _is_trivial(node.test) else 1
+        if not isinstance(node, ast.Call):
+            return 0
+        name = _called(node)
+        if name in self._helpers and name not in above:
+            return self._claims(self._helpers[name], (*above, name))
+        if name in self._from_tests:
+            return 1
+        own = isinstance(node.func, ast.Attribute) or name not in self._helpers
+        if not own or not CLAIMING.match(name):
+            return 0
+        return 0 if node.args and name != "fail" and all(map(_is_constant, node.args)) else 1
+
+    def _fingerprint(self, function: Function) -> str:
+        first = 1 if ast.get_docstring(function, clean=False) is not None else 0
+        parts = [function.args, *function.decorator_list, *function.body[first:]]
+        return "\n".join(ast.dump(self._neutral(part)) for part in parts)
+
+    def _neutral(self, node: ast.AST) -> ast.AST:
+        """Without the names of modules, which change when one is moved."""
+        copied = ast.parse(ast.unparse(node)) if not isinstance(node, ast.arguments) else node
+        for inner in ast.walk(copied):
+            if isinstance(inner, ast.Name) and inner.id in self._modules:
+                inner.id = "_"
+            elif isinstance(inner, ast.ImportFrom):
+                inner.module = "_"
+            elif isinstance(inner, ast.alias) and "." in inner.name:
+                inner.name = "_"
+            elif (
+                isinstance(inner, ast.Constant) and isinstance(inner.value, str) and MODULE_NAME.fullmatch(inner.value)
+            ):
+                inner.value = inner.value.rsplit(".", 1)[-1]
+        return copied
+
+
+def _alive(body: list[ast.stmt]) -> Iterator[ast.AST]:
+    """What can run and, where it fails, fails the test."""
+    for statement in body:
+        match statement:
+            case ast.If(test=test) | ast.While(test=test) if _is_constant(test) and not _truth(test):
+                yield from _alive(statement.orelse)
+            case ast.Try() if any(map(_swallows, statement.handlers)):
+                yield from _alive([*statement.orelse, *statement.finalbody])
+            case ast.With() | ast.AsyncWith() if any(
+                _called(item.context_expr) == "suppress" for item in statement.items
+            ):
+                continue
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                continue
+            case _:
+                yield from _expressions(statement)
+                for name in ("body", "orelse", "finalbody"):
+                    yield from _alive(getattr(statement, name, []))
+                for handler in getattr(statement, "handlers", []):
+                    yield from _alive(handler.body)
+        if isinstance(statement, ast.Return | ast.Raise | ast.Continue | ast.Break):
+            return
+
+
+def _expressions(statement: ast.stmt) -> Iterator[ast.AST]:
+    yield statement
+    for child in ast.iter_child_nodes(statement):
+        if not isinstance(child, ast.stmt | ast.ExceptHandler):
+            yield from (node for node in ast.walk(child))
+
+
+def _swallows(handler: ast.ExceptHandler) -> bool:
+    names = {node.id for node in ast.walk(handler.type) if isinstance(node, ast.Name)} if handler.type else set()
+    broad = handler.type is None or names & {"Exception", "BaseException", "AssertionError"}
+    ends = any(isinstance(node, ast.Raise | ast.Assert) or _called(node) == "fail" for node in ast.walk(handler))
+    return bool(broad) and not ends
+
+
+def _called(node: ast.AST) -> str:
+    function = node.func if isinstance(node, ast.Call) else None
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def _is_trivial(test: ast.expr) -> bool:
+    """It holds whatever the code does."""
+    match test:
+        case ast.Tuple(elts=elements):
+            return bool(elements)
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.Is() | ast.GtE() | ast.LtE()], comparators=[right]):
+            return ast.dump(left) == ast.dump(right) or _is_constant(test)
+        case ast.BoolOp(op=ast.Or(), values=values):
+            return any(_is_constant(value) and _truth(value) for value in values)
+        case _:
+            return _is_constant(test)
+
+
+def _is_constant(node: ast.expr) -> bool:
+    return not any(
+        isinstance(inner, ast.Name | ast.Call | ast.Attribute | ast.Subscript | ast.Await) for inner in ast.walk(node)
+    )
+
+
+def _truth(node: ast.expr) -> bool:
+    try:
+        return bool(ast.literal_eval(node))
+    except (ValueError, TypeError, SyntaxError, MemoryError):
+        return not isinstance(node, ast.UnaryOp)

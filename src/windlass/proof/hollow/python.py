@@ -1,0 +1,351 @@
+"""Python: `if <the module has loaded>: return` at the start of every changed body."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from windlass.proof.hollow.parts import NUMBER, SENTINEL, SourceEdit, SourceFile, SourcePart
+
+FLAG = "windlass_loaded"
+LOADED = f'globals().get("{FLAG}")'
+ENDING = f"\n{FLAG} = True\n"
+#: as `ast.unparse` writes it
+LOADED_PLAIN = f"globals().get('{FLAG}')"
+BOM = "\ufeff"
+#: where returning None would break more than the function: {0} is the first argument, {1} the last
+RESULTS = {
+    "__class_getitem__": "return {0}",
+    "__getattr__": "raise AttributeError({1})",
+    "__getattribute__": "return object.__getattribute__({0}, {1})",
+    "__prepare__": "return {{}}",
+}
+MAKERS = ("__init__", "__new__", "__post_init__")
+
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+Block: TypeAlias = ast.If | ast.Try | ast.TryStar | ast.With | ast.For | ast.While | ast.Match
+
+
+def split(path: str, text: str) -> SourceFile | None:
+    try:
+        # The parser refuses a byte order mark, which Python itself allows in a file.
+        file = _PythonFile(ast.parse(text.removeprefix(BOM)), text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    return SourceFile(file.data, tuple(file.parts()), ENDING)
+
+
+class _PythonFile:
+    def __init__(self, tree: ast.Module, text: str) -> None:
+        self.data = text.encode("utf-8", "surrogateescape")
+        self._tree = tree
+        ends = [match.end() for match in re.finditer(rb"\r\n|\r|\n", self.data)]
+        self._lines = [len(BOM.encode()) if text.startswith(BOM) else 0, *ends]
+        self._used = _used_at_load(tree)
+        self._read = frozenset(n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+
+    def parts(self) -> Iterator[SourcePart]:
+        yield from self._block(self._tree.body, "")
+
+    def _block(self, statements: list[ast.stmt], place: str) -> Iterator[SourcePart]:
+        for statement in statements:
+            match statement:
+                case ast.FunctionDef() | ast.AsyncFunctionDef():
+                    yield self._function(statement, place)
+                case ast.ClassDef():
+                    yield self._class_head(statement, place)
+                    yield from self._block(statement.body, f"{place}{statement.name}.")
+                case ast.If(test=test) if _is_skipped(test):
+                    yield from self._block(statement.orelse, place)
+                case ast.If() | ast.Try() | ast.TryStar() | ast.With() | ast.For() | ast.While() | ast.Match():
+                    yield from self._compound(statement, place)
+                case _:
+                    yield from self._simple(statement, place)
+
+    # -- functions
+
+    def _function(self, node: Function, place: str) -> SourcePart:
+        name, content, line = place + node.name, ast.dump(node), node.lineno
+        edits = self._guard(node)
+        if not edits:
+            return SourcePart(name, content, line, left_if_old=f"{name} does nothing now")
+        owner = place.rstrip(".").rpartition(".")[2]
+        called = f".{node.name}" if place else node.name
+        used = called in self._used or (node.name in MAKERS and owner in self._used)
+        return SourcePart(name, content, line, edits, f"{name} is used while the module loads" if used else "")
+
+    def _guard(self, node: Function) -> tuple[SourceEdit, ...]:
+        """Nothing where the body is empty already."""
+        body = _without_docstring(node.body)
+        if all(isinstance(s, ast.Pass) or _is_constant(s) or _is_guard(s) for s in body[:1]) and (
+            len(body) < 2 or _is_guard(body[0])
+        ):
+            return ()
+        guard = f"if {LOADED}: {_result(node)}"
+        start = self._start(body[0])
+        line = self.data.rfind(b"\n", 0, start) + 1
+        indent = self.data[line:start]
+        if not indent.strip():
+            return (SourceEdit(start, start, f"{guard}\n{indent.decode()}"),)
+        # The body stands on the line of its `def` or of its docstring, where no `if` may stand.
+        first = self._start(node.body[0])
+        line = self.data.rfind(b"\n", 0, first) + 1
+        margin = re.match(rb"\s*", self.data[line:]).group().decode()  # type: ignore[union-attr]
+        deeper = margin if not self.data[line:first].strip() else f"{margin} "
+        return (SourceEdit(first, first, f"\n{deeper}{guard}\n{deeper}"),)
+
+    def _start(self, node: ast.stmt) -> int:
+        decorators = getattr(node, "decorator_list", [])
+        if not decorators:
+            return self._at(node.lineno, node.col_offset)
+        return self._at(decorators[0].lineno, node.col_offset)
+
+    def _at(self, line: int, column: int) -> int:
+        return self._lines[line - 1] + column
+
+    def _lambdas(self, statement: ast.AST, place: str) -> Iterator[SourcePart]:
+        """The outermost ones of a statement: they are functions as well."""
+        waiting = [statement]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, ast.Lambda):
+                body = node.body
+                start, end = self._span(body)
+                empty = _is_none(body) or (isinstance(body, ast.IfExp) and ast.unparse(body.test) == LOADED_PLAIN)
+                edits = (
+                    () if empty else (SourceEdit(start, start, f"(None if {LOADED} else ("), SourceEdit(end, end, "))"))
+                )
+                yield SourcePart(f"{place}lambda", ast.dump(node), node.lineno, edits)
+            else:
+                waiting.extend(ast.iter_child_nodes(node))
+
+    def _span(self, node: ast.expr) -> tuple[int, int]:
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        return self._at(node.lineno, node.col_offset), self._at(node.end_lineno, node.end_col_offset)
+
+    # -- what else runs while the module loads
+
+    def _class_head(self, node: ast.ClassDef, place: str) -> SourcePart:
+        name = place + node.name
+        head = ast.ClassDef(node.name, node.bases, node.keywords, [ast.Pass()], node.decorator_list)
+        idle = not any(isinstance(s, ast.FunctionDef | ast.AsyncFunctionDef) for s in node.body)
+        inherits = node.bases and idle
+        return SourcePart(
+            f"class {name}",
+            ast.dump(head),
+            node.lineno,
+            left=f"class {name} is all in its head" if inherits else "",
+            left_if_old=f"the head of class {name}",
+        )
+
+    def _compound(self, node: Block, place: str) -> Iterator[SourcePart]:
+        blocks: list[list[ast.stmt]] = []
+        head: list[str] = [type(node).__name__]
+        for field, value in ast.iter_fields(node):
+            for item in value if isinstance(value, list) else [value]:
+                if isinstance(item, ast.ExceptHandler | ast.match_case):
+                    blocks.append(item.body)
+                    head += [ast.dump(child) for child in ast.iter_child_nodes(item) if not isinstance(child, ast.stmt)]
+                elif not isinstance(item, ast.stmt) and isinstance(item, ast.AST):
+                    head.append(ast.dump(item))
+            if field in ("body", "orelse", "finalbody"):
+                blocks.append(value)
+        # `try` and `else` decide nothing by themselves.
+        left = "" if isinstance(node, ast.Try | ast.TryStar) else "code that runs while the module loads"
+        yield SourcePart(f"{place}{head[0]}", "|".join(head), node.lineno, left=left)
+        for block in blocks:
+            yield from self._block(block, place)
+
+    def _simple(self, node: ast.stmt, place: str) -> Iterator[SourcePart]:
+        line, content = node.lineno, ast.dump(node)
+        match node:
+            case ast.Import() | ast.ImportFrom():
+                yield from self._exports(node, place)
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                yield from self._value(name, value, node, place)
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                yield from self._value(name, value, node, place)
+            case ast.AnnAssign(target=ast.Name(id=name), value=None):
+                yield SourcePart(place + name, content, line, left=f"the field {place}{name}" if place else "")
+            case ast.Pass() | ast.Global() | ast.Expr(value=ast.Constant()):
+                return
+            case ast.AugAssign(target=ast.Name(id=name)) if _is_dunder(name):
+                return
+            case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
+                yield SourcePart(f"{place}=", content, line, left="a value that is computed while the module loads")
+                yield from self._lambdas(node, place)
+            case _:
+                called = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call | ast.Await)
+                what = "a call" if called else "code that runs"
+                yield SourcePart(f"{place}{type(node).__name__}", content, line, left=f"{what} while the module loads")
+                yield from self._lambdas(node, place)
+
+    def _exports(self, node: ast.Import | ast.ImportFrom, place: str) -> Iterator[SourcePart]:
+        """An import is a means of the functions that use it, unless nobody here does."""
+        if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+            return
+        for alias in node.names:
+            name = (alias.asname or alias.name).partition(".")[0]
+            if name not in self._read:
+                origin = f"{getattr(node, 'module', '')}.{alias.name}"
+                left = f"{name} is imported, and nothing here uses it"
+                yield SourcePart(f"{place}import {name}", origin, node.lineno, left=left)
+
+    def _value(self, name: str, value: ast.expr, node: ast.Assign | ast.AnnAssign, place: str) -> Iterator[SourcePart]:
+        full, content, line = place + name, ast.dump(node), node.lineno
+        if _is_dunder(name) or name == FLAG:
+            return
+        if _is_empty(value):
+            yield SourcePart(full, content, line, left_if_old=f"{full} is empty now")
+            return
+        if isinstance(value, ast.Lambda):
+            yield from self._lambdas(value, f"{full} ")
+            return
+        other = _other_value(value, name)
+        if other is None:
+            yield SourcePart(full, content, line, left=f"{full} is computed while the module loads")
+            yield from self._lambdas(value, f"{full} ")
+        elif name in self._used or (place and f".{name}" in self._used):
+            # It stays until the module has loaded.
+            last = len(self.data)
+            later = f"{name} = {name} {'and' if _is_true(value) else 'or'} {other}"
+            edits = () if place or self._has(later) else (SourceEdit(last, last, f"\n{later}"),)
+            yield SourcePart(full, content, line, edits, f"{full} is used while the module loads")
+        else:
+            yield SourcePart(full, content, line, self._replaced(value, other))
+
+    def _has(self, statement: str) -> bool:
+        """Empty already."""
+        return any(isinstance(node, ast.Assign) and ast.unparse(node) == statement for node in self._tree.body)
+
+    def _replaced(self, value: ast.expr, other: str) -> tuple[SourceEdit, ...]:
+        """The old text stays in front of the new value, for tests that only read it."""
+        start, end = self._span(value)
+        if isinstance(value, ast.Constant) and isinstance(value.value, bool):
+            return (SourceEdit(start, start, "not "),)
+        opened = "(" if isinstance(value, ast.Tuple) and self.data[start : start + 1] != b"(" else ""
+        closed = ")" if opened else ""
+        return (
+            SourceEdit(start, start, opened),
+            SourceEdit(end, end, f"{closed} {'and' if _is_true(value) else 'or'} {other}"),
+        )
+
+
+# -- what a statement is
+
+
+def _result(node: Function) -> str:
+    arguments = [*node.args.posonlyargs, *node.args.args]
+    special = RESULTS.get(node.name)
+    return special.format(arguments[0].arg, arguments[-1].arg) if special and arguments else "return"
+
+
+def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
+    first = body[0]
+    is_text = (
+        isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
+    )
+    return body[1:] if is_text else body
+
+
+def _is_constant(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _is_guard(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) == LOADED_PLAIN
+
+
+def _is_dunder(name: str) -> bool:
+    return name.startswith("__")
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _is_skipped(test: ast.expr) -> bool:
+    """`if __name__ == "__main__":` is not for tests, `if TYPE_CHECKING:` not for any run."""
+    if isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__":
+        return True
+    return ast.unparse(test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+
+
+def _is_empty(value: ast.expr) -> bool:
+    match value:
+        case ast.List(elts=[]) | ast.Tuple(elts=[]) | ast.Dict(keys=[]) | ast.Constant(value=None):
+            return True
+        case ast.Call(func=ast.Name(id="dict" | "list" | "set" | "tuple" | "frozenset"), args=[], keywords=[]):
+            return True
+        case _:
+            return False
+
+
+def _is_true(value: ast.expr) -> bool:
+    match value:
+        case ast.Constant(value=constant):
+            return bool(constant)
+        case ast.UnaryOp(operand=ast.Constant(value=constant)):
+            return bool(constant)
+        case ast.JoinedStr():
+            return any(isinstance(part, ast.Constant) and part.value for part in value.values)
+        case _:
+            return True
+
+
+def _other_value(value: ast.expr, name: str) -> str | None:
+    """Another value of the same kind; None where that could keep the module from loading."""
+    match value:
+        case ast.Constant(value=bool() as flag):
+            return str(not flag)
+        case ast.Constant(value=str()):
+            return repr(f"{name}: {SENTINEL}")
+        case ast.Constant(value=bytes()):
+            return repr(f"{name}: {SENTINEL}".encode())
+        case ast.JoinedStr() if _is_true(value):
+            return repr(f"{name}: {SENTINEL}")
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float())):
+            return str(NUMBER)
+        case ast.Constant(value=int() | float() as number):
+            return str(NUMBER if number != NUMBER else NUMBER + 1)
+        case ast.List(elts=elements) | ast.Tuple(elts=elements) | ast.Set(elts=elements):
+            # `[*()]` is empty, and then `and` would not reach the other value.
+            plain = not isinstance(elements[0], ast.Starred)
+            empty = {ast.List: "[]", ast.Tuple: "()", ast.Set: "set()"}[type(value)]
+            return empty if plain else None
+        case ast.Dict(keys=[ast.expr(), *_]):
+            return "{}"
+        case _:
+            return None
+
+
+def _used_at_load(tree: ast.Module) -> frozenset[str]:
+    """Names, and attributes with a dot, that statements, decorators and defaults use while the module is loaded."""
+    names: set[str] = set()
+    waiting: list[ast.AST] = list(tree.body)
+    while waiting:
+        node = waiting.pop()
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                waiting.extend([*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)])
+            case ast.Lambda():
+                waiting.extend([*node.args.defaults, *filter(None, node.args.kw_defaults)])
+            case ast.ClassDef():
+                # A plain base class is not called.
+                bases = [base for base in node.bases if not isinstance(base, ast.Name)]
+                waiting.extend([*node.decorator_list, *bases, *node.keywords, *node.body])
+            case ast.If() if _is_skipped(node.test):
+                waiting.extend(node.orelse)
+            case ast.AnnAssign():
+                waiting.extend([node.value] if node.value else [])
+            case ast.Name(ctx=ast.Load()):
+                names.add(node.id)
+            case ast.Attribute():
+                names.add(f".{node.attr}")
+                waiting.append(node.value)
+            case _:
+                waiting.extend(ast.iter_child_nodes(node))
+    return frozenset(names)

@@ -1,0 +1,124 @@
+"""What an interface can ask of Windlass in one repository: read runs, start one, drive one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from windlass.runs.service import Host, Service
+
+if TYPE_CHECKING:
+    from windlass.answers import AnswerPolicy, Asker
+    from windlass.events import Recorded
+    from windlass.runs.drive import Beside, DriveResult
+    from windlass.runs.project import Project
+    from windlass.runs.start import Start
+
+    Heard: TypeAlias = Callable[[Recorded], None]
+
+
+class App(Struct, frozen=True, dict=True):
+    world: Host
+
+    @cached_property
+    def service(self) -> Service:
+        return Service(self.world)
+
+    @cached_property
+    def kit(self) -> Project:
+        from windlass.runs.project import Project
+
+        return Project(self.world)
+
+    def start(self, start: Start) -> str:
+        from windlass.runs.start import start_run
+
+        return start_run(self.kit, start, self.world.new_id())
+
+    def drive(
+        self,
+        run: str,
+        *,
+        on_event: Callable[[Recorded], None],
+        asker: Asker | None = None,
+        beside: Beside | None = None,
+        policy: AnswerPolicy | None = None,
+        budget: float | None = None,
+        agent: str = "",
+        roles: Mapping[str, str] | None = None,
+        script: str = "",
+    ) -> DriveResult:
+        from windlass.runs.drive import drive
+        from windlass.runs.role_overrides import RoleOverrides
+
+        with self._telling(run, on_event) as heard:
+            return drive(
+                self.kit,
+                run,
+                crash=_crash(self.world.environ),
+                on_event=heard,
+                asker=asker,
+                **({"beside": beside} if beside else {}),
+                policy=policy,
+                budget=budget,
+                cast=RoleOverrides(agent, roles or {}),
+                script=script,
+            )
+
+    @contextmanager
+    def _telling(self, run: str, on_event: Heard) -> Iterator[Heard]:
+        """Events go to the interface first. Where messages are configured, they go out as well."""
+        if not self.kit.config().notify.urls:
+            yield on_event
+            return
+        from windlass.runs.notices import notices
+
+        def both(recorded: Recorded) -> None:
+            on_event(recorded)
+            watching.on_event(recorded)
+
+        with notices(self.kit, run, self.service.run(run).request) as watching:
+            yield both
+
+    def detach(self, run: str) -> int:
+        """Start a driver in a process and a session of its own. Returns its process id."""
+        from windlass.private_files import make_private
+
+        folder = self.world.place.run_folder(run)
+        make_private(folder)
+        named = ["--repo", self.world.named] if self.world.named else []
+        # -P: nothing that lies in the user's repository is imported.
+        argv = [sys.executable, "-P", "-m", "windlass", *named, "drive", run]
+        return self.world.spawn(argv, self.world.cwd, folder / "driver.log")
+
+
+class Apps(Protocol):
+    """Makes the `App` of a repository. The composition root implements it and hands it to the interface."""
+
+    @property
+    def environ(self) -> Mapping[str, str]: ...
+
+    def at(self, place: str = "") -> App:
+        """Of the current folder, or of the folder or address that a person named."""
+        ...
+
+    def in_folder(self, folder: Path) -> App: ...
+
+    def in_clone(self, url: str) -> App:
+        """Of the clone that Windlass keeps for this address. Makes the clone, or brings it up to date."""
+        ...
+
+
+def _crash(environ: Mapping[str, str]) -> Callable[[str], None]:
+    """Crash points exist for the tests that kill a driver at every recorded step."""
+    if "WINDLASS_CRASH" not in environ:
+        return lambda point: None
+    from windlass.testing.crash import crash_point
+
+    return crash_point(environ["WINDLASS_CRASH"])

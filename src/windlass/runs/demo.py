@@ -1,0 +1,102 @@
+"""The sample repository of `windlass demo`, and the scripts that its agents follow."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+import windlass
+from windlass.agents.plain_yaml import read, values
+from windlass.git import run as git
+
+if TYPE_CHECKING:
+    from windlass.testing.scripted_model import ScriptedModel
+
+
+class Scene(Struct, frozen=True):
+    """What is played: a request, the words of the agents, and the answers of a person who is not there."""
+
+    request: str
+    script: Path
+    answers: Mapping[str, str]
+
+
+DATA = Path(windlass.__file__).parent / "demo"
+SETTLED = {"approve": "approve", "review_mode": "iterative", "execution_mode": "auto"}
+CHOSEN = {"question-1": "1", "question-2": "1", "question-3": "1", "question-4": "12 hours", "approach": "middleware"}
+SCENES = {
+    "plan": Scene("Add rate limiting with token bucket algorithm", DATA / "script.yaml", SETTLED),
+    "brainstorm": Scene(
+        "Add user authentication",
+        DATA / "brainstorm.yaml",
+        SETTLED | CHOSEN | {f"section-{n}": "yes" for n in range(1, 5)} | {"final": "accept"},
+    ),
+}
+REQUEST, SCRIPT = SCENES["plan"].request, SCENES["plan"].script
+AUTHOR = ("-c", "user.name=Sample Author", "-c", "user.email=author@windlass.invalid")
+
+
+def scripted(scene: Scene) -> str:
+    return f"""# Agents whose words are written down in that file: no network, no key, no cost.
+[agents]
+default = "scripted"
+
+[agents.scripted]
+script = {json.dumps(str(scene.script))}"""
+
+
+def real_agent(agent: str, binary: str, url: str) -> str:
+    return f"""# A real CLI. The model behind it was a server of `windlass demo`, gone when the demo ended.
+[agents]
+default = "{agent}"
+
+[agents.{agent}]
+bin = {json.dumps(binary)}
+base_url = {json.dumps(url)}
+api_key = "none needed\""""
+
+
+def scripted_model(scene: Scene) -> ScriptedModel:
+    """A model server on loopback that answers a real CLI with the scene's words."""
+    from windlass.testing.scripted_model import ScriptedModel
+
+    return ScriptedModel.from_file(scene.script)
+
+
+def make_sample(folder: Path, agents: str = "") -> None:
+    """A repository with one commit; its checks are its own tests."""
+    for path, text in _sample_files().items():
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(_filled(text, agents or scripted(SCENES["plan"])), encoding="utf-8")
+    git.require_git()
+    git.run(["init", "--quiet", "--initial-branch=main"], folder)
+    git.run(["add", "--all"], folder)
+    git.run([*AUTHOR, "commit", "--quiet", "--message", "A small URL shortener"], folder)
+
+
+def _sample_files() -> dict[str, str]:
+    listed = values(read((DATA / "sample.yaml").read_text(encoding="utf-8")))
+    assert isinstance(listed, dict)
+    return {path: str(text or "") for path, text in listed.items()}
+
+
+def _filled(text: str, agents: str) -> str:
+    check = _check()
+    files = [*check, "--junitxml={junit}", "{files}"] if "pytest" in check else [*check, "{files}"]
+    return text.replace("{check}", json.dumps(check)).replace("{proof}", json.dumps(files)).replace("{agents}", agents)
+
+
+def _check() -> list[str]:
+    """The sample's tests run with either; which one this machine has is decided once and committed."""
+    if find_spec("pytest"):
+        # Plugins of other packages are not the sample's, and cost a second of every start.
+        alone = ["env", "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1"]
+        return [*alone, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    return [sys.executable, "-m", "unittest", "-q"]

@@ -1,0 +1,295 @@
+"""What `doctor` and `agents` know: whether a run could start here, and what nobody can promise."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from pathlib import Path
+
+from msgspec import Struct
+
+from windlass.agents import installed
+from windlass.agents.assignment import assign
+from windlass.agents.contracts import registry as contracts
+from windlass.agents.process.supervise import marked
+from windlass.engine.journal import Journal
+from windlass.engine.recovery import record_of, repair_repositories
+from windlass.errors import UserError, WindlassError
+from windlass.flow.load import parse_flow
+from windlass.git import run as git
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.repair import find_damage, replace_engine
+from windlass.git.slots import Slots, SlotUse
+from windlass.git.state_folder import repo_id
+from windlass.locks import driver_lock
+from windlass.paths import state_dir
+from windlass.runs.agents_info import NOT_FOUND, AgentInfo, look_at
+from windlass.runs.check import RUN as CHECK
+from windlass.runs.project import Project
+from windlass.runs.service import Service
+from windlass.runs.settle import settle_checkout
+from windlass.runs.start import needed_roles, unpriced_models
+from windlass.store.database import Store
+from windlass.store.opening import VERSION
+from windlass.store.rows import RunRow
+
+LITTLE_BYTES, ENOUGH_BYTES = 200 * 2**20, 2 * 2**30
+UNSEEN = (
+    "what an agent writes outside its slot and your repository (home folder, /tmp, other projects) is not seen",
+    "what an agent does over the network is not seen; it has the rights of your user",
+    "a file that changes in your checkout while an agent works is reported, though it may be you who changed it",
+    "files that git ignores are not looked at",
+    "an agent that reports no cost is counted with budget.unknown_usd, which is assumed and shown as such",
+)
+UNSEEN_ELSEWHERE = "on this system a process that detaches itself is looked for, but may be missed"
+
+
+class Level(StrEnum):
+    OK = "ok"
+    NOTE = "note"
+    #: it works, but not as well as it could
+    WARN = "warn"
+    #: no run can start before it is mended
+    FIX = "fix"
+    #: what Windlass cannot know
+    BLIND = "blind"
+
+
+class DoctorFinding(Struct, frozen=True):
+    level: Level
+    topic: str
+    text: str
+    hint: str = ""
+
+
+Probe = Callable[[Project], Iterator[DoctorFinding]]
+
+
+def examine(kit: Project) -> list[DoctorFinding]:
+    found = [*on_machine()]
+    for topic, probe in PROBES.items():
+        try:
+            found += probe(kit)
+        except WindlassError as error:
+            found.append(DoctorFinding(Level.FIX, topic, error.message, error.hint))
+    # Several probes may stumble over the same stone.
+    first: dict[str, DoctorFinding] = {}
+    for finding in found:
+        first.setdefault(finding.text, finding)
+    return list(first.values())
+
+
+def on_machine() -> Iterator[DoctorFinding]:
+    """What can be said without a repository."""
+    try:
+        git.require_git()
+        yield DoctorFinding(Level.OK, "git", f"version {'.'.join(map(str, git.git_version()))}")
+    except WindlassError as error:
+        yield DoctorFinding(Level.FIX, "git", error.message, error.hint)
+
+
+def blind() -> Iterator[DoctorFinding]:
+    yield from (DoctorFinding(Level.BLIND, "limits", text) for text in UNSEEN)
+    if sys.platform != "linux":
+        yield DoctorFinding(Level.BLIND, "limits", UNSEEN_ELSEWHERE)
+
+
+# -- probes
+
+
+def _repository(kit: Project) -> Iterator[DoctorFinding]:
+    repo = git.discover(kit.world.cwd)
+    where = f"on branch '{repo.branch}'" if repo.branch else "with a detached HEAD"
+    yield DoctorFinding(Level.OK, "repository", f"{repo.root} {where} at {repo.head[:12]}")
+    for odd in git.oddities(repo):
+        yield DoctorFinding(Level.FIX, "repository", f"refused: {odd}", "use a full clone without it")
+    if not repo.branch:
+        yield DoctorFinding(Level.NOTE, "repository", "windlass land needs a branch to land on", "git switch main")
+    if git.is_dirty(repo):
+        yield DoctorFinding(
+            Level.NOTE, "repository", "there are uncommitted changes; a run starts from HEAD and does not see them"
+        )
+
+
+def _checkout(kit: Project) -> Iterator[DoctorFinding]:
+    """A landing that was killed is finished or taken back: until then the checkout is half of each."""
+    settled = settle_checkout(Service(kit.world))
+    if settled:
+        level = Level.WARN if settled.untouched or settled.how == "left" else Level.NOTE
+        yield DoctorFinding(level, "checkout", settled.text)
+
+
+def _config(kit: Project) -> Iterator[DoctorFinding]:
+    config = kit.config()
+    yield DoctorFinding(
+        Level.OK, "config", f"readable; warns at ${config.budget.warn_usd:g}, stops at ${config.budget.stop_usd:g}"
+    )
+
+
+def _checks(kit: Project) -> Iterator[DoctorFinding]:
+    commands = [" ".join(argv) for argv in kit.config().checks.commands]
+    if commands:
+        yield DoctorFinding(Level.OK, "checks", f"{'; '.join(commands)} (windlass check tries them)")
+    else:
+        hint = "windlass init proposes some"
+        yield DoctorFinding(Level.WARN, "checks", "none are configured: what lands is called 'unchecked'", hint)
+
+
+def _agents(kit: Project) -> Iterator[DoctorFinding]:
+    config, roles = kit.config(), kit.roles()
+    flow = kit.parse(kit.find_flow(config.flow), roles)
+    needed = needed_roles(flow)
+    parts = sorted({part for phase in flow.all_phases() for part in phase.parts()})
+    players = {role: assign(config, roles, role, profile).agent for role, profile in parts if role in needed}
+    without = [role for role, player in players.items() if player in ("", "none")]
+    if without:
+        hint = 'windlass agents lists them; default = "NAME" under [agents] in .windlass/config.toml'
+        yield DoctorFinding(Level.FIX, "agents", f"flow '{config.flow}' has no agent for {', '.join(without)}", hint)
+        if not installed.first(kit.world.environ):
+            for name in installed.ORDER:
+                yield DoctorFinding(Level.NOTE, "agents", f"{name} is not on the PATH", installed.install_command(name))
+    for name in sorted(set(players.values()) - {"", "none"}):
+        yield from _agent_findings(look_at(kit, config, name))
+    for text in unpriced_models(kit.parse(kit.find_flow(config.flow), roles), roles, config):
+        hint = "cost_usd = 0 under its [agents] table, if it is a model of your own; docs/guides/agents.md"
+        yield DoctorFinding(Level.WARN, "agents", text, hint)
+
+
+def _agent_findings(one: AgentInfo) -> Iterator[DoctorFinding]:
+    level = Level.OK if one.usable else Level.FIX
+    text = one.problem or f"{one.path} {one.version}".strip()
+    hint = "" if one.usable else installed.INSTALL.get(one.name, "") if not one.path else "windlass agents"
+    yield DoctorFinding(level, "agents", f"{one.name}: {text}", hint or ("" if one.usable else "windlass agents"))
+    if one.warning:
+        yield DoctorFinding(Level.WARN, "agents", one.warning)
+    if one.usable and one.login.startswith(NOT_FOUND):
+        hint = f"log in with '{one.name}' itself; windlass doctor --try finds out whether it works"
+        yield DoctorFinding(Level.NOTE, "agents", f"{one.name}: {one.login}", hint)
+
+
+def _space(kit: Project) -> Iterator[DoctorFinding]:
+    folder = _existing(state_dir(kit.world.environ) / "windlass")
+    left = shutil.disk_usage(folder).free
+    text = f"{left / 2**30:.1f} GiB left on the disk of '{folder}'"
+    level = Level.FIX if left < LITTLE_BYTES else Level.WARN if left < ENOUGH_BYTES else Level.OK
+    yield DoctorFinding(level, "disk", text, "" if level is Level.OK else "free some space, or: windlass gc")
+
+
+def _folders(kit: Project) -> Iterator[DoctorFinding]:
+    for folder in (kit.world.place.home, state_dir(kit.world.environ) / "windlass"):
+        writable = os.access(_existing(folder), os.W_OK | os.X_OK)
+        hint = "" if writable else "check its permissions and its owner"
+        text = f"'{folder}' can{'' if writable else 'not'} be written"
+        yield DoctorFinding(Level.OK if writable else Level.FIX, "folders", text, hint)
+
+
+def _database(kit: Project) -> Iterator[DoctorFinding]:
+    if not kit.world.place.database.exists():
+        yield DoctorFinding(Level.OK, "database", "there is none yet; the first run makes it")
+        return
+    count = len(Service(kit.world).runs())
+    yield DoctorFinding(Level.OK, "database", f"readable, schema {VERSION}, {count} run(s)")
+
+
+def _engine(kit: Project) -> Iterator[DoctorFinding]:
+    """The engine's repository: found, sealed, and with all that the journal names."""
+    if not kit.world.place.database.exists():
+        return
+    service = Service(kit.world)
+    engine = EngineRepo.at(git.discover(kit.world.cwd), state_dir(kit.world.environ))
+    rows = [row for row in service.runs() if not row.state.final]
+    if engine.about and engine.about.note and rows:
+        yield DoctorFinding(Level.NOTE, "engine", engine.about.note, "windlass doctor --repair")
+    if not engine.path.exists() and not rows:
+        return
+    damage = find_damage(engine, [record_of(service.store, row) for row in rows])
+    for text in damage:
+        yield DoctorFinding(
+            Level.FIX, "engine", f"its repository in '{engine.home}': {text}", "windlass doctor --repair"
+        )
+    if not damage:
+        yield DoctorFinding(Level.OK, "engine", f"its repository in '{engine.home}' is whole")
+
+
+def repair(kit: Project) -> Iterator[DoctorFinding]:
+    """`doctor --repair`: make the engine's repository whole, or anew, from the user's repository and the journal."""
+    service = Service(kit.world)
+    rows = [row for row in service.runs() if not row.state.final]
+    for row in rows:
+        if service.driven(row.id):
+            raise UserError(f"run {row.id} is at work", hint=f"windlass pause {row.id}, then: windlass doctor --repair")
+    engine = EngineRepo.open(git.discover(kit.world.cwd), state_dir(kit.world.environ))
+    if engine.about and engine.about.note:
+        yield DoctorFinding(Level.NOTE, "repair", engine.about.note)
+    records = [record_of(service.store, row) for row in rows]
+    if find_damage(engine, records):
+        aside = replace_engine(engine, records)
+        yield DoctorFinding(Level.NOTE, "repair", f"the engine's repository was made anew; the old one is in '{aside}'")
+    for row in rows:
+        yield from _repaired(kit, service.store, row, engine)
+    yield DoctorFinding(Level.OK, "repair", "the engine's repository is whole")
+
+
+def _repaired(kit: Project, store: Store, row: RunRow, engine: EngineRepo) -> Iterator[DoctorFinding]:
+    flow = parse_flow(row.flow_text, row.flow, roles=set(kit.roles()), contracts=set(contracts.CONTRACTS))
+    with driver_lock(kit.world.place.lock(row.id), row.id):
+        tasks = {phase.id for phase in flow.all_phases() if phase.kind == "tasks"}
+        done = repair_repositories(store, row.id, engine, tasks)
+        if done.notes or done.fallen:
+            Journal(store, row.id, row.epoch).give_up(done.fallen, done.commits, "; ".join(done.notes))
+    for text in done.notes:
+        yield DoctorFinding(Level.NOTE, "repair", f"run {row.id}: {text}", f"windlass resume {row.id}")
+
+
+def _leftovers(kit: Project) -> Iterator[DoctorFinding]:
+    service = Service(kit.world)
+    rows = service.runs()
+    at_rest = {row.id: row for row in rows if not service.driven(row.id)}
+    for row in at_rest.values():
+        if not row.state.final and service.store.open_attempts(row.id):
+            text = f"run {row.id} lost its driver while an agent was at work"
+            yield DoctorFinding(Level.WARN, "leftovers", text, f"windlass resume {row.id}")
+    for pid, marker in marked(kit.world.place.home):
+        if marker.split(":")[0] in {*at_rest, CHECK}:
+            yield DoctorFinding(Level.WARN, "leftovers", f"process {pid} is left of {marker}", f"kill {pid}")
+    known = {row.id for row in rows if not row.state.final}
+    yield from _idle_slots(kit, known)
+
+
+def _idle_slots(kit: Project, needed: set[str]) -> Iterator[DoctorFinding]:
+    repo = git.discover(kit.world.cwd)
+    state = state_dir(kit.world.environ)
+    # Looking must not create it.
+    if not (state.resolve() / "windlass" / repo_id(repo.common_dir) / "repo.git").exists():
+        return
+    leases = Slots(EngineRepo.open(repo, state)).leases()
+    idle = [lease for lease in leases if lease.use is not SlotUse.FREE and lease.run not in needed]
+    if idle:
+        yield DoctorFinding(Level.NOTE, "leftovers", f"{len(idle)} slot(s) of runs that are done", "windlass gc")
+
+
+def _limits(kit: Project) -> Iterator[DoctorFinding]:
+    yield from blind()
+
+
+PROBES: dict[str, Probe] = {
+    "checkout": _checkout,
+    "repository": _repository,
+    "config": _config,
+    "checks": _checks,
+    "agents": _agents,
+    "disk": _space,
+    "folders": _folders,
+    "database": _database,
+    "engine": _engine,
+    "leftovers": _leftovers,
+    "limits": _limits,
+}
+
+
+def _existing(path: Path) -> Path:
+    """It, or the nearest above it; a file in the way counts, because nothing can be made below it."""
+    return next(folder for folder in (path, *path.parents) if folder.exists())

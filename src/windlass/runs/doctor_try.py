@@ -1,0 +1,88 @@
+"""`windlass doctor --try`: one word from each agent that a run would use. It spends a little, so only when asked."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from windlass.agents.assignment import assign
+from windlass.agents.base import Adapter, AgentResult, Job, Limits
+from windlass.agents.output_redaction import redacted_result
+from windlass.agents.process.agent_run import run_agent
+from windlass.agents.process.supervise import agent_env
+from windlass.config.schema import Config
+from windlass.engine.retry import STOPS
+from windlass.engine.services import known_secrets
+from windlass.errors import UserError
+from windlass.redaction import redactor
+from windlass.runs.doctor import DoctorFinding, Level
+from windlass.runs.project import Project
+from windlass.runs.start import needed_roles
+
+RUN = "try"
+"""Stands for a run in the marker of its processes; the ids of runs are hexadecimal."""
+LIMITS = Limits(wall_s=120.0, turns=5, usd=0.5)
+PROMPT = "Answer with the one word: ready. Do not use any tool."
+
+
+def try_agents(kit: Project) -> Iterator[DoctorFinding]:
+    config, roles = kit.config(), kit.roles()
+    flow = kit.parse(kit.find_flow(config.flow), roles)
+    needed = needed_roles(flow)
+    parts = {part for phase in flow.all_phases() for part in phase.parts()}
+    names = {assign(config, roles, role, profile).agent for role, profile in parts if role in needed}
+    for name in sorted(names - {"", "none"}):
+        try:
+            adapter = kit.adapters(config, "")(name)
+        except UserError as error:
+            yield DoctorFinding(Level.FIX, "try", f"{name}: {error.message}", error.hint)
+            continue
+        yield _finding(name, _one_word(kit, config, adapter))
+
+
+def _one_word(kit: Project, config: Config, adapter: Adapter) -> AgentResult:
+    environ = kit.world.environ
+    with tempfile.TemporaryDirectory(prefix="windlass-try-", ignore_cleanup_errors=True) as folder:
+        result = asyncio.run(
+            run_agent(
+                adapter,
+                _job(adapter.name, Path(folder)),
+                env=agent_env(environ, config.workspace.env),
+                stop=asyncio.Event(),
+                on_event=lambda event: None,
+                on_started=lambda proc: None,
+                clock=kit.world.clock,
+            )
+        )
+    return redacted_result(result, redactor(known_secrets(config, environ, kit.world.place.root)))
+
+
+def _job(agent: str, folder: Path) -> Job:
+    slot = folder / "slot"
+    slot.mkdir()
+    return Job(
+        run=RUN,
+        key=f"{RUN}/{agent}",
+        attempt=1,
+        role="doctor",
+        purpose=RUN,
+        system="",
+        prompt=PROMPT,
+        cwd=slot,
+        folder=folder / "attempt",
+        agent=agent,
+        tools=("read",),
+        limits=LIMITS,
+        options={"state": str(folder / "state")},
+    )
+
+
+def _finding(name: str, result: AgentResult) -> DoctorFinding:
+    cost = "cost unknown" if result.usage.cost_usd is None else f"${result.usage.cost_usd:.4f}"
+    took = f"{result.seconds:.1f} s, {cost}"
+    if result.error is None:
+        return DoctorFinding(Level.OK, "try", f"{name}: answered in {took}")
+    hint = STOPS.get(result.error, "try again in a while, or start it by hand to see more").partition(" then: ")[0]
+    return DoctorFinding(Level.FIX, "try", f"{name}: {result.error} after {took}: {result.reason}", hint.rstrip(",;"))

@@ -1,0 +1,121 @@
+"""The flows of a repository: find, check, draw, simulate and begin one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, to_builtins
+
+from windlass.errors import UserError
+from windlass.flow.check_values import instruction_files
+from windlass.flow.graph import graph, mermaid
+from windlass.flow.load import FlowSource, find_flow, list_flows, template
+from windlass.flow.problem import FlowError
+from windlass.flow.schema import Flow
+from windlass.flow.simulate import Simulation, simulate
+from windlass.runs.project import Project
+from windlass.runs.start import settings_for
+
+
+class FlowCheck(Struct, frozen=True):
+    """Everything that is wrong with one flow file."""
+
+    name: str
+    file: str
+    problems: tuple[Mapping[str, Any], ...] = ()
+    """Each with its line, and `text` for people."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+
+class SimulatedFlow(Struct, frozen=True):
+    flow: str
+    settings: Mapping[str, Any]
+    """In force."""
+    result: Simulation
+
+
+class Flows:
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._folders = [folder / "flows" for folder in project.folders()]
+
+    def listed(self) -> list[dict[str, str]]:
+        """All flows, the repository's own before the person's before the built-in ones."""
+        return [self._row(source) for source in list_flows(self._folders)]
+
+    def text(self, name: str) -> str:
+        return find_flow(name, self._folders).text
+
+    def check(self, names: Sequence[str] = ()) -> list[FlowCheck]:
+        """Without names: all flows."""
+        sources = [find_flow(name, self._folders) for name in names] or list_flows(self._folders)
+        return [self._check(source) for source in sources]
+
+    def drawing(self, name: str, *, as_mermaid: bool = False) -> str:
+        flow = self._load(find_flow(name, self._folders))
+        return mermaid(flow) if as_mermaid else graph(flow)
+
+    def simulate(self, name: str, tasks: int, given: Mapping[str, str]) -> SimulatedFlow:
+        """The fewest and the most dispatches and questions that the flow can cause."""
+        flow = self._load(find_flow(name, self._folders))
+        settings = settings_for(flow, self._project.config(), given)
+        return SimulatedFlow(flow.flow, settings, simulate(flow, tasks, settings))
+
+    def begin(self, name: str) -> tuple[Path, list[str]]:
+        """Write a small flow that passes the check. Returns its file, and the origins of flows that it hides."""
+        name = name.removesuffix(".yaml")
+        path = self._folders[0] / f"{name}.yaml"
+        hidden = [source.origin for source in list_flows(self._folders) if source.name == name]
+        _write_new(path, template(name))
+        return path, hidden
+
+    def _load(self, source: FlowSource) -> Flow:
+        """With the roles beside it: X/flows/f.yaml may use X/roles."""
+        path = source.path.resolve()
+        return self._project.parse(source, self._project.roles(path if path.parent.name == "flows" else None))
+
+    def _row(self, source: FlowSource) -> dict[str, str]:
+        try:
+            about = self._load(source).about
+        except FlowError:
+            about = ""
+        return {"name": source.name, "origin": source.origin, "path": str(source.path), "about": about}
+
+    def _check(self, source: FlowSource) -> FlowCheck:
+        try:
+            flow = self._load(source)
+        except FlowError as error:
+            problems = ({**to_builtins(problem), "text": problem.at(error.where)} for problem in error.problems)
+            return FlowCheck(source.name, str(source.path), tuple(problems))
+        return FlowCheck(source.name, str(source.path), notes=tuple(self._absent_instructions(flow)))
+
+    def _absent_instructions(self, flow: Flow) -> list[str]:
+        """No fault of the flow: another repository may have the files."""
+        root = self._project.world.place.root
+        absent = dict.fromkeys(file for _, file in instruction_files(flow) if not (root / file).is_file())
+        return [
+            f"note: '{file}' of its instructions is not in this repository; agents work without it" for file in absent
+        ]
+
+
+def flow_names(folders: Sequence[Path]) -> list[str]:
+    return [source.name for source in list_flows(folders)]
+
+
+def _write_new(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UserError(f"'{path}' exists already", hint="choose another name, or edit that file") from None
+    except OSError as error:
+        raise UserError(
+            f"cannot write '{path}': {error.strerror}", hint="check the permissions of its folder"
+        ) from None

@@ -1,0 +1,171 @@
+"""A new run that shares the beginning of another: what was recorded before a phase is not paid for again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from windlass.errors import UserError, near
+from windlass.events import (
+    BranchPublished,
+    BudgetChanged,
+    DispatchCosted,
+    DispatchFinished,
+    DispatchStarted,
+    PhaseEntered,
+    PhaseSkipped,
+    Recorded,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    WaitStarted,
+)
+from windlass.flow.load import FlowSource
+from windlass.flow.schema import Flow
+from windlass.git import run as git
+from windlass.git.engine_repo import EngineRepo, name_held
+from windlass.model import Json, RunState
+from windlass.paths import state_dir
+from windlass.runs.project import Project
+from windlass.store.database import Store
+from windlass.store.fork_copy import copy_adoptions, copy_events, copy_questions, copy_steps
+from windlass.store.rows import RunRow, StepRow
+from windlass.store.tips import tip_of_steps
+
+#: they tell of the other run's own life and its money
+NOT_SHARED = (
+    BranchPublished,
+    BudgetChanged,
+    DispatchCosted,
+    DispatchFinished,
+    DispatchStarted,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    WaitStarted,
+)
+BEFORE_ALL = frozenset({"baseline", "adopt"})
+"""Heads of keys that belong to no phase and come before the first one."""
+
+
+class Beginning(Struct, frozen=True):
+    """What a run recorded before it first entered a phase."""
+
+    events: tuple[Recorded, ...]
+    heads: frozenset[str]
+    """First parts of the keys that belong to it: `plan-draft`, `plan-review+2`."""
+    steps: tuple[StepRow, ...]
+
+    def has(self, key: str) -> bool:
+        return head_of(key) in self.heads
+
+
+def fork_run(kit: Project, store: Store, row: RunRow, phase: str, new_id: str) -> str:
+    """The id of the new run, which is at rest before `phase`."""
+    flow = _flow(kit, row)
+    beginning = find_beginning(store, row.id, flow, phase)
+    engine = EngineRepo.open(git.discover(kit.world.cwd), state_dir(kit.world.environ))
+    _give_refs(engine, row, beginning, new_id)
+    engine.settle()
+    _record(store, _new_row(kit, row, flow, new_id), row, beginning, phase)
+    return new_id
+
+
+def find_beginning(store: Store, run: str, flow: Flow, phase: str) -> Beginning:
+    known = [one.id for one in flow.all_phases()]
+    if phase not in known:
+        raise UserError(f"flow '{flow.flow}' has no phase '{phase}'", hint=near(phase, known))
+    events = store.events(run)
+    passed = [recorded for recorded in events if isinstance(recorded.event, PhaseEntered | PhaseSkipped)]
+    cut = next((recorded.seq for recorded in passed if _phase(recorded) == phase), None)
+    if cut is None:
+        reached = dict.fromkeys(_phase(recorded) for recorded in passed)
+        hint = f"it reached: {', '.join(reached)}" if reached else f"windlass resume {run}"
+        raise UserError(f"run {run} never reached '{phase}'", hint=hint)
+    before = frozenset(head_of(_key(recorded)) for recorded in passed if recorded.seq < cut) | BEFORE_ALL
+    return Beginning(tuple(r for r in events if r.seq < cut), before, tuple(_steps(store.steps(run), before)))
+
+
+def head_of(key: str) -> str:
+    return key.split("/", 1)[0].split("!", 1)[0]
+
+
+def _steps(steps: Sequence[StepRow], heads: frozenset[str]) -> Iterator[StepRow]:
+    """A person's retries belong to no phase: those count that came before anything that is left out."""
+    left_out = [step.seq for step in steps if head_of(step.key) not in heads and not _is_retry(step)]
+    end = min(left_out, default=None)
+    for step in steps:
+        if head_of(step.key) in heads or (_is_retry(step) and (end is None or step.seq < end)):
+            yield step
+
+
+def _is_retry(step: StepRow) -> bool:
+    return step.key.startswith("retry#")
+
+
+def _phase(recorded: Recorded) -> str:
+    assert isinstance(recorded.event, PhaseEntered | PhaseSkipped)
+    return recorded.event.phase
+
+
+def _key(recorded: Recorded) -> str:
+    assert isinstance(recorded.event, PhaseEntered | PhaseSkipped)
+    return recorded.event.key
+
+
+# -- inside
+
+
+def _flow(kit: Project, row: RunRow) -> Flow:
+    where = f"{row.flow} (of run {row.id})"
+    return kit.parse(FlowSource(row.flow, kit.world.place.root / where, row.flow_text, "run"), kit.roles())
+
+
+def _give_refs(engine: EngineRepo, row: RunRow, beginning: Beginning, new_id: str) -> None:
+    """Commits that copied steps name stay reachable, also when the other run is collected."""
+    engine.pin_base(new_id, row.base)
+    engine.set_tip(new_id, tip_of_steps(beginning.steps, row.base), "")
+    for ref, sha in engine.refs().items():
+        name = name_held(ref, row.id)
+        if name and beginning.has(name):
+            engine.hold(new_id, name, sha)
+
+
+def _new_row(kit: Project, row: RunRow, flow: Flow, new_id: str) -> RunRow:
+    names = {"slug": row.slug, "id8": new_id[:8], "date": row.date, "n": "1"}
+    branch = flow.branch.format_map(names)
+    # Two runs never share a branch, also where its name says nothing of the run.
+    branch = f"{branch}-{new_id[:8]}" if branch == row.branch else branch
+    options: dict[str, Json] = {**row.options, "in_place": False}
+    now = kit.world.clock()
+    return replace(
+        row,
+        id=new_id,
+        branch=branch,
+        options=options,
+        state=RunState.PAUSED,
+        epoch=0,
+        wanted="",
+        parent=row.id,
+        started_at=now,
+        updated_at=now,
+    )
+
+
+def _record(store: Store, new: RunRow, row: RunRow, beginning: Beginning, phase: str) -> None:
+    reason, hint = f"forked from run {row.id} before '{phase}'", f"windlass resume {new.id}"
+    answered = [q.key for q in store.questions(row.id) if q.state == "answered" and beginning.has(q.key)]
+    adopted = [adoption.id for adoption in store.adoptions(row.id) if beginning.has(adoption.producer)]
+    shared = [recorded.seq for recorded in beginning.events if not isinstance(recorded.event, NOT_SHARED)]
+    with store.tx():
+        store.add_run(new)
+        store.add_tip(new.id, tip_of_steps(beginning.steps, row.base), "", "")
+        store.add_event(new.id, RunStarted(new.request, new.flow, new.base, new.branch, new.budget_usd, new.warn_usd))
+        copy_steps(store, row.id, new.id, [step.key for step in beginning.steps])
+        copy_questions(store, row.id, new.id, answered)
+        copy_adoptions(store, row.id, new.id, adopted)
+        copy_events(store, row.id, new.id, shared)
+        store.add_event(new.id, RunEnded(RunState.PAUSED, reason, hint))
+        store.set_state(new.id, RunState.PAUSED, reason, hint)

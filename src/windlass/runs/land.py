@@ -1,0 +1,276 @@
+"""What a person does with runs that are done: take the result, and collect what nobody needs any more."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from msgspec import Struct
+
+from windlass.agents.process.supervise import ProcessActivity, at_work
+from windlass.errors import StoppedError, UserError
+from windlass.events import BranchPublished, CommandFinished
+from windlass.git import run as git
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.gc import OwnBranch, collect_homes, gc
+from windlass.git.publish import LandPlan, bring, land_commit, land_plan, plan_landing, publish
+from windlass.git.slots import Lease
+from windlass.locks import is_driven
+from windlass.model import Collected, GcRemoved, LandResult, LandStyle, RunState
+from windlass.paths import state_dir
+from windlass.runs.check import RUN as CHECK
+from windlass.runs.check import check_tree
+from windlass.runs.project import Project
+from windlass.runs.service import Host, Service
+from windlass.runs.settle import record_landing, settle_checkout
+from windlass.runs.unlanded import tip_of
+from windlass.store.database import Store
+from windlass.store.rows import RunRow
+from windlass.text import plain, plural
+from windlass.views.state import View
+
+PLACEHOLDERS = ("run", "branch", "into", "request", "title", "tip", "tasks")
+TITLE = 72
+
+
+class LandOptions(Struct, frozen=True):
+    unfinished: bool = False
+    style: LandStyle = LandStyle.AUTO
+    message: str = ""
+    """A template with PLACEHOLDERS; '' is git's own words for a merge, the request for a squash."""
+    signoff: bool = False
+    force_red: bool = False
+
+
+class LandReport(Struct, frozen=True):
+    name: str
+    """What landed: the run's branch, or the run where it has none."""
+    result: LandResult
+    checks: str
+    """passed | known failures | unchecked | failed; '' when nothing was to be done."""
+
+
+def land(kit: Project, service: Service, row: RunRow, options: LandOptions, say: Callable[[str], None]) -> LandReport:
+    """The run's tip onto the branch that is checked out. `say` is told what takes time. Raises with nothing changed."""
+    settled = settle_checkout(service)
+    if settled:
+        say(settled.text)
+    if row.state is not RunState.FINISHED and not options.unfinished:
+        raise UserError(
+            f"run {row.id} is {row.state}, not finished",
+            hint=f"windlass resume {row.id} goes on; windlass land {row.id} --unfinished takes what has landed so far",
+        )
+    view, user = service.view(row.id), git.discover(service.world.cwd)
+    engine = EngineRepo.open(user, state_dir(service.world.environ))
+    tip = tip_of(service, engine, row.id)
+    if tip == view.base:
+        raise UserError(f"run {row.id} has landed nothing: there is nothing to take", hint=f"windlass show {row.id}")
+    name = view.published or f"run {row.id}"
+    bring(engine, tip)
+    taken = _was_taken(user, view, tip)
+    plan = None if taken else plan_landing(user, tip, name, _style(options))
+    if plan is None or plan.kind == "already":
+        catch_up(service, engine, row.id, tip)
+        return LandReport(name, LandResult(user.branch, user.head, user.head, "already"), "")
+    message = _message(options, plan, view, name)
+    checks = _checks_of(kit, service, row.id, user, plan, options, say)
+    after = land_commit(user, plan, message, signoff=options.signoff)
+    facts = {"tip": tip, "how": plan.kind, "checks": checks}
+    result = land_plan(user, plan, after, row.id, facts, lambda move: record_landing(service.store, move))
+    catch_up(service, engine, row.id, tip)
+    return LandReport(name, result, checks)
+
+
+def catch_up(service: Service, engine: EngineRepo, run: str, tip: str) -> None:
+    """Move the run's branch to its tip, if it stayed behind because somebody had it checked out.
+
+    A branch that the user moved or deleted is theirs.
+    """
+    last = service.store.last_of(run, BranchPublished)
+    if last is None or last.commit == tip or service.driven(run):
+        return
+    ref = f"refs/heads/{last.branch}"
+    now = git.read_refs(engine.user.root, ref).get(ref, "")
+    if now not in (last.commit, tip) or not now:
+        return
+    bring(engine, tip)
+    done = publish(engine, run, last.branch, tip, now)
+    if done.commit == tip:
+        with service.store.tx():
+            service.store.add_event(run, BranchPublished(done.branch, done.commit, done.note, tip))
+
+
+def _was_taken(user: git.UserRepo, view: View, tip: str) -> bool:
+    """A squashed landing leaves no trace of the tip in the branch; the record knows of it."""
+    landed = view.landed
+    return landed is not None and landed.tip == tip and git.is_ancestor(user.root, landed.commit, user.head)
+
+
+def _style(options: LandOptions) -> LandStyle:
+    """A message or a sign-off needs a commit that can carry it."""
+    wants_commit = options.message or options.signoff
+    return LandStyle.NO_FF if wants_commit and options.style is LandStyle.AUTO else options.style
+
+
+def _message(options: LandOptions, plan: LandPlan, view: View, name: str) -> str:
+    words = " ".join(plain(view.request).split())
+    values = {
+        "run": view.run,
+        "branch": name,
+        "into": plan.branch,
+        "request": plain(view.request).strip(),
+        "title": words if len(words) <= TITLE else words[: TITLE - 1].rsplit(" ", 1)[0] + "…",
+        "tip": plan.tip,
+        "tasks": "\n".join(f"- {plain(task.title)}" for task in view.tasks if task.landed),
+    }
+    default = "{title}\n\n{tasks}\n\nWindlass-Run: {run}" if plan.kind == "squash" else "Merge branch '{branch}'"
+    try:
+        text = (options.message or default).format_map(values).strip()
+    except (KeyError, IndexError, ValueError, AttributeError) as error:
+        known = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
+        raise UserError(
+            f"--message cannot be used as a template: {error}", hint=f"it may contain {known}; {{{{ is a brace"
+        ) from None
+    if not text:
+        raise UserError("--message is empty", hint='--message "{title}"')
+    return text
+
+
+def _checks_of(
+    kit: Project,
+    service: Service,
+    run: str,
+    user: git.UserRepo,
+    plan: LandPlan,
+    options: LandOptions,
+    say: Callable[[str], None],
+) -> str:
+    """What the checks say of the files as they would be. Red: refused, unless the person takes it anyway."""
+    commands = kit.config().checks.commands
+    if not commands:
+        return "unchecked"
+    say(f"running {plural(len(commands), 'check')} on what '{plan.branch}' would become ...")
+    verdict = check_tree(kit, user, plan.tree, [plan.before, plan.tip], known_failures(service.store, run))
+    if verdict.ok or options.force_red:
+        return verdict.label
+    red = [event for event in verdict.events if isinstance(event, CommandFinished) and not event.ok]
+    raise StoppedError(
+        f"the checks are red on what '{plan.branch}' would become: {', '.join(event.command for event in red)}\n"
+        f"{verdict.output.strip()[-2000:]}",
+        hint=f"nothing was changed; windlass land {run} --force-red takes it anyway",
+    )
+
+
+def known_failures(store: Store, run: str) -> frozenset[str]:
+    """Tests that failed before the run began and that a person accepted."""
+    accepted = any(q.answer == "accept" for q in store.questions(run) if q.id.startswith("baseline"))
+    looks = [step.result for step in store.steps(run) if step.key.startswith("baseline/checks")]
+    if not accepted or not looks or not isinstance(looks[-1], dict):
+        return frozenset()
+    failing = looks[-1].get("failing")
+    return frozenset(str(test) for test in failing) if isinstance(failing, list) else frozenset()
+
+
+def collect(
+    service: Service,
+    runs: Sequence[str],
+    keep: Collection[str],
+    refs: Collection[str],
+    *,
+    dry: bool,
+    keep_transcripts: bool = False,
+    gone: bool = False,
+) -> list[Collected]:
+    """`runs`: only these, with the slots that --keep kept (all, when there are none); `keep`: not these.
+
+    `refs`: named, though no branch has them; `keep_transcripts`: what agents and checks wrote stays; `gone`: all of
+    what belongs to repositories that do not exist.
+    """
+    chosen = [service.run(id) for id in runs] or [row for row in service.runs() if row.state.final]
+    for row in chosen:
+        _require_final(row)
+    spared = {service.run(id).id for id in keep}
+    rows = {row.id: row for row in chosen if row.id not in spared and not service.driven(row.id)}
+    world, final = service.world, set(rows)
+    settle_checkout(service)
+    engine = EngineRepo.open(git.discover(world.cwd), state_dir(world.environ))
+    _require_known(engine, refs, final)
+    for id in () if dry else rows:
+        last = service.store.last_of(id, BranchPublished)
+        if last and last.tip not in ("", last.commit):
+            catch_up(service, engine, id, last.tip)
+    branches = [branch for row in rows.values() for branch in _own_branch(service.store, row)]
+    by_name = final if runs else set()
+    found = gc(
+        engine,
+        final | _checks(world),
+        dry=dry,
+        date=world.clock(),
+        named=refs,
+        chosen=by_name,
+        occupant=partial(_occupant, at_work()),
+        branches=branches,
+    )
+    freed = [] if keep_transcripts else [_free_transcripts(world, run, dry=dry) for run in sorted(final)]
+    homes = collect_homes(state_dir(world.environ), gone=gone, dry=dry) if not runs else ()
+    return [*found, *(one for one in freed if one), *homes]
+
+
+def _occupant(processes: Sequence[ProcessActivity], lease: Lease, path: Path) -> str:
+    """Somebody may be writing there, whatever is on record: a folder is never taken away under a process."""
+    for process in processes:
+        if process.cwd.is_relative_to(path) or (lease.run and process.marker.startswith(f"{lease.run}:")):
+            return f"process {process.pid} is at work in it; `kill {process.pid}`, then `windlass gc`"
+    return ""
+
+
+def _free_transcripts(world: Host, run: str, *, dry: bool) -> GcRemoved | None:
+    """The attempts' folders: prompts, streams, output of checks. Events, results and reports stay in the record."""
+    folders = [world.place.run_folder(run) / name for name in ("attempts", "setup")]
+    size = sum(_bytes_below(folder) for folder in folders)
+    if not any(folder.is_dir() for folder in folders):
+        return None
+    for folder in () if dry else folders:
+        if folder.is_dir():
+            shutil.rmtree(folder)
+    return GcRemoved(f"transcripts of run {run}, {size / 2**20:.1f} MB")
+
+
+def _bytes_below(folder: Path) -> int:
+    """On the disk; links are not followed."""
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                total += os.lstat(os.path.join(place, name)).st_blocks * 512
+    return total
+
+
+def _own_branch(store: Store, row: RunRow) -> list[OwnBranch]:
+    """The branch that this run made, as it left it."""
+    last = store.last_of(row.id, BranchPublished)
+    return [OwnBranch(row.id, last.branch, last.commit, row.facts.base)] if last and last.commit else []
+
+
+def _require_final(row: RunRow) -> None:
+    if not row.state.final:
+        raise UserError(
+            f"run {row.id} is {row.state}: its work is still needed", hint=f"windlass abort {row.id} ends it"
+        )
+
+
+def _require_known(engine: EngineRepo, refs: Collection[str], final: Collection[str]) -> None:
+    ours = [f"refs/windlass/{run}/" for run in final] + [f"refs/windlass/keep/{run}/" for run in final]
+    present = {*engine.refs(), *git.read_refs(engine.user.root, "refs/windlass/")}
+    for name in refs:
+        if name not in present or not name.startswith(tuple(ours)):
+            raise UserError(f"'{name}' is not a ref of a run that is done", hint="windlass gc --dry-run lists them")
+
+
+def _checks(world: Host) -> set[str]:
+    """A `windlass check` that was killed leaves a slot too."""
+    return set() if is_driven(world.place.lock(CHECK)) else {CHECK}

@@ -1,0 +1,221 @@
+"""Messages to a person who is not looking: a run waits, failed or ended, and the command to go on.
+
+Contract: nothing here may hurt a run. What could not be delivered is a line in the run's `notify.log`, without the
+address, because addresses hold secrets.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from msgspec import Struct
+
+from windlass.engine.services import known_secrets
+from windlass.events import QuestionAnswered, QuestionAsked, Recorded, RunEnded
+from windlass.model import RunState
+from windlass.private_files import open_private
+from windlass.redaction import Redactor, redactor
+from windlass.runs.project import Project
+from windlass.runs.service import Service
+from windlass.text import clean, stamp
+from windlass.views.outlook import addressed, answer_command, called, shown
+from windlass.views.state import UNCHANGED, question_from
+
+LOG = "notify.log"
+MISSING = "the package 'apprise' is not installed: pip install 'windlass[notify]'"
+AT_A_TERMINAL_S = 30.0
+"""A question that is asked on a screen is likely to be seen; after this it is not."""
+LONGEST_S = 10.0
+"""How long an ending driver waits for messages that are on their way."""
+
+
+class Notice(Struct, frozen=True):
+    title: str
+    body: str
+    kind: str
+    """As apprise has it: info | success | warning | failure."""
+
+
+class NoticeResult(Struct, frozen=True):
+    """What a finished run came to."""
+
+    has_code: bool = True
+    shortfall: str = ""
+    """Of its tasks, in words; '' when all were carried out."""
+
+
+class Subject(Struct, frozen=True):
+    """What every message is about."""
+
+    run: str
+    request: str
+    repository: str
+    place: str = ""
+    """How the person named it on the command line."""
+
+    def waits(self, asked: QuestionAsked) -> Notice:
+        question = question_from(asked, 0.0)
+        options = ", ".join(clean(option.key, 40) for option in question.options[:10])
+        answer = answer_command(question, self.run, self.place)
+        lines = (clean(question.text, 300), f"Options: {options}" if options else "", f"Answer: {answer}")
+        return self._notice("waits for your answer", "warning", *lines)
+
+    def ended(self, event: RunEnded, result: NoticeResult) -> Notice | None:
+        match event.state:
+            case RunState.FINISHED:
+                take = f"Take it: {called(self.place)} land {shown(self.run)}" if result.has_code else UNCHANGED
+                if result.shortfall:
+                    return self._notice("finished in part", "warning", result.shortfall, take)
+                return self._notice("finished", "success", take)
+            case RunState.ABORTED:
+                return self._notice("was aborted", "info", clean(event.reason, 300))
+            case RunState.STOPPED | RunState.BLOCKED:
+                go_on = f"Go on: {called(self.place)} resume {shown(self.run)}"
+                lines = (clean(event.reason, 300), clean(addressed(event.hint, self.place), 300), go_on)
+                return self._notice(f"is {event.state}", "failure", *lines)
+            case _:
+                return None
+
+    def _notice(self, what: str, kind: str, *lines: str) -> Notice:
+        title = f"windlass: {clean(self.repository, 60)}: run {self.run} {what}"
+        return Notice(title, "\n".join(line for line in (clean(self.request, 100), *lines) if line), kind)
+
+
+class Notices:
+    """Watches a driver's events; entered before it drives, left when it is done."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        send: Callable[[Notice], None],
+        patience_s: float = AT_A_TERMINAL_S,
+        result: Callable[[], NoticeResult] = NoticeResult,
+    ) -> None:
+        self._subject = subject
+        self._send = send
+        self._result = result
+        self._patience_s = patience_s
+        self._open: dict[str, tuple[QuestionAsked, threading.Timer]] = {}
+        self._sending: list[threading.Thread] = []
+
+    def on_event(self, recorded: Recorded) -> None:
+        match recorded.event:
+            case QuestionAsked() as event:
+                self._asked(event)
+            case QuestionAnswered(key=key):
+                self._close(key)
+            case RunEnded() as event:
+                self._ended(event)
+            case _:
+                pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for key in list(self._open):
+            self._close(key)
+        end = time.monotonic() + LONGEST_S
+        for thread in self._sending:
+            thread.join(max(0.0, end - time.monotonic()))
+
+    def _asked(self, event: QuestionAsked) -> None:
+        """Many are answered at once by what was said beforehand; the others wait for the driver to leave or a while."""
+        self._close(event.key)
+        timer = threading.Timer(self._patience_s, self._overdue, [event.key])
+        timer.daemon = True
+        self._open[event.key] = (event, timer)
+        timer.start()
+
+    def _overdue(self, key: str) -> None:
+        """Whoever takes the question out tells of it: the timer or the end."""
+        asked, _ = self._open.pop(key, (None, None))
+        self._begin(self._subject.waits(asked) if asked else None)
+
+    def _close(self, key: str) -> QuestionAsked | None:
+        asked, timer = self._open.pop(key, (None, None))
+        if timer:
+            timer.cancel()
+        return asked
+
+    def _ended(self, event: RunEnded) -> None:
+        for asked in [self._close(key) for key in list(self._open)]:
+            if asked and event.state == RunState.WAITING:
+                self._begin(self._subject.waits(asked))
+        self._begin(self._subject.ended(event, self._result()))
+
+    def _begin(self, notice: Notice | None) -> None:
+        if notice is None:
+            return
+        thread = threading.Thread(target=self._send, args=[notice], daemon=True, name="windlass-notice")
+        self._sending.append(thread)
+        thread.start()
+
+
+def notices(kit: Project, run: str, request: str) -> Notices:
+    config, environ = kit.config(), kit.world.environ
+    hiding = redactor(known_secrets(config, environ, kit.world.place.root))
+    log = kit.world.place.run_folder(run) / LOG
+
+    def send(notice: Notice) -> None:
+        for problem in deliver(config.notify.urls, _redacted(notice, hiding)):
+            _note(log, f"{stamp(kit.world.clock())} {notice.title}: {problem}")
+
+    def result() -> NoticeResult:
+        with closing(Service(kit.world)) as service:
+            view = service.view(run)
+            return NoticeResult(view.has_code, view.shortfall)
+
+    return Notices(Subject(run, request, kit.world.place.root.name, kit.world.named), send, result=result)
+
+
+def deliver(urls: Sequence[str], notice: Notice) -> list[str]:
+    """What went wrong, one line each; an address is named by its scheme and its place in the list."""
+    if find_spec("apprise") is None:
+        return [MISSING]
+    # It tells addresses when it complains; a logger that nobody set up writes to the terminal.
+    logging.getLogger("apprise").addHandler(logging.NullHandler())
+    logging.getLogger("apprise").propagate = False
+    tried = ((number, url, _tried(url, notice)) for number, url in enumerate(urls, 1))
+    return [f"notify.urls {number} ({scheme(url)}): {problem}" for number, url, problem in tried if problem]
+
+
+def scheme(url: str) -> str:
+    found = re.match(r"[a-z][a-z0-9+.-]{0,20}(?=://)", url, re.IGNORECASE)
+    return found[0] if found else "no scheme"
+
+
+def _tried(url: str, notice: Notice) -> str:
+    import apprise
+
+    try:
+        one = apprise.Apprise.instantiate(url)
+        if one is None:
+            return "is not understood; see the list of addresses that apprise knows"
+        sent = one.notify(title=notice.title, body=notice.body, notify_type=apprise.NotifyType(notice.kind))
+    except Exception as error:  # whatever a plugin does, the run goes on
+        return f"failed ({type(error).__name__})"
+    return "" if sent else "was not delivered"
+
+
+def _redacted(notice: Notice, hiding: Redactor) -> Notice:
+    return Notice(hiding.text(notice.title), hiding.text(notice.body), notice.kind)
+
+
+def _note(log: Path, line: str) -> None:
+    try:
+        with open_private(log) as file:
+            file.write(line + "\n")
+    except OSError:
+        pass

@@ -1,0 +1,68 @@
+"""What starting and driving both need: config, roles, flows and agents as this repository has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from windlass.agents import installed, registry
+from windlass.agents.base import Adapter
+from windlass.agents.contracts import registry as contracts
+from windlass.agents.roles import Role, load_roles
+from windlass.config.load import load_config
+from windlass.config.schema import Config
+from windlass.flow.load import FlowSource, find_flow, parse_flow
+from windlass.flow.schema import Flow
+from windlass.paths import config_dir
+from windlass.runs import role_overrides as casting
+from windlass.runs.service import Host
+
+
+class Project(Struct, frozen=True):
+    world: Host
+
+    def config(self, budget: float | None = None, told: Mapping[str, str] | None = None) -> Config:
+        """`told`: the roles of the command line."""
+        said: dict[str, Any] = {} if budget is None else {"budget": {"stop_usd": budget}}
+        config = self._with_default(self._load(said))
+        if not told:
+            return config
+        return self._with_default(self._load({**said, "roles": casting.overrides(told, config, self.roles())}))
+
+    def _load(self, said: dict[str, Any]) -> Config:
+        return load_config(self.world.place.root, config_dir(self.world.environ), said)
+
+    def _with_default(self, config: Config) -> Config:
+        if config.agents.default:
+            return config
+        found = installed.first(self.world.environ, lambda name: str(config.agents.options(name).get("bin", "")))
+        return config.model_copy(update={"agents": config.agents.model_copy(update={"default": found})})
+
+    def folders(self) -> list[Path]:
+        return [self.world.place.root / ".windlass", config_dir(self.world.environ)]
+
+    def roles(self, beside: Path | None = None) -> dict[str, Role]:
+        extra = [beside.parent.parent / "roles"] if beside else []
+        return load_roles([*extra, *(folder / "roles" for folder in self.folders())])
+
+    def find_flow(self, name: str) -> FlowSource:
+        return find_flow(name, [folder / "flows" for folder in self.folders()])
+
+    def parse(self, source: FlowSource, roles: Mapping[str, Role]) -> Flow:
+        return parse_flow(source.text, str(source.path), roles=set(roles), contracts=set(contracts.CONTRACTS))
+
+    def adapters(self, config: Config, script: str) -> Callable[[str], Adapter]:
+        made: dict[str, Adapter] = {}
+
+        def make(name: str) -> Adapter:
+            if name not in made:
+                options: dict[str, Any] = dict(config.agents.options(name))
+                if script:
+                    options["script"] = script
+                made[name] = registry.make(name, options, self.world.environ)
+            return made[name]
+
+        return make

@@ -1,0 +1,27 @@
+"""A landing into the user's checkout that was killed: it is finished or taken back, and recorded once."""
+
+from __future__ import annotations
+
+from windlass.events import RunLanded
+from windlass.git import run as git
+from windlass.git.user_checkout import CheckoutMove, Settled, settle
+from windlass.runs.service import Service
+from windlass.store.database import Store
+
+
+def settle_checkout(service: Service) -> Settled | None:
+    """Finish or take back a landing that was killed. None: there was none."""
+    user = git.discover(service.world.cwd)
+    return settle(user, lambda move: record_landing(service.store, move))
+
+
+def record_landing(store: Store, move: CheckoutMove) -> None:
+    """Once, also when the command that moved the branch was killed before it could say so."""
+    if move.kind != "land":
+        return
+    facts = move.facts
+    landed = RunLanded(move.branch, move.before, move.after, facts["tip"], facts["how"], facts["checks"])
+    if landed in store.events_of(move.run, RunLanded):
+        return
+    with store.tx():
+        store.add_event(move.run, landed)

@@ -1,0 +1,340 @@
+"""Starting a run: everything that is wrong with the request is said before anything is recorded."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import json
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, field
+
+from windlass.agents import installed, registry
+from windlass.agents import prices as pricing
+from windlass.agents.assignment import assign
+from windlass.agents.base import Adapter
+from windlass.agents.contracts.task_list import parse_plan
+from windlass.agents.roles import Role
+from windlass.answers import AnswerPolicy
+from windlass.config.schema import BudgetSettings as BudgetConfig
+from windlass.config.schema import Config
+from windlass.cost import dollars
+from windlass.errors import UserError, near
+from windlass.events import RunStarted, StepEntered
+from windlass.flow.load import FlowSource
+from windlass.flow.route_graph import back_options
+from windlass.flow.schema import Flow
+from windlass.git import run as git
+from windlass.git.disk import MIN_FREE_BYTES, lacking
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.publish import enter_in_place
+from windlass.git.run import UserRepo
+from windlass.kinds import elicit, review
+from windlass.kinds import proposals as items
+from windlass.kinds.dialogue import question_ids
+from windlass.model import Json, RunState, Usage, content_id, slugify
+from windlass.paths import state_dir
+from windlass.runs.project import Project
+from windlass.runs.role_overrides import AS_CONFIGURED, RoleOverrides, check_capable, check_told
+from windlass.store.database import Store
+from windlass.store.rows import RunRow
+
+
+class Start(Struct, frozen=True):
+    """What `windlass run` was told."""
+
+    request: str
+    flow: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    agent: str = ""
+    roles: Mapping[str, str] = field(default_factory=dict)
+    """Role -> AGENT[:MODEL[:EFFORT]]: before `agent` and the config."""
+    script: str = ""
+    budget: float | None = None
+    slots: int | None = None
+    mode: str = ""
+    in_place: bool = False
+    keep: bool = False
+    """Its slots are not given back when it ends."""
+    detached: bool = False
+    plan: str = ""
+    """The text of a plan the user wrote."""
+    policy: AnswerPolicy = AnswerPolicy()
+
+
+def start_run(kit: Project, start: Start, run: str) -> str:
+    """The new run's id; nothing is dispatched yet."""
+    git.require_git()
+    repo = git.discover(kit.world.cwd)
+    _refuse_odd(repo)
+    _require_room(repo, state_dir(kit.world.environ))
+    config = kit.config(start.budget, start.roles)
+    roles = kit.roles()
+    _check_roles(config, roles)
+    source = kit.find_flow(start.flow or config.flow)
+    flow = kit.parse(source, roles)
+    settings = settings_for(flow, config, start.settings)
+    _check_answers(flow, start.policy)
+    check_agents(kit.adapters(config, start.script), flow, roles, config, RoleOverrides(start.agent, start.roles))
+    return _create(kit, run, start, repo, config, source, flow, settings)
+
+
+def _create(
+    kit: Project,
+    run: str,
+    start: Start,
+    repo: UserRepo,
+    config: Config,
+    source: FlowSource,
+    flow: Flow,
+    settings: dict[str, str],
+) -> str:
+    git.fetch_missing(repo, repo.head)
+    now = kit.world.clock()
+    date = _date(now)
+    slug = _free_slug(flow, repo, slugify(start.request), date)
+    branch = flow.branch.format_map({"slug": slug, "id8": run[:8], "date": date, "n": "1"})
+    store = Store.open(kit.world.place.database, kit.world.clock, create=True)
+    engine = EngineRepo.open(repo, state_dir(kit.world.environ))
+    engine.pin_base(run, repo.head)
+    engine.set_tip(run, repo.head, "")
+    if start.in_place:
+        enter_in_place(repo, branch, repo.head)
+    given = _given(flow, start)
+    row = RunRow(
+        *(run, start.request, flow.flow, source.text, slug, date, repo.head, branch, settings),
+        options={**_options(start, given), "from": repo.branch},
+        state=RunState.PAUSED,
+        started_at=now,
+        updated_at=now,
+        budget_usd=config.budget.stop_usd,
+        warn_usd=config.budget.warn_usd,
+    )
+    dirty = git.is_dirty(repo)
+    event = RunStarted(start.request, flow.flow, repo.head, branch, row.budget_usd, row.warn_usd, dirty)
+    engine.settle()
+    with store.tx():
+        store.add_run(row)
+        store.add_tip(run, repo.head, "", "")
+        store.add_event(run, event)
+        if flow.source.labels:
+            store.add_event(run, StepEntered("source", flow.source.labels[0]))
+        for content in given.values():
+            store.put_blob(content_id(content), content)
+    store.close()
+    return run
+
+
+def _check_roles(config: Config, roles: Mapping[str, Role]) -> None:
+    """A name of another project's role is no mistake, a misspelt one is."""
+    for name in config.roles:
+        meant = difflib.get_close_matches(name, roles, n=1, cutoff=0.8)
+        if name not in roles and meant:
+            raise UserError(f"[roles.{name}] in config.toml: there is no such role", hint=f"did you mean '{meant[0]}'?")
+
+
+def check_agents(
+    make: Callable[[str], Adapter], flow: Flow, roles: Mapping[str, Role], config: Config, cast: RoleOverrides
+) -> None:
+    """S0-19: a role without an agent is named before anything is dispatched."""
+    check_told(cast.roles, flow, roles)
+    needed = needed_roles(flow)
+    for role, profile in sorted({part for phase in flow.all_phases() for part in phase.parts()}):
+        found = assign(config, roles, role, profile, everyone=cast.agent, named=cast.roles)
+        if not found.is_filled and role not in needed:
+            continue
+        if not found.is_filled:
+            raise UserError(
+                f"no agent is available for role '{role}'",
+                hint=f"--agent NAME, or agent = … under [roles.{role}] in .windlass/config.toml; windlass agents",
+            )
+        check_capable(make(found.agent), role, found.effort)
+
+
+def unpriced_models(
+    flow: Flow, roles: Mapping[str, Role], config: Config, cast: RoleOverrides = AS_CONFIGURED
+) -> list[str]:
+    """Of the models that this flow would use, those whose price nobody knows here; each with what follows from it."""
+    asked: dict[tuple[str, str], None] = {}
+    for role, profile in sorted({part for phase in flow.all_phases() for part in phase.parts()}):
+        found = assign(config, roles, role, profile, everyone=cast.agent, named=cast.roles)
+        options = config.agents.options(found.agent)
+        model = found.model or str(options.get("model", ""))
+        if model and found.agent in installed.ORDER and registry.FLAT not in options:
+            asked[found.agent, model] = None
+    # the price list takes half a second to load
+    unknown = [(name, model) for name, model in asked if pricing.cost(model, Usage(1, 1)) is None] if asked else []
+    return [f"{name}: no price is known for model '{model}'; {_consequence(config.budget)}" for name, model in unknown]
+
+
+def _consequence(budget: BudgetConfig) -> str:
+    most = [
+        f"{count:,} tokens {of}"
+        for count, of in ((budget.dispatch_tokens, "a dispatch"), (budget.run_tokens, "a run"))
+        if count
+    ]
+    bound = f"it may use {' and '.join(most)}" if most else "its tokens have no limit"
+    return f"unless the agent tells its cost, {dollars(budget.unknown_usd)} are assumed for each dispatch, and {bound}"
+
+
+def _free_slug(flow: Flow, repo: UserRepo, slug: str, date: str) -> str:
+    """A plan of that name that is already there is never overwritten, nor taken for what an agent wrote."""
+    templates = [a.path for a in flow.artifacts.values() if "{slug}" in a.path or "{session}" in a.path]
+    for n in itertools.count(1):
+        own = slug if n == 1 else f"{slug}-{n}"
+        names = {"slug": own, "date": date, "session": f"{date}-{own}", "id8": ""}
+        if not any(git.is_tracked(repo, template.format_map(names)) for template in templates):
+            return own
+    raise AssertionError("counting never ends")
+
+
+def _date(now: float) -> str:
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d")
+
+
+def _require_room(repo: UserRepo, state: Path) -> None:
+    """Before anything is written: a run that begins on a full disk leaves half of everything."""
+    for folder in (repo.common_dir, state):
+        problem = lacking(folder, MIN_FREE_BYTES)
+        if problem:
+            raise UserError(problem, hint="free some space, or run `windlass gc`")
+
+
+def _refuse_odd(repo: UserRepo) -> None:
+    # Shallow and partial clones can be worked in: what lies before the base is not needed.
+    odd = [text for text in git.oddities(repo) if not text.startswith(("shallow clone", "partial clone"))]
+    if odd:
+        raise UserError(f"this repository cannot be driven: {'; '.join(odd)}", hint="windlass doctor says why")
+
+
+def settings_for(flow: Flow, config: Config, given: Mapping[str, str]) -> dict[str, str]:
+    """--set before config; each must be one the flow has and fit its type."""
+    configured = {name: str(value) for name, value in config.settings.items() if name in flow.settings}
+    for name in given:
+        if name not in flow.settings:
+            raise UserError(f"flow '{flow.flow}' has no setting '{name}'", hint=near(name, flow.settings))
+    merged = {**configured, **given}
+    for name, value in merged.items():
+        _fits(flow, name, value)
+    return merged
+
+
+def _fits(flow: Flow, name: str, value: str) -> None:
+    setting = flow.settings[name]
+    if setting.options and value not in setting.options:
+        raise UserError(f"'{value}' is not a value of '{name}'", hint=near(value, setting.options))
+    if setting.type == "int" and not (value.isdigit() and int(value) > 0):
+        raise UserError(f"'{name}' is a whole number from 1, not '{value}'", hint=f"--set {name}=3")
+    if setting.type == "bool" and value not in ("true", "false"):
+        raise UserError(f"'{name}' is true or false, not '{value}'", hint=f"--set {name}=true")
+
+
+def _check_answers(flow: Flow, policy: AnswerPolicy) -> None:
+    talks = [name for phase in flow.all_phases() if phase.kind == "dialogue" for name in question_ids(phase.id)]
+    asked = [*flow.questions, *(q.id for q in flow.questions.values() if q.id), *talks]
+    elicited = {name for p in flow.all_phases() if isinstance(p, elicit.ElicitSpec) for name in items.ids(p.item)}
+    known = {*asked, *elicited, *flow.settings, "baseline", "adopt"}
+    revised = (p for p in flow.all_phases() if isinstance(p, review.ReviewSpec) and p.fixer and p.of in p.fixer.out)
+    known |= {review.DROPPED for _ in revised}
+    known |= {"over-budget"} if flow.over_budget == "ask" else set()
+    for key in policy.answers:
+        name = key.removesuffix("*")
+        if name.rpartition("!")[2] not in known:
+            raise UserError(f"flow '{flow.flow}' asks no question '{name}'", hint=near(name, known))
+        _check_forward(flow, name.rpartition("!")[2], policy.answers[key])
+    for name in policy.yes_to - known:
+        raise UserError(f"flow '{flow.flow}' asks no question '{name}'", hint=near(name, known))
+
+
+def _check_forward(flow: Flow, name: str, value: str) -> None:
+    for id, question in flow.questions.items():
+        if name in (id, question.id) and value in back_options(flow, id):
+            raise UserError(
+                f"'{name}={value}' leads back; an answer given beforehand may not build a loop",
+                hint="start without it and answer by hand: windlass answer",
+            )
+
+
+def needed_roles(flow: Flow) -> set[str]:
+    """Roles a run cannot do without: optional reviewers may be missing."""
+    phases = [*flow.all_phases(), *_steps(flow)]
+    reviewers = [reviewer for phase in phases for reviewer in getattr(phase, "reviewers", ())]
+    required = {reviewer.role for reviewer in reviewers if not reviewer.optional}
+    optional = {reviewer.role for reviewer in reviewers if reviewer.optional}
+    everyone = {role for phase in phases for role in phase.roles()}
+    return (everyone - optional) | required
+
+
+def _steps(flow: Flow) -> list[Any]:
+    return [step for phase in flow.all_phases() if phase.kind == "tasks" for step in phase.steps]
+
+
+def _given(flow: Flow, start: Start) -> dict[str, str]:
+    """Artifacts that the user brings: a plan of their own, else one made of the request."""
+    names = [name for name, artifact in flow.artifacts.items() if artifact.given]
+    if start.plan and not names:
+        raise UserError(f"flow '{flow.flow}' writes its own plan", hint="windlass task --plan FILE carries out yours")
+    if not names:
+        return {}
+    content = start.plan or _plan_of(start.request)
+    problem = parse_plan(content).problem
+    if problem:
+        raise _bad_plan(problem)
+    return dict.fromkeys(names, content)
+
+
+def _plan_of(request: str) -> str:
+    title = " ".join(request.split())[:120] or "Task"
+    return f"# {title}\n\n{_block([{'title': title, 'description': request}])}"
+
+
+def task_of_plan(plan: str, name: str) -> tuple[str, str]:
+    """The title of one task, and the same plan with that task as its whole list; the rest of its text stays.
+
+    `name`: its title, its id, or its number. What it depends on is not carried out: it must be there already.
+    """
+    parsed = parse_plan(plan)
+    if parsed.problem:
+        raise _bad_plan(parsed.problem)
+    wanted = " ".join(name.split()).casefold()
+    numbered = enumerate(parsed.tasks, 1)
+    found = [task for n, task in numbered if wanted in (task.title.casefold(), task.id.casefold(), str(n), f"t{n}")]
+    if len(found) != 1:
+        listed = ", ".join(f"{n}. {task.title}" for n, task in enumerate(parsed.tasks, 1))
+        what = f"{len(found)} tasks of the plan are called '{name}'" if found else f"the plan has no task '{name}'"
+        raise UserError(what, hint=f"its tasks: {listed}"[:1000])
+    [task] = found
+    # The last block of a plan is its list.
+    return task.title, f"{plan.rstrip()}\n\n{_block([{**task.to_json(), 'depends_on': []}])}"
+
+
+def _block(tasks: list[dict[str, Json]]) -> str:
+    text = json.dumps(tasks, ensure_ascii=False)
+    fence = "`" * max(3, 1 + max((len(run) for run in _backticks(text)), default=0))
+    return f"{fence}superteam-tasks\n{text}\n{fence}\n"
+
+
+def _bad_plan(problem: str) -> UserError:
+    return UserError(f"the plan cannot be carried out: {problem}", hint="see docs/guides/plans.md for its form")
+
+
+def _backticks(text: str) -> list[str]:
+    return re.findall(r"`+", text)
+
+
+def _options(start: Start, given: Mapping[str, str]) -> dict[str, Json]:
+    return {
+        **RoleOverrides(start.agent, start.roles).to_json(),
+        "script": start.script,
+        "slots": start.slots,
+        "keep": start.keep,
+        "mode": start.mode,
+        "in_place": start.in_place,
+        "detached": start.detached,
+        "policy": start.policy.to_json(),
+        "given": {name: content_id(content) for name, content in given.items()},
+    }

@@ -1,0 +1,90 @@
+"""Work of a run's tasks that has not landed: where it is, what it changes, and how to take it."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from windlass.errors import UserError, near
+from windlass.git import run as git
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.state_folder import repo_id
+from windlass.git.task_work import TaskWork, base_of, newest, take, task_work
+from windlass.git.trees import diff
+from windlass.paths import state_dir
+from windlass.runs.service import Service
+from windlass.store.tips import tip_of_run
+from windlass.views.state import View
+
+
+class FoundWork(Struct, frozen=True):
+    """The work that stands for a task, or the run's own."""
+
+    task: str
+    """'' for all that the run has landed."""
+    ref: str
+    commit: str
+    base: str
+
+
+def unlanded_work(service: Service, view: View) -> list[TaskWork]:
+    """Commits of the run's tasks that have not landed, the oldest first."""
+    if not _has_engine(service):
+        return []
+    began = _began(service, view.run)
+    found = task_work(_engine(service), view.run, {task.id for task in view.tasks}, view.tip)
+    return sorted(found, key=lambda work: (work.task, began.get((work.key, work.n), 0.0), work.ref))
+
+
+def find_work(service: Service, view: View, name: str) -> FoundWork:
+    """`name`: a task by its id, number or title, a ref that `windlass show` names, or '' for what has landed."""
+    engine = _engine(service)
+    tip = tip_of(service, engine, view.run)
+    if not name:
+        return FoundWork("", view.published, tip, view.base)
+    works = unlanded_work(service, view)
+    exact = [work for work in works if work.ref == name]
+    task = None if exact else _task_named(view, name)
+    work = exact[0] if exact else newest([work for work in works if work.task == task], _began(service, view.run))
+    if work is not None:
+        return FoundWork(work.task, work.ref, work.commit, base_of(engine, work.commit, tip))
+    known = view.task(task or "")
+    if known and known.landed:
+        return FoundWork(known.id, "", known.landed, f"{known.landed}^")
+    raise UserError(f"task '{name}' left no work: no attempt at it made a commit", hint=f"windlass show {view.run}")
+
+
+def take_work(service: Service, view: View, name: str, branch: str) -> tuple[FoundWork, str, bool]:
+    """The work, the branch it is on now, and whether the branch was made by this call."""
+    work, engine = find_work(service, view, name), _engine(service)
+    default = f"{view.published or view.branch or f'windlass/{view.run}'}-{work.task}"
+    return (work, *take(engine, view.run, work.commit, branch or default, exact=bool(branch)))
+
+
+def diff_of(service: Service, work: FoundWork, limit: int) -> str:
+    return diff(_engine(service), work.base, work.commit, limit)
+
+
+def _task_named(view: View, name: str) -> str:
+    found = [task.id for task in view.tasks if name in (task.id, str(task.index), task.title)]
+    if len(found) != 1:
+        raise UserError(f"run {view.run} has no task '{name}'", hint=near(name, [task.id for task in view.tasks]))
+    return found[0]
+
+
+def _began(service: Service, run: str) -> dict[tuple[str, int], float]:
+    return {(row.intent.key, row.intent.n): row.started_at for row in service.store.attempts(run)}
+
+
+def _engine(service: Service) -> EngineRepo:
+    return EngineRepo.open(git.discover(service.world.cwd), state_dir(service.world.environ))
+
+
+def _has_engine(service: Service) -> bool:
+    """Looking must not create it."""
+    home = state_dir(service.world.environ).resolve() / "windlass" / repo_id(service.world.place.common)
+    return (home / "repo.git").exists()
+
+
+def tip_of(service: Service, engine: EngineRepo, run: str) -> str:
+    """What the run has landed, as the journal has it; the base when nothing has landed."""
+    return tip_of_run(service.store, run, engine.tip(run))

@@ -1,0 +1,224 @@
+"""Files for people and other programs, made from the events alone and written after each commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
+from itertools import chain
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+from msgspec.structs import replace
+
+from windlass.driver.adoption import ArtifactEdit
+from windlass.errors import TakenOverError
+from windlass.events import (
+    Activity,
+    ArtifactStored,
+    Event,
+    PhaseEntered,
+    PlanAdopted,
+    QuestionAnswered,
+    QuestionAsked,
+    Recorded,
+    ReportWritten,
+    RunEnded,
+)
+from windlass.flow.schema import Flow
+from windlass.git.slot_files import read_file
+from windlass.model import RunState, content_id
+from windlass.store.database import Store
+from windlass.store.rows import RunRow
+from windlass.views import superteam
+from windlass.views.build import ViewBuilder
+from windlass.views.files import IN_PLACE_MEMORY, Projector, replace_file
+from windlass.views.progress import render_progress
+from windlass.views.report import render_report
+from windlass.views.state import View
+from windlass.views.superteam import SuperteamFacts
+
+#: in a burst of events the files are not written more often than this
+PAUSE_S = 0.1
+#: and once more when it has been over for this long
+TRAIL_S = 0.1
+#: at most this part of the time goes into these files, however many tasks they list
+SHARE = 0.1
+Later: TypeAlias = Callable[[float, Callable[[], None]], "ScheduledWrite"]
+AT_ONCE = (RunEnded, QuestionAsked, QuestionAnswered, PhaseEntered, ReportWritten)
+FILES = "files"
+PROGRESS = "progress"
+
+
+class ScheduledWrite(Protocol):
+    def cancel(self) -> None: ...
+
+
+class ViewFiles:
+    """Contract: TRAIL_S after the last event, and at the latest when it is closed, the files say what the events do."""
+
+    def __init__(
+        self,
+        store: Store,
+        row: RunRow,
+        flow: Flow,
+        folder: Path,
+        clock: Callable[[], float],
+        in_place: Path | None,
+        later: Later,
+        tdd: str,
+        fence: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        """`tdd`: enforced | unchecked | off, as flow and configuration have it.
+        `later`: calls a function after so many seconds, in the thread that feeds the events."""
+        self._store = store
+        self._row = row
+        self._flow = flow
+        self._clock = clock
+        self._fence = fence
+        """Files are written behind it: those of a run that another driver took over are that one's."""
+        self._folds = ViewBuilder(row.id)
+        self._written_at, self._pause_s = 0.0, PAUSE_S
+        self._later = later
+        self._tdd = tdd
+        self._trailing: ScheduledWrite | None = None
+        """The write that follows a burst of events."""
+        there = [Projector(in_place, folder / IN_PLACE_MEMORY)] if in_place else []
+        self._projectors = [Projector(folder, private=True), *there]
+        self._files = Projector(folder / FILES, private=True)
+        names = {"slug": row.facts.slug, "date": row.facts.date, "id8": row.id[:8]}
+        self._progress = flow.progress.format_map({**names, "session": f"{row.facts.date}-{row.facts.slug}"})
+        self._report: ReportWritten | None = None
+        for recorded in chain.from_iterable(store.event_pages(row.id)):
+            self._folds.feed(recorded)
+            if isinstance(recorded.event, ReportWritten):
+                self._report = recorded.event
+        self._write(lambda: self._rebuild(folder))
+
+    @property
+    def view(self) -> View:
+        return self._folds.live
+
+    def feed(self, recorded: Recorded) -> None:
+        self._folds.feed(recorded)
+        if isinstance(recorded.event, ArtifactStored | ReportWritten):
+            self._write(lambda: self._store_file(recorded.event))
+        if isinstance(recorded.event, Activity):
+            # No file shows what an agent is doing right now.
+            return
+        if isinstance(recorded.event, AT_ONCE) or self._clock() - self._written_at > self._pause_s:
+            self.flush()
+            return
+        self._cancel_trailing()
+        self._trailing = self._later(TRAIL_S, self.flush)
+
+    def close(self) -> None:
+        if self._trailing:
+            self.flush()
+
+    def _cancel_trailing(self) -> None:
+        if self._trailing:
+            self._trailing.cancel()
+            self._trailing = None
+
+    def report(self, template: str, now: float) -> str:
+        """The run's record by a template; the progress page as it will be when the run has finished."""
+        if template == PROGRESS:
+            return render_progress(replace(self.view, state=RunState.FINISHED), self._settings())
+        return render_report(self.view, template, now=now)
+
+    def _write(self, write: Callable[[], None]) -> None:
+        """Nothing of a driver that another one replaced; it is told so by whatever it records next."""
+        # Inside a transaction the epoch was compared already.
+        fence = nullcontext() if self._store.db.in_transaction else self._fence()
+        with suppress(TakenOverError), fence:
+            write()
+
+    def flush(self, *, final: bool = False) -> None:
+        self._cancel_trailing()
+        begun = self._clock()
+        self._write(lambda: self._flush(final=final))
+        self._written_at = self._clock()
+        self._pause_s = max(PAUSE_S, (self._written_at - begun) / SHARE)
+
+    def _flush(self, *, final: bool) -> None:
+        if self._progress:
+            self._files.write(self._progress, render_progress(self.view, self._settings()))
+        if self._flow.projection != "superteam-workflow":
+            return
+        for projector in self._projectors:
+            if final or self.view.state in ("finished", "aborted"):
+                # The active-workflow file goes when the run is at its end; its record stays in the journal.
+                projector.remove(superteam.FILE)
+            else:
+                projector.write(superteam.FILE, superteam.render(self.view, self._facts()))
+
+    def _facts(self) -> SuperteamFacts:
+        plan, design = (self.view.artifacts.get(name) for name in ("plan", "design"))
+        return SuperteamFacts(
+            self._settings(),
+            plan.path if plan else "",
+            self._content("plan"),
+            design.path if design else "",
+            self._content("design"),
+            self._content("scout"),
+        )
+
+    def _content(self, name: str) -> str:
+        held = self.view.artifacts.get(name)
+        return self._store.blob(held.sha) if held else ""
+
+    def _settings(self) -> dict[str, str]:
+        """The values in force: given, answered or default."""
+        settings = {name: setting.default for name, setting in self._flow.settings.items()} | dict(self._row.settings)
+        settings = {"tdd_mode": self._tdd, **settings}
+        return settings | {name: value for name in self._flow.settings if (value := self.view.setting(name))}
+
+    def _store_file(self, event: Event) -> None:
+        match event:
+            case ArtifactStored(path=path, sha=sha) if path:
+                self._files.write(path, self._store.blob(sha))
+            case ReportWritten(path=path, text=text):
+                self._projectors[0].write(path, text)
+            case _:
+                pass
+
+    def _rebuild(self, folder: Path) -> None:
+        """What is missing is written again; what somebody edited is left for the question about it."""
+        for artifact in self.view.artifacts.values():
+            if artifact.path and not (folder / FILES / artifact.path).exists():
+                self._files.write(artifact.path, self._store.blob(artifact.sha))
+        if self._report and not (folder / self._report.path).exists():
+            self._projectors[0].write(self._report.path, self._report.text)
+
+
+def edits(store: Store, run: str, folder: Path) -> list[ArtifactEdit]:
+    """Artifacts whose file no longer says what is in force."""
+    made: dict[str, ArtifactStored] = {}
+    in_force: dict[str, str] = {}
+    for recorded in chain.from_iterable(store.event_pages(run)):
+        match recorded.event:
+            case ArtifactStored(name=name, sha=sha, path=path) as event if path:
+                made[name], in_force[name] = event, sha
+            case PlanAdopted(name=name, sha=sha):
+                in_force[name] = sha
+            case _:
+                pass
+    contents = {name: read_file(folder / FILES, event.path) for name, event in made.items()}
+    return [
+        ArtifactEdit(name, event.path, event.key, in_force[name], content)
+        for name, event in made.items()
+        if (content := contents[name]) is not None and content_id(content) != in_force[name]
+    ]
+
+
+def set_aside(folder: Path, edit: ArtifactEdit) -> str:
+    """The edit's own copy; the name is given by its content, so the same edit is kept once."""
+    name = f"{edit.path}.mine-{content_id(edit.content)[:8]}"
+    path = folder / FILES / name
+    replace_file(path, edit.content, private=True)
+    return name
+
+
+def restore(store: Store, folder: Path, edit: ArtifactEdit) -> None:
+    path = folder / FILES / edit.path
+    replace_file(path, store.blob(edit.old_sha), private=True)

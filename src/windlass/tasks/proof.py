@@ -1,0 +1,361 @@
+"""Before a task lands: were its tests red without its code, and are they green with it? Run, not believed."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from windlass.checks.junit import Status
+from windlass.checks.reports import expand, names_report, read_report, reports
+from windlass.checks.run import Check, read_end, tail_of
+from windlass.checks.test_files import HARNESS_GLOBS, MODULE_GLOBS, TEST_GLOBS, Names
+from windlass.config.schema import TestSettings
+from windlass.dispatch.workspace import Workspace
+from windlass.engine.services import RunServices
+from windlass.events import Event, LandingRefused, TaskProved
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.proof_slot import ProofSlot
+from windlass.model import Choice, Json, Key, Question, Task, digest
+from windlass.proof.facts import Declared, Proof, ProofFacts, ProofTree, ProofVerdict, TestRun
+from windlass.proof.rules import judge, planned, shuffled
+from windlass.proof.trees import Trees, counts_every_file, gather_facts
+from windlass.tasks.checker import Checker
+
+MOST_IDS = 50
+"""So many test ids are kept with a verdict."""
+SPARE_S = 20.0
+"""Runs that may hang get ten times what the head took, and never less than this."""
+FIRST_S = 60.0
+"""So long such a run may take before it is known what the head takes."""
+NO_SETUP = (
+    "Proofs run in slots in which no agent works. If the tests need installed packages, name them in workspace.setup."
+)
+UNCHECKED = "tests.run_files is not configured: that the tests were red without the code was not proved"
+
+
+class ProofResult(Struct, frozen=True):
+    ok: bool
+    proof: Proof
+    detail: str = ""
+    """For whoever mends it."""
+    ask: bool = False
+    """A person decides, says `tests.absent` or `tests.weak`."""
+
+
+class Prover:
+    def __init__(self, parts: RunServices, checker: Checker) -> None:
+        self._parts = parts
+        self._checker = checker
+        self._journal = parts.journal
+
+    async def prove(self, key: Key, landing: Key, task: Task, desk: Workspace) -> ProofResult:
+        """Recorded; every run of the tests too, so that a driver that dies in between repeats none of them."""
+        inputs: Json = {"task": task.id, "tree": desk.tree, "tdd": task.tdd}
+        row = self._journal.find(key, inputs)
+        if row is None and not self._wanted(landing, task):
+            self._journal.pass_over(key)
+            return ProofResult(True, Proof.UNCHECKED)
+        result = (
+            row.result
+            if row
+            else await self._journal.step(
+                key, inputs, partial(self._look, key, task, desk), events=partial(_events, task)
+            )
+        )
+        self._journal.pass_over(key)
+        return _proven(result)
+
+    def _wanted(self, landing: Key, task: Task) -> bool:
+        # What has landed, or was refused, without a proof does not get one because the configuration changed.
+        if self._parts.world.flow.tdd == "off" or self._journal.recorded(landing):
+            return False
+        if self._parts.config.tests.run_files is None:
+            said = TaskProved(task.id, Proof.UNCHECKED, True, UNCHECKED, "", {}, {})
+            self._journal.emit(f"{landing}/proof", said)
+            return False
+        return True
+
+    async def _look(self, key: Key, task: Task, desk: Workspace, previous: Json) -> Json:
+        trees = await asyncio.to_thread(self._trees, desk)
+        facts = await asyncio.to_thread(self._facts, trees, task)
+        bench = _ProofRuns(
+            self._parts,
+            self._checker,
+            key,
+            desk.engine,
+            trees,
+            every=counts_every_file(trees, facts.declared, facts.known),
+        )
+        answer = judge(facts)
+        waiting = await self._shuffled(key, planned(facts)) if isinstance(answer, ProofTree) else []
+        try:
+            while isinstance(answer, ProofTree):
+                tree = waiting.pop() if waiting else answer
+                facts = facts.having(tree, await bench.run(tree, facts.runs.get(ProofTree.HEAD)))
+                answer = judge(facts)
+        finally:
+            await bench.leave()
+        return {
+            **_json(self._explained(answer, facts), self._parts.config.tests),
+            "command": bench.command,
+            "trees": {tree.value: bench.made[tree.value] for tree in MEANING if tree.value in bench.made},
+            "runs": _counts(facts),
+        }
+
+    def _explained(self, verdict: ProofVerdict, facts: ProofFacts) -> ProofVerdict:
+        """Tests that ran in an agent's slot may lack there what nobody but the agent installed."""
+        head = facts.runs.get(ProofTree.HEAD)
+        if verdict.ok or head is None or head.tests is not None or head.green or self._parts.config.workspace.setup:
+            return verdict
+        return replace(verdict, reason=f"{verdict.reason}\n{NO_SETUP}")
+
+    async def _shuffled(self, key: Key, trees: Sequence[ProofTree]) -> list[ProofTree]:
+        """In an order that no test can know, and that is the same when the driver dies and another goes on."""
+
+        async def draw(previous: Json) -> Json:
+            return repr(self._parts.machine.clock())
+
+        seed = await self._journal.step(key.child("order"), {"trees": [tree.value for tree in trees]}, draw)
+        return shuffled(trees, str(seed))
+
+    def _trees(self, desk: Workspace) -> Trees:
+        engine, tests = desk.engine, self._parts.config.tests
+        tip = self._parts.tip.now
+        # What was merged into the head meanwhile is not this task's.
+        base = engine.git("merge-base", tip, desk.head, check=False).line if tip else ""
+        names = Names(tests.globs or TEST_GLOBS, tests.modules or MODULE_GLOBS, (*HARNESS_GLOBS, *tests.harness))
+        return Trees(engine, base or desk.base, desk.head, names)
+
+    def _facts(self, trees: Trees, task: Task) -> ProofFacts:
+        command = self._parts.config.tests.run_files or ()
+        return gather_facts(
+            trees,
+            Declared(task.tdd or ("preserve" if self._parts.world.flow.tdd == "preserve" else "")),
+            known=self._checker.known,
+            allowed=frozenset(task.files),
+            coarse=not reports(command),
+        )
+
+
+class _ProofRuns:
+    """Runs the tests of one proof, in a slot of its own in which no agent works."""
+
+    def __init__(
+        self, parts: RunServices, checker: Checker, key: Key, engine: EngineRepo, trees: Trees, *, every: bool
+    ) -> None:
+        self._parts = parts
+        self._checker = checker
+        self._key = key
+        self._engine = engine
+        self._trees = trees
+        self._every = every
+        self._slot: ProofSlot | None = None
+        self.command = " ".join(parts.config.tests.run_files or ())
+        self.made: dict[str, Json] = {}
+
+    async def run(self, tree: ProofTree, head: TestRun | None) -> TestRun:
+        files = self._trees.files(tree, every=self._every)
+        sha = await asyncio.to_thread(self._trees.make, tree)
+        self.made[tree.value] = sha
+        if not files:
+            return TestRun()
+        inputs: Json = {"tree": sha, "files": list(files), "command": self.command}
+        # A part of the key, so that other files or another command are another run and no contradiction.
+        step = self._key.child(f"{tree.value}.{digest(inputs)[:12]}")
+
+        async def perform(previous: Json) -> Json:
+            return await self._remembered(tree, sha, files, head)
+
+        return _ran(await self._parts.journal.step(step, inputs, perform))
+
+    async def leave(self) -> None:
+        if self._slot is not None:
+            await asyncio.to_thread(self._slot.release)
+
+    async def _remembered(self, tree: ProofTree, sha: str, files: Sequence[str], head: TestRun | None) -> Json:
+        slot = await self._seated()
+        name = f"proof: {self.command}\n{' '.join(files)}"
+        store, setup = self._parts.store, slot.set_up_for or ""
+        seen = store.checked(sha, name, setup) if tree is not ProofTree.AGAIN else None
+        if seen is not None:
+            return seen
+        ran = await self._limited(tree, sha, files, head)
+        # Red may be this machine's fault today; only green is worth remembering.
+        if ran.green:
+            with store.tx():
+                store.put_checked(sha, name, setup, _ran_json(ran))
+        return _ran_json(ran)
+
+    async def _limited(self, tree: ProofTree, sha: str, files: Sequence[str], head: TestRun | None) -> TestRun:
+        """With old or hollow code a test may wait for ever."""
+        if tree not in (ProofTree.OLD, ProofTree.AGAIN, ProofTree.HOLLOW, ProofTree.SHALLOW):
+            return await self._perform(sha, files, None)
+        if head is None:
+            ran = await self._perform(sha, files, FIRST_S)
+            if not ran.timed_out or self._parts.config.tests.timeout <= FIRST_S:
+                return ran
+            whole = self._trees.make(ProofTree.HEAD), self._trees.files(ProofTree.HEAD, every=self._every)
+            head = await self._perform(*whole, None)
+        return await self._perform(sha, files, max(SPARE_S, 10 * head.seconds))
+
+    async def _seated(self) -> ProofSlot:
+        """Set up for the lock files of the head, unless that was done here before."""
+        if self._slot is None:
+            self._slot = await asyncio.to_thread(ProofSlot.take, self._engine)
+            known = self._slot.set_up_for
+            await asyncio.to_thread(self._place, self._trees.make(ProofTree.HEAD))
+            if known is None or known != self._checker.setup_hash(self._slot.slot):
+                await self._set_up()
+        return self._slot
+
+    async def _stand_on(self, sha: str) -> None:
+        if not await asyncio.to_thread(self._place, sha):
+            # The run before changed what the set-up had installed.
+            await self._set_up()
+            await asyncio.to_thread(self._place, sha)
+
+    def _place(self, sha: str) -> bool:
+        assert self._slot is not None
+        return self._slot.stand_on(sha, self._trees.paths, self._parts.config.workspace.copied)
+
+    async def _set_up(self) -> None:
+        """From nothing. On the base where its lock files are those of the head: that runs no code of this task."""
+        slot = self._slot
+        assert slot is not None
+        head, base = self._trees.make(ProofTree.HEAD), self._trees.make(ProofTree.BASE)
+        await asyncio.to_thread(slot.wipe)
+        await asyncio.to_thread(self._place, head)
+        wanted = self._checker.setup_hash(slot.slot)
+        await asyncio.to_thread(self._place, base)
+        if self._checker.setup_hash(slot.slot) != wanted:
+            await asyncio.to_thread(self._place, head)
+        await self._checker.set_up(slot.slot)
+        await asyncio.to_thread(slot.remember, wanted, self._parts.machine.clock())
+
+    async def _perform(self, sha: str, files: Sequence[str], limit: float | None) -> TestRun:
+        slot = await self._seated()
+        await self._stand_on(sha)
+        # The same name for every tree: a test can read where its report goes.
+        folder = self._parts.folder / "attempts" / self._key.text / "run"
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        report = folder / "junit.xml"
+        tests = self._parts.config.tests
+        command = tests.run_files or ()
+        check = Check(expand(command, files, str(report)), min(tests.timeout, limit or tests.timeout))
+        env = {"TMPDIR": str(slot.temporary)}
+        output = await self._checker.probe(check.argv, slot.slot, folder, check.timeout, env)
+        written = report if names_report(command) else output.out_path
+        found = await asyncio.to_thread(read_report, written, slot.slot.path) if reports(command) else None
+        tail = self._parts.redactor.text(tail_of(read_end(output.out_path)))
+        return TestRun(found, output.code, output.timed_out, output.seconds, tail[-2000:])
+
+
+def proof_question(proven: ProofResult, task: Task, cycle: int) -> Question:
+    name = proven.proof.value
+    return Question(
+        id=f"{name}{cycle if cycle > 1 else ''}",
+        text=f"{task.title}: {QUESTIONS[proven.proof]} Is that proof enough?",
+        options=(
+            Choice("accept", "Accept", f"the task lands, its proof is called '{name}'"),
+            Choice("refuse", "Refuse", "the task goes back as unproved"),
+        ),
+        detail=proven.detail,
+        task=task.id,
+    )
+
+
+QUESTIONS = {
+    Proof.ABSENT: "its new tests were red only because there was nothing to load.",
+    Proof.WEAK: "it could not be shown that its new tests ask something of the code.",
+}
+
+
+# -- inside
+
+
+def _ran_json(ran: TestRun) -> dict[str, Json]:
+    tests: Json = None if ran.tests is None else {id: status.value for id, status in ran.tests.items()}
+    seconds = round(ran.seconds, 3)
+    return {"tests": tests, "code": ran.code, "timed_out": ran.timed_out, "seconds": seconds, "tail": ran.tail}
+
+
+def _ran(data: Json) -> TestRun:
+    assert isinstance(data, dict)
+    tests, code = data["tests"], data["code"]
+    found = {id: Status(str(status)) for id, status in tests.items()} if isinstance(tests, dict) else None
+    number = code if isinstance(code, int) else None
+    return TestRun(found, number, data["timed_out"] is True, float(str(data["seconds"])), str(data["tail"]))
+
+
+def _json(verdict: ProofVerdict, tests: TestSettings) -> dict[str, Json]:
+    policy = {Proof.ABSENT: tests.absent, Proof.WEAK: tests.weak}.get(verdict.proof, "")
+    cut: dict[str, Json] = {name: list(ids[:MOST_IDS]) for name, ids in verdict.tests.items()}
+    ok = verdict.ok and policy != "refuse"
+    return {
+        "proof": verdict.proof.value,
+        "reason": verdict.reason,
+        "tests": cut,
+        "ok": ok,
+        "ask": policy == "ask",
+    }
+
+
+def _counts(facts: ProofFacts) -> dict[str, Json]:
+    return {tree.value: _count(facts.runs[tree]) for tree in MEANING if tree in facts.runs}
+
+
+def _count(ran: TestRun) -> Json:
+    if ran.tests is None:
+        return "timed out" if ran.timed_out else f"exit code {ran.code}"
+    return {status.value: len(ran.having(status)) for status in Status if ran.having(status)}
+
+
+def _proven(result: Json) -> ProofResult:
+    assert isinstance(result, dict)
+    return ProofResult(result["ok"] is True, Proof(str(result["proof"])), told(result), ask=result["ask"] is True)
+
+
+def told(result: Mapping[str, Json]) -> str:
+    """The verdict and its evidence, for a fixer and for a person."""
+    lines = [f"{result['proof']}: {result['reason']}"]
+    if result["command"] and result["trees"]:
+        lines.append(f"Run with: {result['command']}")
+    runs = result["runs"]
+    if isinstance(runs, dict):
+        lines += [f"- {MEANING[ProofTree(name)]}: {_said(count)}" for name, count in runs.items()]
+    return "\n".join(lines)
+
+
+def _said(count: Json) -> str:
+    if isinstance(count, dict):
+        return ", ".join(f"{number} {status}" for status, number in count.items()) or "no tests"
+    return str(count)
+
+
+MEANING = {
+    ProofTree.HEAD: "with the task",
+    ProofTree.BASE: "before the task",
+    ProofTree.WITH_OLD_TESTS: "the task's code with the tests as they were before",
+    ProofTree.OLD: "the task's tests without its code",
+    ProofTree.AGAIN: "the same once more",
+    ProofTree.HOLLOW: "the task's tests with the changed bodies hollowed out",
+    ProofTree.SHALLOW: "the same with what runs while modules are loaded",
+    ProofTree.RESPELLED: "the task's tests with its code in other words",
+}
+
+
+def _events(task: Task, result: Json) -> list[Event]:
+    assert isinstance(result, dict)
+    trees, tests = result["trees"], result["tests"]
+    assert isinstance(trees, dict)
+    assert isinstance(tests, dict)
+    ok = result["ok"] is True
+    words = str(result["proof"]), ok, str(result["reason"])[:2000], str(result["command"])
+    refused: list[Event] = [] if ok else [LandingRefused(task.id, "unproved", told(result)[:2000], [])]
+    return [TaskProved(task.id, *words, trees, tests), *refused]

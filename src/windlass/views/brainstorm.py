@@ -1,0 +1,66 @@
+"""How a design was found: what was proposed, what a person said to it, and the part of the state file that tells it."""
+
+from __future__ import annotations
+
+from windlass.events import ItemsProposed
+from windlass.model import Json
+from windlass.views.state import Proposed, View, phase_of
+
+STEPS = ("scout", "questions", "approaches", "design")
+OTHER = "other"
+
+
+def propose(view: View, event: ItemsProposed) -> None:
+    """A revision brings one item: it takes the place of the one with its id."""
+    new = tuple(one for one in event.items if isinstance(one, dict))
+    before = view.proposed.get(event.item)
+    by_id = {one.get("id"): one for one in new}
+    ids = {one.get("id") for one in before.items} if before else set()
+    if before and len(new) == 1 and len(ids) > 1 and by_id.keys() <= ids:
+        items = tuple(by_id.get(one.get("id"), one) for one in before.items)
+        view.proposed[event.item] = before._replace(items=items)
+    else:
+        place, seen = phase_of(event.key), len(view.answers)
+        why = (event.recommendation, event.reasoning)
+        view.proposed[event.item] = Proposed(event.item, place, new, *why, seen)
+
+
+def brainstorm_state(view: View, scout: str) -> dict[str, Json]:
+    questions, sections = view.settled("questions"), view.settled("sections")
+    chosen, own = (view.setting(id) or None for id in ("approach", "own-approach"))
+    state: dict[str, Json] = {
+        "step": brainstorm_step(view),
+        "scoutOutput": scout or None,
+        "questions": _with_answers(view),
+        "currentQuestionIndex": len(questions),
+        "approaches": _items(view.proposed.get("approaches")),
+        "recommendation": view.proposed["approaches"].recommendation if "approaches" in view.proposed else None,
+        "chosenApproach": chosen if chosen != OTHER else None,
+        "customApproach": own if chosen == OTHER else None,
+        "designSections": _with_approval(view),
+        "currentSectionIndex": len(sections),
+    }
+    return state
+
+
+def brainstorm_step(view: View) -> str:
+    """The step it is at, `done` after the last one."""
+    here = view.phase.id if view.phase else STEPS[0]
+    designed = STEPS[-1] in view.outcomes and view.outcomes[STEPS[-1]].outcome == "ok"
+    return here if here in STEPS and not designed else "done"
+
+
+def _items(proposed: Proposed | None) -> list[Json] | None:
+    return [*proposed.items] if proposed else None
+
+
+def _with_answers(view: View) -> list[Json] | None:
+    said = {answer.id: answer.label or answer.answer for answer in view.settled("questions")}
+    listed = view.proposed.get("questions")
+    return [{**one, "answer": said.get(str(one.get("id")))} for one in listed.items] if listed else None
+
+
+def _with_approval(view: View) -> list[Json] | None:
+    yes = {answer.id for answer in view.settled("sections")}
+    listed = view.proposed.get("sections")
+    return [{**one, "approved": one.get("id") in yes} for one in listed.items] if listed else None

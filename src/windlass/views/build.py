@@ -1,0 +1,442 @@
+"""One fold over a run's events, cheap enough to redo for every look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from windlass import events as e
+from windlass.events import Event, Recorded
+from windlass.model import Json, RunState
+from windlass.text import money, plural, short_sha, spoken
+from windlass.views import state as p
+from windlass.views.brainstorm import propose
+from windlass.views.state import View
+
+#: what a dispatch is for when it mends what a review found
+MENDING = frozenset({"fix", "revise"})
+REVIEWED = {"pass": "passed", "noted": "passed with findings noted"}
+STATES = {state.value: state for state in RunState}
+
+
+class ViewBuilder:
+    """Feeds events into one view, each in constant time. An event fed twice counts once."""
+
+    def __init__(self, run_id: str, place: str = "") -> None:
+        self._view = View(run_id, place)
+        self._seq = 0
+
+    def feed(self, recorded: Recorded) -> None:
+        if not isinstance(recorded.event, e.Activity):
+            if 0 < recorded.seq <= self._seq:
+                return
+            self._seq = max(self._seq, recorded.seq)
+            self._view.updated_at = recorded.at
+        _apply(self._view, recorded.at, recorded.event)
+
+    @property
+    def view(self) -> View:
+        return self._view.copy()
+
+    @property
+    def live(self) -> View:
+        """The view itself, without the cost of a copy: for who reads it before the next event is fed."""
+        return self._view
+
+
+def fold(records: Iterable[Recorded], run_id: str = "") -> View:
+    folder = ViewBuilder(run_id)
+    for recorded in records:
+        if not folder.live.run:
+            folder.live.run = recorded.run
+        folder.feed(recorded)
+    return folder.live
+
+
+def _apply(view: View, at: float, event: Event) -> None:
+    match event:
+        case e.Activity():
+            _activity(view, at, event)
+        case e.DispatchStarted():
+            _dispatch_started(view, at, event)
+        case e.DispatchFinished() | e.DispatchCosted():
+            _dispatch_finished(view, event)
+        case e.RunStarted() | e.RunResumed() | e.RunTold() | e.RunSaid() | e.RunEnded():
+            _run(view, at, event)
+        case e.PhaseEntered() | e.PhaseFinished() | e.PhaseSkipped():
+            _phase(view, at, event)
+        case e.StepEntered() | e.TasksListed() | e.TaskChanged() | e.TaskLanded() | e.TaskProved() | e.LandingRefused():
+            _task(view, at, event)
+        case e.ReviewFinished():
+            _review(view, at, event)
+        case e.QuestionAsked() | e.QuestionAnswered() | e.QuestionRefused():
+            _question(view, at, event)
+        case e.ItemsProposed():
+            propose(view, event)
+        case (
+            e.ArtifactStored()
+            | e.PlanAdopted()
+            | e.ReportWritten()
+            | e.FixLanded()
+            | e.BranchPublished()
+            | e.PublishFinished()
+            | e.RunLanded()
+        ):
+            _output(view, at, event)
+        case e.BudgetChanged() | e.WaitStarted() | e.Warned() | e.CommandFinished():
+            _notice(view, at, event)
+        case _:
+            assert_never(event)
+
+
+def _note(view: View, at: float, text: str) -> None:
+    view.log.append(p.LogEntry(at, text))
+
+
+def _enter(view: View, at: float, state: RunState, reason: str = "", hint: str = "") -> None:
+    if view.state is not state or not view.state_since:
+        view.state, view.state_since = state, at
+    view.state_reason, view.hint = reason, hint
+
+
+def _activity(view: View, at: float, event: e.Activity) -> None:
+    running = view.running.get(event.key)
+    if running is None:
+        return
+    doing = event.text if event.kind.startswith("tool.") or event.kind == "text" else running.doing
+    cost = running.cost_usd if event.cost_usd is None else event.cost_usd
+    view.running[event.key] = running._replace(doing=doing, seen_at=at, cost_usd=cost)
+
+
+def _dispatch_started(view: View, at: float, event: e.DispatchStarted) -> None:
+    for credential, wait in list(view.waits.items()):
+        if wait.key == event.key:
+            del view.waits[credential]
+    view.running[event.key] = p.Running(
+        event.key, event.attempt, event.role, event.agent, event.model, event.purpose, event.task,
+        event.cycle, event.cycles, at, event.reserved_usd, seen_at=at,
+    )  # fmt: skip
+    for text in event.told:
+        _deliver(view, at, str(text), event)
+    task = view.task(event.task)
+    if task and event.purpose in MENDING and event.attempt == 1:
+        _put(view, replace(task, fixes=task.fixes + 1))
+
+
+def _deliver(view: View, at: float, text: str, event: e.DispatchStarted) -> None:
+    waiting = (i for i, one in enumerate(view.messages) if one.text == text and not one.delivered_to)
+    found = next((i for i in waiting if view.messages[i].role in ("", event.role)), None)
+    if found is not None:
+        place = f"{event.role} ({event.key}@{event.attempt})"
+        view.messages[found] = view.messages[found]._replace(delivered_to=place, delivered_at=at)
+    _note(view, at, f"Delivered to {event.role}: {text}")
+
+
+def _dispatch_finished(view: View, event: e.DispatchFinished | e.DispatchCosted) -> None:
+    if isinstance(event, e.DispatchCosted):
+        _dispatch_costed(view, event)
+        return
+    running = view.running.get(event.key)
+    if running and running.attempt <= event.attempt:
+        del view.running[event.key]
+    phase = p.phase_of(event.key)
+    view.spent = view.spent.plus(event)
+    view.by_role[event.role] = view.by_role.get(event.role, p.Totals()).plus(event)
+    view.by_phase[phase] = view.by_phase.get(phase, p.Totals()).plus(event)
+    task = view.task(event.task)
+    if task:
+        _put(view, replace(task, cost=task.cost.plus(event)))
+    if running and running.purpose in MENDING and not event.error and not event.task and not view.executing:
+        view.plan_revisions += 1
+
+
+def _dispatch_costed(view: View, event: e.DispatchCosted) -> None:
+    phase = p.phase_of(event.key)
+    view.spent = view.spent.corrected(event)
+    view.by_role[event.role] = view.by_role.get(event.role, p.Totals()).corrected(event)
+    view.by_phase[phase] = view.by_phase.get(phase, p.Totals()).corrected(event)
+    task = view.task(event.task)
+    if task:
+        _put(view, replace(task, cost=task.cost.corrected(event)))
+
+
+RunEvent = e.RunStarted | e.RunResumed | e.RunTold | e.RunSaid | e.RunEnded
+
+
+def _run(view: View, at: float, event: RunEvent) -> None:
+    match event:
+        case e.RunStarted():
+            view.request, view.flow, view.base, view.branch = event.request, event.flow, event.base, event.branch
+            view.limit_usd, view.warn_usd, view.dirty = event.budget_usd, event.warn_usd, event.dirty
+            view.started_at = at
+            _enter(view, at, RunState.RUNNING)
+            _note(view, at, "Workflow started")
+        case e.RunResumed():
+            # a new driver: whatever the old one had at work is gone, or will be started anew under the same key
+            view.running.clear()
+            view.ended_at = None
+            _enter(view, at, RunState.WAITING if view.questions else RunState.RUNNING)
+            _note(view, at, "Workflow resumed")
+        case e.RunTold():
+            view.messages.append(p.MessageView(event.text, event.by, event.role, at))
+            _note(view, at, f"Told: {event.text}")
+        case e.RunSaid():
+            _note(view, at, event.text)
+        case e.RunEnded():
+            view.running.clear()
+            _enter(view, at, _state(event.state), event.reason, event.hint)
+            view.ended_at = at if view.state.final else None
+            if view.state.final:
+                # Nobody can answer them any more.
+                view.questions.clear()
+            _note(view, at, f"Workflow {event.state}" + (f": {event.reason}" if event.reason else ""))
+        case _:
+            assert_never(event)
+
+
+def _state(word: str) -> RunState:
+    return STATES.get(word, RunState.STOPPED)
+
+
+def _phase(view: View, at: float, event: e.PhaseEntered | e.PhaseFinished | e.PhaseSkipped) -> None:
+    match event:
+        case e.PhaseEntered():
+            view.phase = p.PhaseView(event.phase, event.key, event.kind, event.label, at)
+            view.step = event.label
+            view.stage = event.stage
+            view.executing = view.executing or event.kind == "tasks"
+            if event.kind == "review" and view.executing:
+                view.final_phase = event.phase
+        case e.PhaseFinished():
+            view.outcomes[event.phase] = p.PhaseEnd(event.outcome, event.detail, at)
+            view.step = event.label or view.step
+            if event.phase in view.reviews:
+                _note(view, at, f"{spoken(event.phase)} {REVIEWED.get(event.outcome, event.outcome)}")
+        case e.PhaseSkipped():
+            view.skipped.append(p.SkippedPhase(event.phase, event.reason, event.waived))
+            if event.waived:
+                _note(view, at, f"{spoken(event.phase)} waived: {event.reason}")
+        case _:
+            assert_never(event)
+
+
+def _put(view: View, task: p.TaskView) -> None:
+    view.tasks[task.index - 1] = task
+
+
+def _known(view: View, id: str) -> p.TaskView:
+    task = view.task(id)
+    if task is None:
+        task = p.TaskView(id, len(view.tasks) + 1, id)
+        view.positions[id] = len(view.tasks)
+        view.tasks.append(task)
+    return task
+
+
+TaskEvent = e.StepEntered | e.TasksListed | e.TaskChanged | e.TaskLanded | e.TaskProved | e.LandingRefused
+
+
+def _task(view: View, at: float, event: TaskEvent) -> None:
+    match event:
+        case e.StepEntered():
+            view.step = event.label
+            if event.task:
+                _step(view, at, event)
+        case e.TasksListed():
+            _list_tasks(view, at, event.tasks)
+        case e.TaskChanged():
+            _change_task(view, at, event)
+        case e.TaskLanded():
+            task = _known(view, event.task)
+            _put(view, replace(task, landed=event.commit, checks=event.checks, changed=tuple(event.files)))
+            view.tip = event.tip or event.commit
+        case e.TaskProved():
+            _put(view, replace(_known(view, event.task), proof=p.proof_from(event)))
+        case e.LandingRefused():
+            task = _known(view, event.task)
+            _put(view, replace(task, reason=f"{event.why}: {event.detail}" if event.detail else event.why))
+            _note(view, at, f"Task {task.index} not landed: {event.why}")
+        case _:
+            assert_never(event)
+
+
+def _step(view: View, at: float, event: e.StepEntered) -> None:
+    task = _known(view, event.task)
+    state = event.label if event.label in p.WORKING else task.state
+    started = task.started_at if task.started_at is not None else at
+    if state in p.WORKING and not task.active:
+        _note(view, at, f"Task {task.index} started")
+    _put(view, replace(task, step=event.label, state=state, started_at=started))
+    view.current = task.id
+
+
+def _list_tasks(view: View, at: float, listed: list[Json]) -> None:
+    known, titles = {task.id: task for task in view.tasks}, [task.title for task in view.tasks]
+    verb = "revised" if known else "written"
+    view.tasks, view.positions = [], {}
+    for raw in listed:
+        if isinstance(raw, dict) and raw.get("id") and str(raw["id"]) not in view.positions:
+            _add_listed(view, raw, known)
+    if [task.title for task in view.tasks] != titles:
+        _note(view, at, f"Plan {verb} ({plural(len(view.tasks), 'task')})")
+
+
+def _add_listed(view: View, raw: dict[str, Json], known: dict[str, p.TaskView]) -> None:
+    id = str(raw["id"])
+    files = raw.get("files")
+    base = known.get(id) or p.TaskView(id, 0, id)
+    view.positions[id] = len(view.tasks)
+    view.tasks.append(
+        replace(
+            base,
+            index=len(view.tasks) + 1,
+            title=str(raw.get("title") or id),
+            description=str(raw.get("description") or ""),
+            files=tuple(str(name) for name in files) if isinstance(files, list) else (),
+            group=int(str(raw.get("group") or 0)),
+        )
+    )
+
+
+def _change_task(view: View, at: float, event: e.TaskChanged) -> None:
+    task = _known(view, event.task)
+    if event.visit > task.visit:
+        task = replace(task, visit=event.visit, reviews={}, fixes=0, step="", ended_at=None, landed="", checks="")
+        task = replace(task, proof=None)
+    before = task.state
+    task = replace(task, state=event.state, reason=event.reason, base=event.base or task.base)
+    if task.active:
+        fresh = task.started_at is None
+        task = replace(task, started_at=at if fresh else task.started_at, ended_at=None)
+        view.current = task.id
+        if fresh or before in p.ENDED | {p.PENDING}:
+            _note(view, at, f"Task {task.index} started")
+    else:
+        task = replace(task, step="", ended_at=at if task.ended else None)
+        view.current = "" if view.current == task.id else view.current
+        if task.ended:
+            _note(view, at, _ending(task))
+    _put(view, task)
+
+
+def _ending(task: p.TaskView) -> str:
+    reason = f": {task.reason}" if task.reason and task.state != p.COMPLETE else ""
+    return f"Task {task.index} {task.state} ({task.cost.cost.text}){reason}"
+
+
+def _review(view: View, at: float, event: e.ReviewFinished) -> None:
+    if not event.role:
+        return
+    findings = tuple(p.finding_from(raw, event.role) for raw in event.findings)
+    review = p.ReviewView(event.role, event.verdict, event.cycle, at, event.summary, findings)
+    phase = p.phase_of(event.key)
+    task = view.task(event.task)
+    if task:
+        _put(view, replace(task, reviews={**task.reviews, event.role: review}))
+    else:
+        view.reviews.setdefault(phase, {})[event.role] = review
+    if review.passed:
+        for finding in findings:
+            view.noted.setdefault(finding.identity, p.NotedView(finding, event.task, phase))
+
+
+def _question(view: View, at: float, event: e.QuestionAsked | e.QuestionAnswered | e.QuestionRefused) -> None:
+    match event:
+        case e.QuestionAsked():
+            before = view.questions.get(event.key)
+            view.questions[event.key] = p.question_from(event, before.since if before else at)
+            if before is None:
+                phase = p.phase_of(event.key)
+                view.asked[phase] = view.asked.get(phase, 0) + 1
+            if view.state is RunState.RUNNING:
+                _enter(view, at, RunState.WAITING)
+        case e.QuestionAnswered():
+            asked = view.questions.pop(event.key, None)
+            options = {option.key: option.label for option in asked.options} if asked else {}
+            label = options.get(event.answer, event.answer)
+            view.answers.append(p.AnswerView(event.key, event.id, event.answer, event.by, event.comment, at, label))
+            _note(view, at, _answered(event) if not asked or not _elicited(view) else f"{asked.title}: {label}")
+            if view.state is RunState.WAITING and not view.questions:
+                _enter(view, at, RunState.RUNNING)
+        case e.QuestionRefused():
+            pass
+        case _:
+            assert_never(event)
+
+
+def _elicited(view: View) -> bool:
+    return view.phase is not None and view.phase.kind == "elicit"
+
+
+def _answered(event: e.QuestionAnswered) -> str:
+    if event.id == event.answer == "approve":
+        return f"Plan approved (by {event.by})"
+    return f"{event.id or event.key}: {event.answer} (by {event.by})"
+
+
+OutputEvent = (
+    e.ArtifactStored
+    | e.PlanAdopted
+    | e.ReportWritten
+    | e.FixLanded
+    | e.BranchPublished
+    | e.PublishFinished
+    | e.RunLanded
+)
+
+
+def _output(view: View, at: float, event: OutputEvent) -> None:
+    match event:
+        case e.ArtifactStored():
+            view.artifacts[event.name] = p.ArtifactView(event.name, event.path, event.sha)
+            told = _stored(view, event)
+            if told:
+                _note(view, at, told + (f" ({event.note})" if event.note else ""))
+        case e.PlanAdopted():
+            path = view.artifacts[event.name].path if event.name in view.artifacts else ""
+            view.artifacts[event.name] = p.ArtifactView(event.name, path, event.sha)
+            _note(view, at, f"Edited {event.name} adopted by {event.by} ({plural(len(event.again), 'step')} again)")
+        case e.ReportWritten():
+            view.report_path = event.path
+        case e.FixLanded():
+            view.tip, view.fixed = event.tip, (*view.fixed, *event.files)
+            _note(view, at, f"Fixes after the final review landed at {short_sha(event.tip)}")
+        case e.BranchPublished():
+            view.published, view.shown_at, view.tip = event.branch, event.commit, event.tip or event.commit
+        case e.PublishFinished():
+            view.publishing[event.what] = event
+            _note(view, at, f"{p.published(event.what)} {event.state}" + (f": {event.detail}" if event.detail else ""))
+        case e.RunLanded():
+            view.landed = event
+            _note(view, at, f"Landed on {event.branch} at {short_sha(event.commit)}")
+        case _:
+            assert_never(event)
+
+
+def _stored(view: View, event: e.ArtifactStored) -> str:
+    """The plan is told by its list of tasks, an answer by the answer; what a person went through is approved."""
+    if event.name == "plan" or (_elicited(view) and not event.path):
+        return ""
+    done = "approved" if _elicited(view) else "completed" if event.name == "scout" else "written"
+    return f"{spoken(event.name)} {done}"
+
+
+def _notice(view: View, at: float, event: e.BudgetChanged | e.WaitStarted | e.Warned | e.CommandFinished) -> None:
+    match event:
+        case e.BudgetChanged():
+            view.limit_usd = event.limit_usd
+            limit = "none" if event.limit_usd is None else money(event.limit_usd)
+            _note(view, at, f"Budget limit set to {limit} by {event.by}")
+        case e.WaitStarted():
+            view.waits[event.credential] = p.WaitView(event.key, event.credential, event.until, event.reason, at)
+        case e.Warned():
+            view.warnings.append(p.WarningView(event.code, event.text, event.task, at))
+            task = view.task(event.task)
+            if task:
+                _put(view, replace(task, warnings=(*task.warnings, event.text)))
+        case e.CommandFinished():
+            pass
+        case _:
+            assert_never(event)
