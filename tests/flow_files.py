@@ -7,12 +7,12 @@ from pathlib import Path
 import windlass
 from windlass.flow.fault import places, role_names
 from windlass.flow.load import parse_flow
-from windlass.flow.outcomes import routes
 from windlass.flow.route_graph import RouteEdge, phase_ways, step_ways
 from windlass.flow.schema import Flow
 from windlass.flow.shape import read_shape
 from windlass.flow.strict_yaml import load_strict
 from windlass.kinds import review, tasks
+from windlass.kinds.spec import routes_of
 
 HERE = Path(__file__).parent
 SHIPPED = Path(windlass.__file__).parent / "flow" / "builtin"
@@ -44,7 +44,7 @@ def load(name: str) -> Flow:
 
 
 def by_outcome(flow: Flow, phase: str) -> dict[str, str]:
-    return {outcome: str(route) for outcome, route in routes(flow, flow.phase(phase)).items()}
+    return {outcome: str(route) for outcome, route in routes_of(flow, flow.phase(phase)).items()}
 
 
 def tasks_of(flow: Flow) -> tasks.TasksSpec:

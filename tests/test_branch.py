@@ -1,9 +1,9 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from gitrepo import DATE, commit, footprint, make_engine, sh, write
 from windlass.errors import GitError, UserError

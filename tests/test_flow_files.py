@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from flow_files import FILES, by_outcome, labels, load, review_of, step, tasks_of, ways_by
-from windlass.flow.outcomes import possible
 from windlass.flow.route_graph import phase_ways
 from windlass.kinds import ask, produce
 from windlass.kinds.routes import To
@@ -184,7 +183,7 @@ def test_a_failing_brainstorm_asks_and_an_empty_plan_is_offered_one_retry() -> N
 @pytest.mark.req("S1-51")
 def test_a_scout_that_says_nothing_does_not_stop_the_brainstorm() -> None:
     flow = load("brainstorm")
-    assert possible(flow, flow.phase("scout")) == ("ok", "failed")
+    assert flow.phase("scout").outcomes(flow) == ("ok", "failed")
 
 
 @pytest.mark.req("S1-62", "S1-65", "S1-70")

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from flow_files import load
-from windlass.flow.outcomes import possible
 from windlass.flow.route_graph import RouteNode, back_options, phase_ways, reached, starts
 
 
@@ -33,7 +32,7 @@ def test_lean_reaches_full_but_full_never_reaches_lean() -> None:
 def test_what_a_review_can_end_with_depends_on_how_it_is_written() -> None:
     flow = load("plan")
     execute = flow.phase("execute")
-    found = {step.id: possible(flow, step) for step in execute.steps}  # type: ignore[union-attr]
+    found = {step.id: step.outcomes(flow) for step in execute.steps}  # type: ignore[union-attr]
     assert found["spec"] == ("pass", "noted", "exhausted", "inconclusive")
     assert found["extra"] == ("pass", "noted", "blocking", "inconclusive")
-    assert possible(flow, flow.phase("finalize")) == ("pass", "noted", "inconclusive")
+    assert flow.phase("finalize").outcomes(flow) == ("pass", "noted", "inconclusive")

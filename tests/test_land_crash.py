@@ -43,7 +43,7 @@ def dying(*args, **more):
     if when == "after" and left[0] == 0:
         os.kill(os.getpid(), signal.SIGKILL)
     return result
-from windlass import git
+from windlass.git import run as git
 from windlass.git.user_checkout import CheckoutMove, advance
 user = git.discover(Path(root))
 setattr(owner, last, dying)

@@ -13,10 +13,10 @@ from flow_files import FILES, load
 from windlass.engine import machine
 from windlass.engine.machine import AskQuestion, End, RunPhase, SkipPhase, State
 from windlass.errors import StoppedError
-from windlass.flow.outcomes import routes
 from windlass.flow.route_graph import back_options
 from windlass.flow.schema import Flow, Phase
 from windlass.kinds.routes import Target, To
+from windlass.kinds.spec import routes_of
 from windlass.model import Json, RunState
 
 FLOWS = {name: load(name) for name in FILES}
@@ -45,7 +45,7 @@ class FakeWorld:
 
 
 def _outcomes(flow: Flow, phase: Phase) -> list[str]:
-    return sorted(routes(flow, phase))
+    return sorted(routes_of(flow, phase))
 
 
 def _forward(flow: Flow, question: str) -> list[str]:

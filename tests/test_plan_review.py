@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import windlass.flows
 
+import windlass
 from front import LEAN, NO_EXTRAS, Front, basics, builder, failing, passing, plan_of, plan_text, planner, scout
 from gitrepo import commit
 from windlass.events import QuestionAsked, ReviewFinished
@@ -14,7 +14,7 @@ from windlass.events import QuestionAsked, ReviewFinished
 QUICK = "[retries]\ncrashed = 0\n"
 BOTH = QUICK + NO_EXTRAS
 ONE = QUICK + LEAN
-FLOWS = Path(windlass.flows.__file__).parent
+FLOWS = Path(windlass.__file__).parent / "flow" / "builtin"
 NO_TASKS = {"when": {"role": "planner"}, "files": {"{plan_path}": "# A plan without a block\n"}, "say": "done"}
 
 

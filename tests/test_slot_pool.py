@@ -66,7 +66,8 @@ def test_sixteen_tasks_at_once_each_have_a_worktree_of_their_own_and_nothing_is_
 
 DRIVER = """
 import sys; from concurrent.futures import ThreadPoolExecutor; from pathlib import Path
-from windlass import git; from windlass.git import Attempt, EngineRepo, Slots
+from windlass.git import run as git; from windlass.git.engine_repo import EngineRepo
+from windlass.git.keep import Attempt; from windlass.git.slots import Slots
 user = git.discover(Path(sys.argv[1])); run = sys.argv[3]
 engine = EngineRepo.open(user, Path(sys.argv[2]))
 slots = Slots(engine)
@@ -94,7 +95,8 @@ def test_two_drivers_share_the_pool_and_never_a_slot(tmp_path: Path, engine: Eng
 
 KILLED = """
 import os, signal, sys; from pathlib import Path
-from windlass import git; from windlass.git import Attempt, EngineRepo, Slots
+from windlass.git import run as git; from windlass.git.engine_repo import EngineRepo
+from windlass.git.keep import Attempt; from windlass.git.slots import Slots
 engine = EngineRepo.open(git.discover(Path(sys.argv[1])), Path(sys.argv[2]))
 slots, deed, left = Slots(engine), sys.argv[3], int(sys.argv[4])
 real = git.run_raw

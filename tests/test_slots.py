@@ -55,7 +55,8 @@ def test_agents_can_use_git_while_slots_are_made(slots: Slots) -> None:
 
 TAKE = """
 import sys; from pathlib import Path
-from windlass import git; from windlass.git import EngineRepo, Slots
+from windlass.git import run as git; from windlass.git.engine_repo import EngineRepo
+from windlass.git.slots import Slots
 user = git.discover(Path(sys.argv[1]))
 engine = EngineRepo.open(user, Path(sys.argv[2]))
 print(*(Slots(engine).take(sys.argv[3], f"t{n}", user.head).n for n in range(3)))

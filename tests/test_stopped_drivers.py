@@ -70,7 +70,7 @@ PLACES = (
     ("windlass.git.slots:Slots.take", 3),
     ("windlass.git.slots:Slots.place", 3),
     ("windlass.git.slots:Slots.release", 2),
-    ("windlass.dispatch.workspace:Desk.after", 4),
+    ("windlass.dispatch.workspace:Workspace.after", 4),
     ("windlass.engine.journal:Journal.begin", 8),
     ("windlass.engine.journal:Journal.finish", 8),
     ("windlass.dispatch.attempt:run_agent", 5),

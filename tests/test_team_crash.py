@@ -21,8 +21,8 @@ label = sys.argv[1]
 def die(*seen):
     if any(getattr(one, "label", "") == label for one in seen):
         os.kill(os.getpid(), signal.SIGKILL)
-from windlass import projecting, starting
-real_feed, real_start = projecting.Projecting.feed, starting.start_run
+from windlass.runs import start as starting, view_files
+real_feed, real_start = view_files.ViewFiles.feed, starting.start_run
 def feed(self, recorded):
     die(recorded.event)
     real_feed(self, recorded)
@@ -31,7 +31,7 @@ def start(kit, start, run):
     if label == "QUEUED":
         os.kill(os.getpid(), signal.SIGKILL)
     return made
-projecting.Projecting.feed, starting.start_run = feed, start
+view_files.ViewFiles.feed, starting.start_run = feed, start
 from windlass.app import compose
 from windlass.interfaces.exit import run
 sys.exit(run(sys.argv[2:], compose()))

@@ -14,7 +14,7 @@ from windlass.git.slot import Slot
 from windlass.git.slots import Slots
 from windlass.git.trees import (
     Change,
-    Kind,
+    ChangeKind,
     changes,
     commit_artifacts,
     commit_tree,
@@ -66,9 +66,9 @@ def test_harvest_commits_everything_not_ignored_with_a_fixed_sha(engine: EngineR
     head = harvest(engine, slot, "work of t1\n", DATE)
     assert status(engine, slot).dirty == ()
     assert changes(engine, engine.user.head, head) == (
-        Change("a.txt", Kind.MODIFIED),
-        Change("b.txt", Kind.DELETED),
-        Change("new", Kind.ADDED),
+        Change("a.txt", ChangeKind.MODIFIED),
+        Change("b.txt", ChangeKind.DELETED),
+        Change("new", ChangeKind.ADDED),
     )
     sh(slot.path, "reset", "-q", "--hard", engine.user.head)
     write(slot.path, {"a.txt": "2\n", "new": "1"})
@@ -98,7 +98,7 @@ def test_harvest_works_after_a_killed_git_and_stores_inner_repositories_as_files
     commit(slot.path / "inner", {"deep.txt": "x"})
     (slot.git_dir / "index.lock").touch()
     head = harvest(engine, slot, "work\n", DATE)
-    assert changes(engine, engine.user.head, head) == (Change("inner/deep.txt", Kind.ADDED),)
+    assert changes(engine, engine.user.head, head) == (Change("inner/deep.txt", ChangeKind.ADDED),)
 
 
 def test_hooks_the_agent_installed_do_not_run_in_the_engines_name(
@@ -137,7 +137,10 @@ def test_artifacts_are_committed_on_the_tip_without_a_checkout(engine: EngineRep
     base = engine.user.head
     new = commit_artifacts(engine, base, {"docs/plans/p.md": "# Plan ö\r\n", "a.txt": "2\n"}, "docs: plan\n", DATE)
     assert engine.tip("r1") == base, "the journal comes first"
-    assert changes(engine, base, new) == (Change("a.txt", Kind.MODIFIED), Change("docs/plans/p.md", Kind.ADDED))
+    assert changes(engine, base, new) == (
+        Change("a.txt", ChangeKind.MODIFIED),
+        Change("docs/plans/p.md", ChangeKind.ADDED),
+    )
     assert engine.git("show", f"{new}:docs/plans/p.md").out == "# Plan ö\r\n"
     assert engine.git("rev-parse", f"{new}^").line == base
 

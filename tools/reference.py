@@ -24,8 +24,7 @@ from windlass.events import TYPES
 from windlass.flow.schema import Artifact, Flow, QuestionSpec, Setting, Stage
 from windlass.interfaces.cli import NO_JSON, cli
 from windlass.kinds import KINDS
-from windlass.kinds.base import CallSpec, PhaseSpec
-from windlass.kinds.tasks import Land
+from windlass.kinds.spec import CallSpec, Land, PhaseSpec
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 NOTE = "<!-- Made by tools/reference.py from the code; do not edit. -->"
@@ -107,7 +106,7 @@ def kinds_page() -> str:
     for name, kind in sorted(KINDS.items()):
         about = sentence((sys.modules[kind.spec.__module__].__doc__ or "").partition(":")[2].split("\n\n")[0])
         parts += ["", f"## {name}", "", about[:1].upper() + about[1:], ""]
-        parts += [f"Outcomes: {', '.join(f'`{outcome}`' for outcome in kind.outcomes)}.", ""]
+        parts += [f"Outcomes: {', '.join(f'`{outcome}`' for outcome in kind.spec.OUTCOMES)}.", ""]
         parts += fields_table(kind.spec, skip=tuple(PhaseSpec.model_fields))
     for title, model in SHARED.items():
         parts += ["", f"## {title}", "", *fields_table(model)]

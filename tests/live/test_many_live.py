@@ -29,7 +29,8 @@ from collections import Counter
 from pathlib import Path
 from windlass.agents import registry
 from windlass.agents.base import Job, Limits
-from windlass.agents.process.agent_run import agent_env, run_agent
+from windlass.agents.process.agent_run import run_agent
+from windlass.agents.process.supervise import agent_env
 
 facts = json.loads(sys.argv[1])
 adapter = registry.make("codex", facts["options"], dict(os.environ))

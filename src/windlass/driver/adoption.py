@@ -98,7 +98,7 @@ async def apply(ctx: PhaseContext) -> None:
 
 def _working_through(flow: Flow, journal: Journal, artifact: str) -> Key | None:
     """The `tasks` phase that has begun on this artifact, by its last visit."""
-    ids = {phase.id for phase in flow.all_phases() if phase.kind == "tasks" and phase.source == artifact}
+    ids = {phase.id for phase in flow.all_phases() if phase.task_list() == artifact}
     keys = [Key.parse(row.key) for row in journal.recorded_keys() if row.key.endswith("/tasks")]
     found = [key for key in keys if len(key.parts) == 2 and key.parts[0].id in ids]
     return Key(found[-1].parts[:1]) if found else None

@@ -9,7 +9,8 @@ from windlass.driver.context import StepContext
 from windlass.driver.scopes import RunScope
 from windlass.errors import AbortedError, StoppedError
 from windlass.events import Warned
-from windlass.kinds.base import Call, PhaseSpec
+from windlass.kinds.base import Call
+from windlass.kinds.spec import PhaseSpec
 from windlass.model import Choice, Json, Key, Question
 from windlass.tasks.checker import CheckVerdict
 

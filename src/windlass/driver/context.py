@@ -23,8 +23,8 @@ from windlass.engine.questions import PausedError
 from windlass.errors import StoppedError
 from windlass.events import HANDED_OVER, Event, LandingRefused, RunEnded, RunResumed, TaskChanged
 from windlass.git.trees import commit_artifacts
-from windlass.kinds import review, tasks
-from windlass.kinds.base import Call, CommandRun, Outcome, PhaseSpec, PublishResult, Reply
+from windlass.kinds.base import NOBODY_REVIEWED, Call, CommandRun, Outcome, PublishResult, Reply
+from windlass.kinds.spec import PhaseSpec
 from windlass.kinds.task_graph import with_groups
 from windlass.kinds.tasks import TasksSpec
 from windlass.model import Answer, Finding, Json, Key, Question, Task, content_id
@@ -281,7 +281,7 @@ class PhaseContext(StepContext):
     @property
     def completed_later(self) -> bool:
         phases = self.parts.world.flow.sequence(self.parts.world.mode)
-        return any(isinstance(phase, review.ReviewSpec) and phase.completes == self.phase.id for phase in phases)
+        return any(phase.completes_tasks_of() == self.phase.id for phase in phases)
 
     async def commit_files(self, id: str, names: Sequence[str], why: str) -> None:
         """Put artifacts in force on the run's tip, once."""
@@ -420,10 +420,9 @@ class TaskStepContext(StepContext):
     @property
     def _is_confirmed(self) -> bool:
         """A review of this visit passed the task as it is."""
-        assert isinstance(self.phase, tasks.TasksSpec)
-        reviews = [step.id for step in self.phase.steps if isinstance(step, review.ReviewSpec) and step.of == "changes"]
+        reviews = [step.id for step in self.phase.task_steps() if step.judges_changes()]
         ended = [self._outcomes[id] for id in reviews if id in self._outcomes]
-        return any(outcome.name == "pass" and outcome.detail != review.NOBODY for outcome in ended)
+        return any(outcome.name == "pass" and outcome.detail != NOBODY_REVIEWED for outcome in ended)
 
     async def _unproved(self, cycle: int, landing: Key) -> str:
         """'' when the task may land; else what the proof found, for whoever mends it."""

@@ -16,9 +16,10 @@ from windlass.engine.journal import again_count, refuse_unknown
 from windlass.engine.machine import AskQuestion, End, RunPhase, SkipPhase, State
 from windlass.engine.services import RunServices
 from windlass.events import PhaseEntered, PhaseFinished, PhaseSkipped, TaskChanged
-from windlass.kinds import KINDS, review
-from windlass.kinds.base import Outcome, PhaseSpec
+from windlass.kinds import KINDS
+from windlass.kinds.base import Outcome
 from windlass.kinds.routes import To
+from windlass.kinds.spec import PhaseSpec
 from windlass.model import Json, Key, RunState
 from windlass.tasks.checker import Checker
 from windlass.tasks.context import COMPLETE, EndRunError
@@ -91,7 +92,7 @@ class RunLoop:
         ctx = PhaseContext(self._shared, key, phase, desk, befores=befores, again=Reentry(to_fix=to_fix))
         self._enter(ctx, phase)
         await adopting.apply(ctx)
-        if phase.kind == "tasks":
+        if phase.OWN_SLOTS:
             # Tasks take slots of their own.
             await desk.leave(key.text)
         try:
@@ -113,9 +114,9 @@ class RunLoop:
 
     def _complete(self, ctx: PhaseContext, phase: PhaseSpec, outcome: Outcome) -> None:
         """One review for all of them: what was only implemented is complete now."""
-        if not isinstance(phase, review.ReviewSpec) or outcome.name not in ("pass", "noted"):
+        if outcome.name not in ("pass", "noted"):
             return
-        for task in self._shared.implemented.pop(phase.completes, ()):
+        for task in self._shared.implemented.pop(phase.completes_tasks_of(), ()):
             ctx.emit(TaskChanged(task.id, COMPLETE, visit=task.visit), at=f"completes.{task.id}")
 
     async def _ask(self, state: State, todo: AskQuestion, desk: Workspace) -> State:
@@ -157,7 +158,7 @@ class RunLoop:
 
     def _retry_key(self, state: State) -> Key:
         """Inside a list of tasks a replay passes what was retried, so those are counted by what is recorded there."""
-        if state.failed_in and self._flow.phase(state.failed_in).kind == "tasks":
+        if state.failed_in and self._flow.phase(state.failed_in).OWN_SLOTS:
             key = Key().child(state.failed_in, visit=state.visits[state.failed_in])
             return key.child("again", cycle=again_count(self._journal, key) + 1)
         self._stops += 1

@@ -12,7 +12,7 @@ from windlass.git import remote
 from windlass.git import run as git
 from windlass.git.publish import publish
 from windlass.git.remote import Remote
-from windlass.kinds.base import PhaseSpec
+from windlass.kinds.spec import PhaseSpec
 from windlass.model import Json, Key
 
 KEY = Key().child("source")

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from windlass.engine.services import RunServices
 from windlass.flow.route_graph import back_options
 from windlass.flow.schema import QuestionSpec
-from windlass.kinds import review
-from windlass.kinds.base import Outcome, PhaseSpec, PlanView
+from windlass.kinds.base import NOBODY_REVIEWED, Outcome, PlanView
 from windlass.kinds.routes import Target, To
+from windlass.kinds.spec import PhaseSpec
 from windlass.model import Choice, Finding, Json, Key, Question, RunFacts, Severity, Task
 
 
@@ -160,8 +160,8 @@ class Lookup:
         outcome = self._outcomes.get(phase)
         if outcome is None:
             return ""
-        if outcome.detail == review.NOBODY:
-            return f"It was not reviewed: {review.NOBODY}."
+        if outcome.detail == NOBODY_REVIEWED:
+            return f"It was not reviewed: {NOBODY_REVIEWED}."
         words = {
             "pass": "The reviews passed.",
             "noted": "The reviews have findings:",

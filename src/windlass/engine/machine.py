@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from windlass.errors import StoppedError
 from windlass.flow.schema import Flow, Phase, Stage
-from windlass.kinds.base import When, holds
 from windlass.kinds.routes import Route, Target, To
+from windlass.kinds.visit_cost import When, holds
 from windlass.model import Json, RunState
 
 ENDS = {
@@ -156,7 +156,7 @@ def retried(flow: Flow, state: State) -> State:
     assert state.ended is not None
     fresh, at = state.ended.fresh, state.failed_in or state.at
     state = replace(state, ended=None, asking=None, failed_in="", failure="")
-    if state.at != at and flow.phase(at).kind == "tasks":
+    if state.at != at and flow.phase(at).OWN_SLOTS:
         # The same visit: what its tasks have done stays done, the one that failed gets a visit of its own.
         return replace(state, at=at)
     return _enter(state, at) if fresh else state
@@ -173,8 +173,9 @@ def state_reason(option: str, question: str, why: str = "") -> str:
 def _route(flow: Flow, phase: Phase, outcome: str) -> Route:
     if outcome in phase.on:
         return phase.on[outcome]
-    if phase.kind == "ask" and phase.question:
-        return Route(flow.questions[phase.question].options[outcome])
+    question = phase.asked_question()
+    if question:
+        return Route(flow.questions[question].options[outcome])
     if outcome in ("ok", "done"):
         return Route(Target(To.NEXT))
     if outcome in ("hard_stop", "needs_decision") and "inconclusive" in phase.on:
@@ -203,7 +204,7 @@ def _go(flow: Flow, state: State, world: Facts, target: Target, reason: str) -> 
             return _next(flow, state)
         case To.GOTO:
             reported = flow.phase(target.arg)
-            failed_in = state.at if reported.kind == "report" and reported.via else ""
+            failed_in = state.at if reported.REPORTS_FAILURE and reported.via else ""
             return replace(_enter(state, target.arg), failed_in=failed_in, failure=reason if failed_in else "")
         case To.AGAIN:
             return _enter(state, state.at)

@@ -13,7 +13,8 @@ from windlass.errors import StoppedError, UserError, near
 from windlass.flow.conditions import FactView, missing_in
 from windlass.flow.conditions import fact as named_fact
 from windlass.flow.schema import Artifact, Flow, Setting
-from windlass.kinds.base import PlanView, holds
+from windlass.kinds.base import PlanView
+from windlass.kinds.visit_cost import holds
 from windlass.model import Answer, Json, RunFacts, Task, content_id
 
 

@@ -7,10 +7,9 @@ from collections.abc import Collection, Iterable, Iterator
 
 from windlass.errors import near
 from windlass.flow.conditions import ENSURES, FALLBACKS
-from windlass.flow.fault import FlowFault, PhasePlace, calls_of, phases_of, places, role_names
+from windlass.flow.fault import FlowFault, PhasePlace, phases_of, places, role_names
 from windlass.flow.schema import Flow
 from windlass.flow.strict_yaml import Path
-from windlass.kinds import ask, dialogue, produce, report, review, tasks
 from windlass.kinds.routes import To
 from windlass.model import is_id
 
@@ -31,9 +30,8 @@ def bad_ids(flow: Flow) -> Iterator[FlowFault]:
     yield from _twice([((*place.path, "id"), place.phase.id) for place in phases_of(flow)], "phases")
     yield from _twice([(("stages", index, "id"), stage.id) for index, stage in enumerate(flow.stages)], "stages")
     for place in phases_of(flow):
-        if isinstance(place.phase, tasks.TasksSpec):
-            steps = [((*place.path, "steps", at, "id"), step.id) for at, step in enumerate(place.phase.steps)]
-            yield from _twice(steps, "steps")
+        steps = [((*place.path, "steps", at, "id"), step.id) for at, step in enumerate(place.phase.task_steps())]
+        yield from _twice(steps, "steps")
 
 
 def _twice(named: list[tuple[Path, str]], what: str) -> Iterator[FlowFault]:
@@ -69,7 +67,7 @@ def _wrong_firsts(flow: Flow) -> Iterator[FlowFault]:
     begun = {flow.phases[0].id} if flow.phases and not flow.modes else set()
     begun |= {ids[0] for ids in flow.modes.values() if ids} | {s.phases[0].id for s in flow.stages if s.phases}
     for place in places(flow):
-        first_step = place.inside is not None and place.inside.steps[0] is place.phase
+        first_step = place.inside is not None and place.inside.task_steps()[0] is place.phase
         if place.phase.via and (first_step or (place.inside is None and place.phase.id in begun)):
             yield FlowFault((*place.path, "via"), f"'{place.phase.id}' comes first, so it cannot be `via: route`")
     for mode, ids in flow.modes.items():
@@ -99,83 +97,36 @@ def unknown_contracts(flow: Flow, contracts: Collection[str]) -> Iterator[FlowFa
 
 
 def unknown_references(flow: Flow) -> Iterator[FlowFault]:
+    tasks_phases = {place.phase.id for place in phases_of(flow) if place.phase.OWN_SLOTS}
     for place in places(flow):
-        yield from _unknown(_outputs(place), flow.artifacts, "artifact")
-        yield from _unknown(_subjects(place), flow.artifacts, "artifact")
-        yield from _unknown(_inputs(place), _input_names(flow, place), "input")
-        yield from _unknown(_questions(place), flow.questions, "question")
-        yield from _unknown(_settings(place), flow.settings, "setting")
-        yield from _unknown(_completes(place), _task_phases(flow), "tasks phase")
-        yield from _unknown(_fallbacks(place), FALLBACKS, "fallback")
+        known: dict[str, tuple[Collection[str], str]] = {
+            "output": (flow.artifacts, "artifact"),
+            "artifact": (flow.artifacts, "artifact"),
+            "input": (_input_names(flow, place), "input"),
+            "question": (flow.questions, "question"),
+            "setting": (flow.settings, "setting"),
+            "tasks phase": (tasks_phases, "tasks phase"),
+            "fallback": (FALLBACKS, "fallback"),
+        }
+        for one in place.phase.references():
+            yield from _unknown([((*place.path, *one.path), one.name)], *known[one.what])
     for name, artifact in flow.artifacts.items():
         rules = ((("artifacts", name, "ensure", index), rule) for index, rule in enumerate(artifact.ensure))
         yield from _unknown(rules, ENSURES, "rule")
 
 
-def _outputs(place: PhasePlace) -> Iterator[tuple[Path, str]]:
-    for path, call in calls_of(place):
-        yield from (((*path, "out"), name) for name in call.out)
-    own = getattr(place.phase, "out", ())
-    for name in (own,) if isinstance(own, str) else own:
-        if name:
-            yield (*place.path, "out"), name
-    if isinstance(place.phase, dialogue.DialogueSpec) and place.phase.log:
-        yield (*place.path, "log"), place.phase.log
-    if isinstance(place.phase, report.ReportSpec):
-        yield from (((*place.path, "to"), name) for name in place.phase.artifacts_out())
-
-
-def _subjects(place: PhasePlace) -> Iterator[tuple[Path, str]]:
-    if isinstance(place.phase, review.ReviewSpec):
-        yield (*place.path, "of"), place.phase.of
-    if isinstance(place.phase, tasks.TasksSpec):
-        yield (*place.path, "from"), place.phase.source
-
-
-def _inputs(place: PhasePlace) -> Iterator[tuple[Path, str]]:
-    for path, call in calls_of(place):
-        yield from (((*path, "in"), name) for name in call.ins)
-    yield from (((*place.path, "in"), name) for name in getattr(place.phase, "ins", ()))
-
-
 def _input_names(flow: Flow, place: PhasePlace) -> set[str]:
-    in_task = place.inside is not None or isinstance(place.phase, tasks.TasksSpec)
+    in_task = place.inside is not None or place.phase.OWN_SLOTS
     given = GIVEN_INPUTS if in_task else GIVEN_INPUTS - {"task"}
     return set(flow.artifacts) | given | findings_names(flow)
 
 
 def findings_names(flow: Flow) -> set[str]:
-    return {f"{place.phase.id}.findings" for place in places(flow) if isinstance(place.phase, review.ReviewSpec)}
-
-
-def _questions(place: PhasePlace) -> Iterator[tuple[Path, str]]:
-    for key in ("question", "feedback", "only"):
-        name = getattr(place.phase, key, "")
-        if name:
-            yield (*place.path, key), name
-
-
-def _settings(place: PhasePlace) -> Iterator[tuple[Path, str]]:
-    if isinstance(place.phase, ask.AskSpec):
-        yield from (((*place.path, "settings", index), name) for index, name in enumerate(place.phase.settings))
-
-
-def _completes(place: PhasePlace) -> Iterator[tuple[Path, str]]:
-    if isinstance(place.phase, review.ReviewSpec) and place.phase.completes:
-        yield (*place.path, "completes"), place.phase.completes
-
-
-def _fallbacks(place: PhasePlace) -> Iterator[tuple[Path, str]]:
-    if isinstance(place.phase, produce.ProduceSpec) and place.phase.fallback:
-        yield (*place.path, "fallback"), place.phase.fallback
-
-
-def _task_phases(flow: Flow) -> set[str]:
-    return {place.phase.id for place in phases_of(flow) if isinstance(place.phase, tasks.TasksSpec)}
+    return {f"{place.phase.id}.findings" for place in places(flow) if place.phase.HAS_FINDINGS}
 
 
 def unproduced_artifacts(flow: Flow) -> Iterator[FlowFault]:
-    made = {name for place in places(flow) for _, name in _outputs(place)}
+    made = {one.name for place in places(flow) for one in place.phase.references() if one.what == "output"}
     for name, artifact in flow.artifacts.items():
         if name not in made and not artifact.given and artifact.kind != "diff":
             yield FlowFault(

@@ -10,12 +10,11 @@ from windlass.flow.check_names import findings_names
 from windlass.flow.check_values import TASK_FIELDS, TEMPLATE
 from windlass.flow.conditions import RECOMMENDERS
 from windlass.flow.fault import FlowFault, PhasePlace, places
-from windlass.flow.outcomes import routes
 from windlass.flow.route_graph import RouteEdge, all_ways, leads_back
 from windlass.flow.schema import Flow, QuestionSpec
 from windlass.flow.strict_yaml import Path
-from windlass.kinds import ask, tasks
 from windlass.kinds.routes import Route, To
+from windlass.kinds.spec import routes_of
 from windlass.model import is_id
 
 TEXT_NAMES = frozenset({"role", "reason", "phase", "stage", "step", "n", "attempts", "request"})
@@ -95,19 +94,17 @@ def _wrong_askers(flow: Flow, path: Path, name: str, question: QuestionSpec) -> 
     at_restart = flow.restarts is not None and flow.restarts.then.arg == name
     if not askers and not at_restart:
         yield FlowFault(path, f"the question '{name}' is never asked")
-    outside = [
-        place.phase.id for place in askers if place.inside is None and not isinstance(place.phase, tasks.TasksSpec)
-    ]
+    outside = [place.phase.id for place in askers if place.inside is None and not place.phase.OWN_SLOTS]
     if question.per == "task" and outside:
         yield FlowFault((*path, "per"), f"'{name}' is asked per task, but '{outside[0]}' is no step of a task")
 
 
 def asked_at(flow: Flow, place: PhasePlace) -> set[str]:
     """The questions that a phase or step can raise itself; a tasks phase raises those of its landing."""
-    if isinstance(place.phase, ask.AskSpec):
-        return {place.phase.question}
-    found: list[Route] = list(routes(flow, place.phase).values())
-    found += place.phase.land.on.values() if isinstance(place.phase, tasks.TasksSpec) else []
+    if place.phase.ASKS:
+        return {place.phase.asked_question()}
+    land = place.phase.landing()
+    found: list[Route] = [*routes_of(flow, place.phase).values(), *(land.on.values() if land else ())]
     ends = [target for route in found for target in (route.target, route.then) if target]
     return {target.arg for target in ends if target.to is To.ASK}
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from windlass.errors import near
 from windlass.flow.fault import FlowFault, PhasePlace, phases_of, places
-from windlass.flow.outcomes import DEFAULTED, land_possible, optional, possible
 from windlass.flow.route_graph import (
     LAND,
     RouteEdge,
@@ -21,8 +20,8 @@ from windlass.flow.route_graph import (
 )
 from windlass.flow.schema import Flow
 from windlass.flow.strict_yaml import Path
-from windlass.kinds import KINDS, ask, review, tasks
 from windlass.kinds.routes import PHASE_ONLY, TASK_ONLY, Route, Target, To
+from windlass.kinds.spec import DEFAULTED, PhaseSpec
 
 RESTART_ENDS = frozenset({To.ASK, To.STOP, To.ABORT, To.BLOCK, To.WAIVE})
 
@@ -30,15 +29,17 @@ RESTART_ENDS = frozenset({To.ASK, To.STOP, To.ABORT, To.BLOCK, To.WAIVE})
 def wrong_outcomes(flow: Flow) -> Iterator[FlowFault]:
     for place in places(flow):
         phase, path = place.phase, place.path
-        if isinstance(phase, ask.AskSpec) and phase.question:
+        if phase.asked_question():
             continue
-        known = (*possible(flow, phase), *optional(flow, phase))
-        yield from _impossible(phase.id, (*path, "on"), phase.on, known, KINDS[phase.kind].outcomes)
-        yield from _unrouted(phase.id, path, phase.on, possible(flow, phase))
-        if isinstance(phase, tasks.TasksSpec):
-            landing, name = land_possible(flow, phase), f"{phase.id}.land"
-            yield from _impossible(name, (*path, LAND, "on"), phase.land.on, landing, tasks.LAND_OUTCOMES)
-            yield from _unrouted(name, (*path, LAND), phase.land.on, landing)
+        needed = phase.outcomes(flow)
+        known = (*needed, *phase.optional_outcomes(flow))
+        yield from _impossible(phase.id, (*path, "on"), phase.on, known, phase.OUTCOMES)
+        yield from _unrouted(phase.id, path, phase.on, needed)
+        land = phase.landing()
+        if land:
+            needed, name = land.outcomes(flow), f"{phase.id}.land"
+            yield from _impossible(name, (*path, LAND, "on"), land.on, needed, land.OUTCOMES)
+            yield from _unrouted(name, (*path, LAND), land.on, needed)
 
 
 def _impossible(
@@ -61,11 +62,12 @@ def _unrouted(id: str, path: Path, on: Mapping[str, Route], needed: Sequence[str
 def wrong_targets(flow: Flow) -> Iterator[FlowFault]:
     for place in places(flow):
         yield from _wrong_routes(flow, place, (*place.path, "on"), place.phase.on)
-        if isinstance(place.phase, tasks.TasksSpec):
+        land, question = place.phase.landing(), place.phase.asked_question()
+        if land:
             inside = PhasePlace((*place.path, LAND), place.phase, place.phase)
-            yield from _wrong_routes(flow, inside, (*place.path, LAND, "on"), place.phase.land.on)
-        if isinstance(place.phase, ask.AskSpec) and place.phase.question in flow.questions:
-            yield from _wrong_answers(flow, place, place.phase.question)
+            yield from _wrong_routes(flow, inside, (*place.path, LAND, "on"), land.on)
+        if question in flow.questions:
+            yield from _wrong_answers(flow, place, question)
     yield from _wrong_restart_end(flow)
 
 
@@ -115,14 +117,15 @@ def _refusal(flow: Flow, place: PhasePlace, target: Target) -> tuple[str, str] |
 
 
 def _has_fixer(place: PhasePlace) -> bool:
-    if isinstance(place.phase, tasks.TasksSpec):
-        return place.inside is place.phase and place.phase.land.fixer is not None
-    return isinstance(place.phase, review.ReviewSpec) and place.phase.fixer is not None
+    land = place.phase.landing()
+    if land:
+        return place.inside is place.phase and land.fixer is not None
+    return place.phase.can_fix()
 
 
 def _unknown_goto(flow: Flow, place: PhasePlace, id: str) -> tuple[str, str] | None:
     if place.inside is not None:
-        steps = [step.id for step in place.inside.steps]
+        steps = [step.id for step in place.inside.task_steps()]
         return None if id in steps else (f"there is no step '{id}'", near(id, [*steps, *_words(in_task=True)]))
     phases = [other.phase.id for other in phases_of(flow)]
     if id not in phases:
@@ -171,14 +174,14 @@ def unreachable(flow: Flow) -> Iterator[FlowFault]:
     for place in phases_of(flow):
         if place.phase.id not in seen:
             yield FlowFault(place.path, f"the phase '{place.phase.id}' cannot be reached")
-        if isinstance(place.phase, tasks.TasksSpec) and place.phase.steps:
+        if place.phase.task_steps():
             yield from _unreachable_steps(flow, place.phase, place.path)
 
 
-def _unreachable_steps(flow: Flow, spec: tasks.TasksSpec, path: Path) -> Iterator[FlowFault]:
+def _unreachable_steps(flow: Flow, spec: PhaseSpec, path: Path) -> Iterator[FlowFault]:
     first = next(step_spots(flow, spec, path))
     seen = reached(first.enter(0), step_ways(flow, spec, path))
-    for index, step in enumerate(spec.steps):
+    for index, step in enumerate(spec.task_steps()):
         if RouteNode(step.id) not in seen:
             yield FlowFault((*path, "steps", index), f"the step '{step.id}' cannot be reached")
     if RouteNode(LAND) not in seen:

@@ -7,24 +7,19 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from windlass.errors import near
 from windlass.flow.conditions import FACTS
-from windlass.flow.fault import FlowFault, PhasePlace, calls_of, places
-from windlass.flow.outcomes import values
+from windlass.flow.fault import FlowFault, calls_of, places
 from windlass.flow.schema import Flow, Setting
 from windlass.flow.strict_yaml import Located, Path
-from windlass.kinds import ask, command, elicit, produce, publish, review, tasks
-from windlass.kinds.base import When
 from windlass.kinds.routes import Route
-from windlass.model import Json, Severity, Task, is_id, is_inner_path
+from windlass.kinds.spec import words_of
+from windlass.kinds.visit_cost import When
+from windlass.model import Json, Task, is_id, is_inner_path
 
 TASK_FIELDS = frozenset(f"task.{name}" for name in Task.__struct_fields__)
 NAME = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*")
 TEMPLATE = re.compile(r"\{([^{}]*)\}")
 RUN_NAMES = frozenset({"slug", "id8", "date"})
 PATH_NAMES = RUN_NAMES | {"session"}
-MODES = ("iterative", "single-pass")
-PAUSES = ("auto", "checkpoint", "batch")
-FAILURES = ("retry", "continue", "stop")
-SEVERITIES = tuple(one.word for one in Severity)
 #: fields that may hold a $setting; anywhere else it would be taken for a text
 SETTING_FIELDS = frozenset(
     {"max", "times", "slots", "pause", "pause_every", "failure", "mode", "threshold", "remote", "base"}
@@ -79,7 +74,7 @@ def wrong_setting_references(flow: Flow) -> Iterator[FlowFault]:
     for path, value in numbers:
         yield from _wrong_number(flow, path, value)
     for place in places(flow):
-        for key, allowed in _words(place):
+        for key, allowed in place.phase.word_fields():
             yield from _wrong_word(flow, (*place.path, key), str(getattr(place.phase, key)), allowed)
 
 
@@ -91,9 +86,10 @@ def _counts(flow: Flow) -> Iterator[tuple[Path, int | str | None]]:
         for key in ("max", "slots", "pause_every"):
             yield (*place.path, key), getattr(place.phase, key, None)
         yield from _route_counts((*place.path, "on"), place.phase.on)
-        if isinstance(place.phase, tasks.TasksSpec):
-            yield (*place.path, "land", "max"), place.phase.land.max
-            yield from _route_counts((*place.path, "land", "on"), place.phase.land.on)
+        land = place.phase.landing()
+        if land:
+            yield (*place.path, "land", "max"), land.max
+            yield from _route_counts((*place.path, "land", "on"), land.on)
 
 
 def _route_counts(path: Path, on: Mapping[str, Route]) -> Iterator[tuple[Path, int | str | None]]:
@@ -109,17 +105,10 @@ def _wrong_number(flow: Flow, path: Path, value: int | str | None) -> Iterator[F
         yield FlowFault(path, f"'{value}' is not a number", f"the setting '{value[1:]}' needs `type: int`")
 
 
-def _words(place: PhasePlace) -> Iterator[tuple[str, tuple[str, ...]]]:
-    if isinstance(place.phase, review.ReviewSpec):
-        yield from (("mode", MODES), ("threshold", ("", *SEVERITIES)))
-    if isinstance(place.phase, tasks.TasksSpec):
-        yield from (("failure", FAILURES), ("pause", ("", *PAUSES)))
-
-
 def _wrong_word(flow: Flow, path: Path, word: str, allowed: tuple[str, ...]) -> Iterator[FlowFault]:
     if word.startswith("$"):
         yield from _unknown_setting(flow, path, word)
-    for value in values(flow, word):
+    for value in words_of(flow, word):
         if value not in allowed:
             yield FlowFault(path, f"'{value}' does not fit '{path[-1]}'", near(value, (one for one in allowed if one)))
 
@@ -179,8 +168,8 @@ def unknown_templates(flow: Flow) -> Iterator[FlowFault]:
         yield from _wrong_templates(("artifacts", name, "path"), artifact.path, PATH_NAMES)
         yield from _wrong_path(("artifacts", name), artifact.kind, artifact.path)
     for place in places(flow):
-        if isinstance(place.phase, publish.PublishSpec):
-            yield from _wrong_templates((*place.path, "tag"), place.phase.tag, RUN_NAMES)
+        for key in place.phase.RUN_TEMPLATES:
+            yield from _wrong_templates((*place.path, key), str(getattr(place.phase, key)), RUN_NAMES)
     for path, branch in ((("branch",), flow.branch), (("agent_branch",), flow.agent_branch)):
         if branch and not _is_branch(branch):
             yield FlowFault(path, f"'{branch}' cannot be a branch's name", "like windlass/{slug}-{id8}")
@@ -221,39 +210,5 @@ def instruction_files(flow: Flow) -> Iterator[tuple[Path, str]]:
 
 def wrong_fields(flow: Flow) -> Iterator[FlowFault]:
     for place in places(flow):
-        yield from (FlowFault(place.path, f"'{place.phase.id}': {message}") for message in _disagreements(flow, place))
-
-
-def _disagreements(flow: Flow, place: PhasePlace) -> Iterator[str]:
-    match place.phase:
-        case produce.ProduceSpec(calls=()):
-            yield "there are no calls"
-        case review.ReviewSpec() as spec:
-            yield from _review(flow, spec)
-        case command.CommandSpec() as spec if spec.fixer:
-            yield from ["`fixer` and `classify` exclude each other"] if spec.classify else []
-            yield from [] if spec.max else ["a fixer needs `max`, at least 1"]
-        case tasks.TasksSpec(steps=()):
-            yield "there are no steps"
-        case ask.AskSpec() as spec:
-            yield from _ask(flow, spec)
-        case elicit.ElicitSpec() as spec if not 1 <= spec.min <= spec.max:
-            yield f"`min` {spec.min} and `max` {spec.max} leave nothing to ask"
-        case _:
-            pass
-
-
-def _review(flow: Flow, spec: review.ReviewSpec) -> Iterator[str]:
-    if not spec.reviewers:
-        yield "there are no reviewers"
-    if spec.fixer is None and "iterative" in values(flow, spec.mode):
-        yield "an iterative review needs a fixer; without one say `mode: single-pass`"
-
-
-def _ask(flow: Flow, spec: ask.AskSpec) -> Iterator[str]:
-    if bool(spec.question) == bool(spec.settings):
-        yield "an ask phase has either a question or settings"
-    if spec.question and spec.on:
-        yield "a question's options are its routes; take `on` away"
-    silent = [name for name in spec.settings if name in flow.settings and not flow.settings[name].ask]
-    yield from (f"the setting '{name}' has no `ask` text" for name in silent)
+        for message in place.phase.disagreements(flow):
+            yield FlowFault(place.path, f"'{place.phase.id}': {message}")

@@ -5,14 +5,12 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Mapping
 
-from windlass.flow.fault import PhasePlace, role_names
-from windlass.flow.outcomes import AnyPhase, routes
 from windlass.flow.problem import printable
 from windlass.flow.route_graph import FINISH, RouteEdge, RouteNode, modes, phase_ways
 from windlass.flow.schema import Flow, QuestionSpec
-from windlass.kinds import ask, command, produce, report, review, tasks
-from windlass.kinds.base import When
 from windlass.kinds.routes import Route
+from windlass.kinds.spec import PhaseSpec, routes_of
+from windlass.kinds.visit_cost import When
 
 WIDTH = 80
 
@@ -39,45 +37,19 @@ def printable_lines(lines: list[str]) -> str:
     return "\n".join(printable(line).rstrip() for line in lines).rstrip("\n") + "\n"
 
 
-def _phase(flow: Flow, phase: AnyPhase, indent: str) -> Iterator[str]:
+def _phase(flow: Flow, phase: PhaseSpec, indent: str) -> Iterator[str]:
     via = "  (by route only)" if phase.via else ""
-    head = f"{indent}{phase.id}  {phase.kind}{_who(phase)}{_condition(phase.when)}{via}"
+    head = f"{indent}{phase.id}  {phase.kind}{phase.summary()}{_condition(phase.when)}{via}"
     yield from _wrapped(head, "", f"{indent}    ")
     for need in phase.needs:
         yield from _wrapped(f"needs {need}", f"{indent}    ", f"{indent}      ")
-    if isinstance(phase, tasks.TasksSpec):
-        for step in phase.steps:
+    land = phase.landing()
+    if land:
+        for step in phase.task_steps():
             yield from _phase(flow, step, f"{indent}  | ")
-        yield from _wrapped(f"land{_fixed_by(phase.land)}", f"{indent}  | ", f"{indent}  |     ")
-        yield from _arrows(phase.land.on, f"{indent}  |     ")
-    yield from _arrows(routes(flow, phase), f"{indent}    ")
-
-
-def _who(phase: AnyPhase) -> str:
-    match phase:
-        case ask.AskSpec():
-            return f"  {phase.question or ', '.join(phase.settings)}"
-        case tasks.TasksSpec():
-            return f"  each task of {phase.source}"
-        case report.ReportSpec():
-            return f"  to {', '.join(phase.to)}"
-        case review.ReviewSpec():
-            return f"  {phase.of} by{_names(r.role for r in phase.reviewers)[1:]}" + _fixed_by(phase)
-        case produce.ProduceSpec():
-            return _names(call.role for call in phase.calls)
-        case command.CommandSpec():
-            return f"  {phase.run}{_fixed_by(phase)}"
-        case _:
-            return _names(name for _, name in role_names(PhasePlace((), phase)))
-
-
-def _fixed_by(phase: review.ReviewSpec | command.CommandSpec | tasks.Land) -> str:
-    return f", fixed by {phase.fixer.role}, at most {phase.max} times" if phase.fixer else ""
-
-
-def _names(names: Iterator[str]) -> str:
-    found = ", ".join(dict.fromkeys(names))
-    return f"  {found}" if found else ""
+        yield from _wrapped(f"land{land.summary()}", f"{indent}  | ", f"{indent}  |     ")
+        yield from _arrows(land.on, f"{indent}  |     ")
+    yield from _arrows(routes_of(flow, phase), f"{indent}    ")
 
 
 def _condition(when: When) -> str:
@@ -139,7 +111,7 @@ def _shape(flow: Flow, node: RouteNode) -> str:
     if node.id not in _ids(flow):
         return f"([{_quoted('finish' if node.id == FINISH else 'end')}])"
     text = _quoted(f"{node.id}{mode}")
-    return f"{{{text}}}" if flow.phase(node.id).kind == "ask" else f"[{text}]"
+    return f"{{{text}}}" if flow.phase(node.id).ASKS else f"[{text}]"
 
 
 def _edges(ways: list[RouteEdge]) -> dict[tuple[RouteNode, RouteNode], list[str]]:

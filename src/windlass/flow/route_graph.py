@@ -8,12 +8,11 @@ from typing import Literal, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from windlass.flow.outcomes import AnyPhase, routes
 from windlass.flow.schema import Flow
 from windlass.flow.strict_yaml import Path
-from windlass.kinds import ask, tasks
-from windlass.kinds.base import When
 from windlass.kinds.routes import BACK, Route, Target, To
+from windlass.kinds.spec import PhaseSpec, routes_of
+from windlass.kinds.visit_cost import When
 
 Bound: TypeAlias = Literal["", "count", "person", "restarts"]
 Known: TypeAlias = Callable[[When], bool | None]
@@ -53,11 +52,11 @@ class RoutePosition(Struct, frozen=True):
     """Where a route stands: a phase in its sequence, or a step in its task."""
 
     flow: Flow
-    sequence: tuple[AnyPhase, ...]
+    sequence: tuple[PhaseSpec, ...]
     index: int
     node: RouteNode
     path: Path
-    inside: tasks.TasksSpec | None = None
+    inside: PhaseSpec | None = None
     known: Known = field(default=lambda when: None if when else True)
 
     def at(self, key: str) -> RoutePosition:
@@ -80,7 +79,7 @@ class RoutePosition(Struct, frozen=True):
                 return tuple(found)
         return (*found, RouteNode(LAND if self.inside else FINISH, self.node.mode if self.inside else ""))
 
-    def _holds(self, phase: AnyPhase) -> bool | None:
+    def _holds(self, phase: PhaseSpec) -> bool | None:
         stage = None if self.inside else self.flow.stage_of(phase.id)
         verdicts = {self.known(phase.when), self.known(stage.when) if stage else True}
         return False if False in verdicts else None if None in verdicts else True
@@ -160,7 +159,7 @@ def _always(when: When) -> bool | None:
     return None if when else True
 
 
-def sequence(flow: Flow, mode: str) -> tuple[AnyPhase, ...]:
+def sequence(flow: Flow, mode: str) -> tuple[PhaseSpec, ...]:
     """As Flow.sequence, but a mode's unknown phases are left out: they are another check's finding."""
     known = {phase.id: phase for phase in flow.all_phases()}
     return tuple(known[id] for id in flow.modes[mode] if id in known) if mode in flow.modes else flow.all_phases()
@@ -182,30 +181,34 @@ def phase_ways(flow: Flow, known: Known = _always) -> list[RouteEdge]:
     return [way for spot in phase_spots(flow, known) for way in _ways_of_phase(spot, spot.sequence[spot.index])]
 
 
-def _ways_of_phase(spot: RoutePosition, phase: AnyPhase) -> Iterator[RouteEdge]:
-    if not isinstance(phase, ask.AskSpec) or not phase.question:
-        yield from ways_from(spot.at("on"), routes(spot.flow, phase))
+def _ways_of_phase(spot: RoutePosition, phase: PhaseSpec) -> Iterator[RouteEdge]:
+    question = phase.asked_question()
+    if not question:
+        yield from ways_from(spot.at("on"), routes_of(spot.flow, phase))
         return
-    at = replace(spot, path=("questions", phase.question, "options"))
-    for way in ways_from(at, routes(spot.flow, phase), person=phase.bound == "person"):
-        yield replace(way, question=phase.question, answer=way.outcome)
+    at = replace(spot, path=("questions", question, "options"))
+    for way in ways_from(at, routes_of(spot.flow, phase), person=phase.bounded_by_person()):
+        yield replace(way, question=question, answer=way.outcome)
 
 
-def step_spots(flow: Flow, spec: tasks.TasksSpec, path: Path, known: Known = _always) -> Iterator[RoutePosition]:
-    for index, step in enumerate(spec.steps):
-        yield RoutePosition(flow, spec.steps, index, RouteNode(step.id), (*path, "steps", index), spec, known)
+def step_spots(flow: Flow, spec: PhaseSpec, path: Path, known: Known = _always) -> Iterator[RoutePosition]:
+    steps = spec.task_steps()
+    for index, step in enumerate(steps):
+        yield RoutePosition(flow, steps, index, RouteNode(step.id), (*path, "steps", index), spec, known)
 
 
-def land_spot(flow: Flow, spec: tasks.TasksSpec, path: Path, known: Known = _always) -> RoutePosition:
-    return RoutePosition(flow, spec.steps, len(spec.steps), RouteNode(LAND), (*path, LAND), spec, known)
+def land_spot(flow: Flow, spec: PhaseSpec, path: Path, known: Known = _always) -> RoutePosition:
+    steps = spec.task_steps()
+    return RoutePosition(flow, steps, len(steps), RouteNode(LAND), (*path, LAND), spec, known)
 
 
-def step_ways(flow: Flow, spec: tasks.TasksSpec, path: Path, known: Known = _always) -> list[RouteEdge]:
+def step_ways(flow: Flow, spec: PhaseSpec, path: Path, known: Known = _always) -> list[RouteEdge]:
     found: list[RouteEdge] = []
     for spot in step_spots(flow, spec, path, known):
-        found += ways_from(spot.at("on"), routes(flow, spec.steps[spot.index]))
-    land = land_spot(flow, spec, path, known).at("on")
-    return found + [_out_of_land(way) for way in ways_from(land, dict(spec.land.on))]
+        found += ways_from(spot.at("on"), routes_of(flow, spot.sequence[spot.index]))
+    land = spec.landing()
+    at = land_spot(flow, spec, path, known).at("on")
+    return found + [_out_of_land(way) for way in ways_from(at, dict(land.on) if land else {})]
 
 
 def _out_of_land(way: RouteEdge) -> RouteEdge:
@@ -267,7 +270,5 @@ def back_options(flow: Flow, question: str) -> tuple[str, ...]:
 def all_ways(flow: Flow) -> list[list[RouteEdge]]:
     """The ways between phases, then those inside each tasks phase."""
     paths = phase_paths(flow)
-    inner = [
-        step_ways(flow, phase, paths[phase.id]) for phase in flow.all_phases() if isinstance(phase, tasks.TasksSpec)
-    ]
+    inner = [step_ways(flow, phase, paths[phase.id]) for phase in flow.all_phases() if phase.landing()]
     return [phase_ways(flow), *inner]

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Union
 
 from pydantic import BeforeValidator, Field
 
-from windlass.kinds import ask, command, dialogue, elicit, produce, publish, report, review, tasks
-from windlass.kinds.base import Count, Names, Strict, When
+from windlass.kinds import KINDS
 from windlass.kinds.routes import Target
+from windlass.kinds.spec import Count, Names, PhaseSpec, Strict
+from windlass.kinds.visit_cost import When
 
-Phase: TypeAlias = Annotated[
-    ask.AskSpec
-    | command.CommandSpec
-    | dialogue.DialogueSpec
-    | elicit.ElicitSpec
-    | produce.ProduceSpec
-    | publish.PublishSpec
-    | report.ReportSpec
-    | review.ReviewSpec
-    | tasks.TasksSpec,
-    Field(discriminator="kind"),
-]
+if TYPE_CHECKING:
+    Phase: TypeAlias = PhaseSpec
+else:
+    # One of the registered kinds, told apart by its `kind`.
+    Phase = Annotated[Union[tuple(kind.spec for kind in KINDS.values())], Field(discriminator="kind")]  # noqa: UP007
 
 
 class Setting(Strict):

@@ -14,9 +14,8 @@ from windlass.flow import schema
 from windlass.flow.problem import FlowError, FlowProblem
 from windlass.flow.strict_yaml import Located, Path
 from windlass.kinds import KINDS
-from windlass.kinds.base import CallSpec, Label
 from windlass.kinds.produce import Empty, Merge
-from windlass.kinds.tasks import Land
+from windlass.kinds.spec import CallSpec, Label, Land
 
 COLLECTIONS: dict[str, type[BaseModel]] = {
     "settings": schema.Setting,

@@ -15,7 +15,6 @@ from msgspec import Struct
 
 from windlass.errors import UserError, near
 from windlass.flow.fault import places
-from windlass.flow.outcomes import targets_of, task_routes
 from windlass.flow.route_graph import (
     END,
     FINISH,
@@ -34,9 +33,10 @@ from windlass.flow.route_graph import (
     ways_from,
 )
 from windlass.flow.schema import Flow
-from windlass.flow.visit_cost import TaskCounts, VisitCost, landing_load, load_of
-from windlass.kinds import elicit, review, tasks
+from windlass.flow.sizes import FlowSizes
 from windlass.kinds.routes import Route, Target, To
+from windlass.kinds.spec import PhaseSpec
+from windlass.kinds.visit_cost import VisitCost
 
 MAX_STATES = 50_000
 Counters: TypeAlias = tuple[int, ...]
@@ -62,7 +62,7 @@ def simulate(flow: Flow, tasks: int, settings: Mapping[str, str]) -> Simulation:
     unknown = [name for name in settings if name not in flow.settings]
     if unknown:
         raise UserError(f"there is no setting '{unknown[0]}'", hint=near(unknown[0], flow.settings))
-    sizes = TaskCounts(flow, max(tasks, 0), settings)
+    sizes = FlowSizes(flow, max(tasks, 0), settings)
     total = _through_phases(sizes)
     return Simulation(
         min_dispatches=_whole(total.min_dispatches),
@@ -78,7 +78,7 @@ def _whole(number: float) -> int:
     return 0 if math.isinf(number) else int(number)
 
 
-def _through_phases(sizes: TaskCounts) -> VisitCost:
+def _through_phases(sizes: FlowSizes) -> VisitCost:
     flow, known, mode = sizes.flow, sizes.known, sizes.mode()
     ways = phase_ways(flow, known)
     ways += _restarts_used_up(flow, {spot.node: spot for spot in phase_spots(flow, known)}, ways)
@@ -86,7 +86,7 @@ def _through_phases(sizes: TaskCounts) -> VisitCost:
 
     def load(node: RouteNode) -> VisitCost:
         phase = flow.phase(node.id)
-        return _through_tasks(sizes, phase) if isinstance(phase, tasks.TasksSpec) else load_of(sizes, phase)
+        return _through_tasks(sizes, phase) if phase.task_steps() else phase.visit_cost(sizes)
 
     return _SimulationWalk(sizes, ways, load).from_any(begin)
 
@@ -102,22 +102,18 @@ def _restarts_used_up(
     return [after for way in restarts for after in ways_from(spots[way.source], {way.outcome: then})]
 
 
-def _through_tasks(sizes: TaskCounts, spec: tasks.TasksSpec) -> VisitCost:
-    flow, known = sizes.flow, sizes.known
-    steps = {step.id: step for step in spec.steps}
+def _through_tasks(sizes: FlowSizes, spec: PhaseSpec) -> VisitCost:
+    flow, known, land = sizes.flow, sizes.known, spec.landing()
+    assert land is not None
+    steps = {step.id: step for step in spec.task_steps()}
     landed = RouteEdge(RouteNode(LAND), "landed", Target(To.NEXT), (RouteNode(FINISH),))
     begin = next(step_spots(flow, spec, (), known)).enter(0)
 
     def load(node: RouteNode) -> VisitCost:
-        return landing_load(sizes, spec) if node.id == LAND else load_of(sizes, steps[node.id])
+        return land.visit_cost(sizes) if node.id == LAND else steps[node.id].visit_cost(sizes)
 
     one = _SimulationWalk(sizes, [*step_ways(flow, spec, (), known), landed], load).from_any(begin)
-    return one.times(sizes.tasks, sizes.tasks * (2 if _retries(sizes, spec) else 1))
-
-
-def _retries(sizes: TaskCounts, spec: tasks.TasksSpec) -> bool:
-    ends = {target.to for route in task_routes(sizes.flow, spec) for target in targets_of(sizes.flow, route)}
-    return To.FAIL in ends and "retry" in sizes.words(spec.failure)
+    return one.times(sizes.tasks, sizes.tasks * (2 if spec.retries_tasks(sizes) else 1))
 
 
 class _Door(Struct, frozen=True):
@@ -138,7 +134,7 @@ class _Door(Struct, frozen=True):
 class _SimulationWalk:
     """Every way through a graph whose loops are all counted, each state looked at once."""
 
-    def __init__(self, sizes: TaskCounts, ways: Sequence[RouteEdge], load: Callable[[RouteNode], VisitCost]) -> None:
+    def __init__(self, sizes: FlowSizes, ways: Sequence[RouteEdge], load: Callable[[RouteNode], VisitCost]) -> None:
         kept = forward(ways)
         slots = {name: slot for slot, name in enumerate(dict.fromkeys(_counter(way) for way in kept if _counter(way)))}
         self._limits = [0] * len(slots)
@@ -188,7 +184,7 @@ class _SimulationWalk:
         return found
 
 
-def _limit(sizes: TaskCounts, way: RouteEdge) -> int:
+def _limit(sizes: FlowSizes, way: RouteEdge) -> int:
     restarts = sizes.flow.restarts
     return sizes.number(restarts.max if way.bound == "restarts" and restarts else way.count)
 
@@ -212,13 +208,13 @@ def _best(loads: Sequence[VisitCost]) -> VisitCost:
     return reduce(VisitCost.either, loads) if loads else NO_WAY_ON
 
 
-def _person_loops(sizes: TaskCounts) -> Iterator[str]:
+def _person_loops(sizes: FlowSizes) -> Iterator[str]:
     names = {way.question for ways in all_ways(sizes.flow) for way in ways if way.question and leads_back(way, ways)}
     yield from (name for name in sizes.flow.questions if name in names)
-    yield from (p.phase.id for p in places(sizes.flow) if isinstance(p.phase, elicit.ElicitSpec) and p.phase.revise)
+    yield from (p.phase.id for p in places(sizes.flow) if p.phase.loops_with_person())
 
 
 def _per_finding(flow: Flow) -> Iterator[str]:
     for place in places(flow):
-        if isinstance(place.phase, review.ReviewSpec) and place.phase.fixer and place.phase.fixer.per:
+        if place.phase.fixes_per_finding():
             yield place.phase.id

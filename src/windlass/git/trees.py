@@ -40,7 +40,7 @@ class SlotStatus(Struct, frozen=True):
     """Why commits that were made in the slot cannot be taken; their files count as uncommitted then."""
 
 
-class Kind(StrEnum):
+class ChangeKind(StrEnum):
     ADDED = "added"
     MODIFIED = "modified"
     DELETED = "deleted"
@@ -48,7 +48,7 @@ class Kind(StrEnum):
 
 class Change(Struct, frozen=True):
     path: str
-    kind: Kind
+    kind: ChangeKind
     nested: bool = False
     """A repository of its own: only the name of a commit is stored, none of its files."""
 
@@ -208,8 +208,8 @@ def changes(engine: EngineRepo, base: str, head: str) -> tuple[Change, ...]:
 
 def _change(entry: str, path: str) -> Change:
     _, mode, _, _, letter = entry.split(" ")
-    kinds = {"A": Kind.ADDED, "D": Kind.DELETED}
-    return Change(path, kinds.get(letter, Kind.MODIFIED), nested=mode == GITLINK)
+    kinds = {"A": ChangeKind.ADDED, "D": ChangeKind.DELETED}
+    return Change(path, kinds.get(letter, ChangeKind.MODIFIED), nested=mode == GITLINK)
 
 
 def diff(engine: EngineRepo, base: str, head: str, max_bytes: int) -> str:

@@ -8,115 +8,17 @@ the verbs of `Context`, so that a replay from the top gives the same calls in th
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal, Protocol, TypeAlias
+from typing import Any, Protocol, get_args
 
 from msgspec import Struct, field
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from windlass.events import Event
-from windlass.kinds.routes import Route, Target
+from windlass.kinds.routes import Target
+from windlass.kinds.spec import PhaseSpec
 from windlass.model import Answer, Finding, Json, Key, Question, RunFacts, Task
 
-
-class Strict(BaseModel):
-    """Base of everything read from a flow file: frozen, unknown keys refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, arbitrary_types_allowed=True)
-
-
-def _one_or_many(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
-def _setting_or_int(value: Any) -> Any:
-    if isinstance(value, str) and value.startswith("$"):
-        return value
-    if isinstance(value, bool) or not str(value).isdecimal():
-        raise ValueError(f"'{value}' is neither a whole number nor a $setting")
-    return int(value)
-
-
-Names = Annotated[tuple[str, ...], BeforeValidator(_one_or_many)]
-Routes = Annotated[dict[str, Annotated[Route, BeforeValidator(Route.of)]], Field(default_factory=dict)]
-Count = Annotated[int | str, BeforeValidator(_setting_or_int)]
-"""A whole number, or a $setting that holds one."""
-When: TypeAlias = dict[str, bool | str | tuple[str, ...]]
-"""{fact: value | [any of]}; all must hold."""
-
-
-class Label(Strict):
-    """Names that a document demands for entering, leaving and repairing."""
-
-    enter: str = ""
-    done: str = ""
-    fix: str = ""
-
-
-def _label(value: Any) -> Any:
-    return {"enter": value} if isinstance(value, str) else value
-
-
-class PhaseSpec(Strict):
-    """What every phase, and every step of a task, has."""
-
-    id: str
-    """Its name in routes, keys and logs."""
-    kind: str
-    label: Annotated[Label, BeforeValidator(_label)] = Label()
-    """The name shown for it; {enter, done, fix} for different ones."""
-    when: When = {}
-    """{fact: value | [any of]}; all must hold, else the phase is skipped."""
-    needs: tuple[str, ...] = ()
-    """The gate: `file A` | `answered Q [value]` | `criteria met` | `roles ran` | `no pending question`."""
-    on: Routes
-    """Outcome -> target, or {to, max, then}."""
-    via: Literal["", "route"] = ""
-    """Entered only by a route, never by falling through."""
-
-    def artifacts_in(self) -> set[str]:
-        return set()
-
-    def artifacts_out(self) -> set[str]:
-        return set()
-
-    def roles(self) -> set[str]:
-        return set()
-
-    def parts(self) -> set[tuple[str, str]]:
-        """Who is called: each role with the profile that it is called with, '' for its own settings."""
-        return {(role, "") for role in self.roles()}
-
-
-class CallSpec(Strict):
-    """One agent call: who, with what, for what."""
-
-    role: str
-    """Who is called."""
-    profile: str = ""
-    """Use that role's settings (agent, model, tools) with this role's prompt."""
-    guard: bool | str = ""
-    """`off`: without the TDD guard, although the profile has one."""
-    flags: tuple[str, ...] = ()
-    """Passed to the role's prompt."""
-    by: str = ""
-    """A task field that picks the variant of the role, as `task.difficulty`."""
-    times: Count = 1
-    """How many such calls are made."""
-    when: When = {}
-    """Made only if these facts hold."""
-    ins: Annotated[Names, Field(alias="in")] = ()
-    """What the prompt is given: request, task, artifacts."""
-    out: Names = ()
-    """Artifacts it has to make."""
-    per: str = ""
-    otherwise: Annotated[str, Field(alias="or")] = ""
-    """The role that stands in when the first is not available."""
-    optional: bool = False
-    """A role that no agent plays is left out instead of being an error."""
-    criteria: str = ""
-    """A file with the criteria a reviewer judges by."""
-    instructions: Names = ()
-    """Files of the repository that it is told to follow, besides the flow's."""
+NOBODY_REVIEWED = "no reviewer is available"
+"""The detail of a review that passed because no agent plays its reviewers."""
 
 
 class Outcome(Struct, frozen=True):
@@ -341,27 +243,14 @@ class Context(Protocol):
     async def report(self, template: str, to: Sequence[str]) -> None: ...
 
 
-def holds(when: When, fact: Callable[[str], Json]) -> bool:
-    return all(_equal(fact(name), wanted) for name, wanted in when.items())
-
-
-def _equal(value: Json, wanted: bool | str | Sequence[str]) -> bool:
-    if isinstance(wanted, tuple | list):
-        return any(_equal(value, one) for one in wanted)
-    return _word(value) == _word(wanted)
-
-
-def _word(value: Any) -> str:
-    if value is None:
-        return "none"
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 class Kind(Struct, frozen=True):
     """What the rest of Windlass knows of a kind of phase."""
 
-    name: str
     spec: type[PhaseSpec]
-    outcomes: tuple[str, ...]
+    """Its fields in the flow language, and what checks, drawings and simulations must know of it."""
     run: Callable[[Any, Any], Awaitable[Outcome]]
     """Takes the phase as it is written, and a `Context`."""
+
+    @property
+    def name(self) -> str:
+        return str(get_args(self.spec.model_fields["kind"].annotation)[0])

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from windlass.events import StepEntered, TaskChanged
-from windlass.kinds.base import Call, CallSpec, Context, Outcome, Reply
+from windlass.kinds.base import Call, Context, Outcome, Reply
+from windlass.kinds.spec import CallSpec
 from windlass.model import ErrorClass, Finding, Json, content_id
 
 #: characters of an agent's last words that a person is shown

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from collections.abc import Iterator
+from typing import ClassVar, Literal
 
 from msgspec.structs import replace
 
-from windlass.kinds.base import CallSpec, CommandRun, Context, Count, Kind, Outcome, PhaseSpec
+from windlass.kinds.base import CommandRun, Context, Kind, Outcome
 from windlass.kinds.calls import make_call
-
-OUTCOMES = ("ok", "failed", "failed.test", "failed.source", "failed.unknown", "exhausted")
+from windlass.kinds.spec import CallSpec, Count, FlowView, Path, PhaseSpec, Reference, fixed_by
+from windlass.kinds.visit_cost import Sizes, VisitCost
 
 
 class CommandSpec(PhaseSpec):
+    OUTCOMES: ClassVar[tuple[str, ...]] = (
+        "ok",
+        "failed",
+        "failed.test",
+        "failed.source",
+        "failed.unknown",
+        "exhausted",
+    )
+
     kind: Literal["command"]
     run: str = "checks"
     """checks | acceptance | a name under [commands] in the config"""
@@ -31,6 +41,33 @@ class CommandSpec(PhaseSpec):
 
     def roles(self) -> set[str]:
         return {name for name in (self.fixer.role, self.fixer.otherwise) if name} if self.fixer else set()
+
+    def outcomes(self, flow: FlowView) -> tuple[str, ...]:
+        """With a fixer `exhausted`; with `classify` one outcome for each class; else `failed`."""
+        if self.fixer:
+            return ("ok", "exhausted")
+        return ("ok", "failed.test", "failed.source", "failed.unknown") if self.classify else ("ok", "failed")
+
+    def agent_calls(self) -> Iterator[tuple[Path, CallSpec]]:
+        if self.fixer:
+            yield ("fixer",), self.fixer
+
+    def references(self) -> Iterator[Reference]:
+        yield from super().references()
+        if self.out:
+            yield Reference("output", ("out",), self.out)
+
+    def disagreements(self, flow: FlowView) -> Iterator[str]:
+        if self.fixer and self.classify:
+            yield "`fixer` and `classify` exclude each other"
+        if self.fixer and not self.max:
+            yield "a fixer needs `max`, at least 1"
+
+    def visit_cost(self, sizes: Sizes) -> VisitCost:
+        return VisitCost(max_dispatches=sizes.number(self.max) if self.fixer else 0)
+
+    def summary(self) -> str:
+        return f"  {self.run}{fixed_by(self.fixer, self.max)}"
 
 
 async def run(spec: CommandSpec, ctx: Context) -> Outcome:
@@ -74,4 +111,4 @@ def _first_lines(ran: CommandRun) -> str:
     return " | ".join(lines[-3:])[:300] or "the command failed without a word"
 
 
-KIND = Kind("command", CommandSpec, OUTCOMES, run)
+KIND = Kind(CommandSpec, run)

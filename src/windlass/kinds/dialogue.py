@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from windlass.events import RunSaid
-from windlass.kinds.base import Call, CallSpec, Context, Count, Kind, Names, Outcome, PhaseSpec, Reply
+from windlass.kinds.base import Call, Context, Kind, Outcome, Reply
 from windlass.kinds.calls import make_call
+from windlass.kinds.spec import CallSpec, Count, Names, Path, PhaseSpec, Reference
+from windlass.kinds.visit_cost import Sizes, VisitCost
 from windlass.model import Answer, Json, Question
 
-OUTCOMES = ("ok", "limit", "failed")
 READY = "ready"
 SATISFIED = "Are you satisfied with the requirement? (yes to proceed; anything else goes back as your reply)"
 YES = frozenset({"yes", "y", "ok", "okay", "sure", "approve", "approved", "proceed", "lgtm"})
@@ -27,6 +29,8 @@ RESERVATIONS = frozenset({"but", "except", "however", "unless", "not", "no", "do
 
 
 class DialogueSpec(PhaseSpec):
+    OUTCOMES: ClassVar[tuple[str, ...]] = ("ok", "limit", "failed")
+
     kind: Literal["dialogue"]
     role: str
     """Who talks with the person."""
@@ -48,6 +52,22 @@ class DialogueSpec(PhaseSpec):
 
     def roles(self) -> set[str]:
         return {self.role}
+
+    def role_names(self) -> Iterator[tuple[Path, str]]:
+        yield ("role",), self.role
+
+    def references(self) -> Iterator[Reference]:
+        yield from (Reference("output", ("out",), name) for name in self.out)
+        if self.log:
+            yield Reference("output", ("log",), self.log)
+        yield from (Reference("input", ("in",), name) for name in self.ins)
+
+    def visit_cost(self, sizes: Sizes) -> VisitCost:
+        rounds = max(1, sizes.number(self.max))
+        return VisitCost(1, rounds, 1, rounds)
+
+    def answer_names(self) -> set[str]:
+        return set(question_ids(self.id))
 
 
 def question_ids(phase: str) -> tuple[str, str]:
@@ -119,4 +139,4 @@ def is_affirmative(reply: str) -> bool:
     return words[0] in YES or tuple(words[:2]) in YES_PHRASES
 
 
-KIND = Kind("dialogue", DialogueSpec, OUTCOMES, run)
+KIND = Kind(DialogueSpec, run)

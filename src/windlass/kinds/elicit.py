@@ -6,19 +6,20 @@ settled stays settled: a revision changes the one section it is for, and neither
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Annotated, Literal
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Annotated, ClassVar, Literal
 
 from msgspec.structs import replace
 from pydantic import Field
 
 from windlass.events import ItemsProposed, Warned
 from windlass.kinds import proposals as items
-from windlass.kinds.base import Call, CallSpec, Context, Kind, Names, Outcome, PhaseSpec, Reply
+from windlass.kinds.base import Call, Context, Kind, Outcome, Reply
 from windlass.kinds.calls import make_call, unusable
+from windlass.kinds.spec import CallSpec, FlowView, Names, Path, PhaseSpec, Reference
+from windlass.kinds.visit_cost import Sizes, VisitCost
 from windlass.model import ErrorClass, Json
 
-OUTCOMES = ("ok", "failed")
 #: no usable answer after the reminders; where it is not routed, it has failed
 EXTRA_OUTCOMES = ("invalid",)
 LEAST = {"questions": 1, "approaches": 2, "sections": 1}
@@ -26,6 +27,8 @@ LEAST = {"questions": 1, "approaches": 2, "sections": 1}
 
 
 class ElicitSpec(PhaseSpec):
+    OUTCOMES: ClassVar[tuple[str, ...]] = ("ok", "failed")
+
     kind: Literal["elicit"]
     role: str
     """Who proposes."""
@@ -50,6 +53,31 @@ class ElicitSpec(PhaseSpec):
 
     def roles(self) -> set[str]:
         return {self.role}
+
+    def optional_outcomes(self, flow: FlowView) -> tuple[str, ...]:
+        return EXTRA_OUTCOMES
+
+    def role_names(self) -> Iterator[tuple[Path, str]]:
+        yield ("role",), self.role
+
+    def references(self) -> Iterator[Reference]:
+        yield from (Reference("output", ("out",), name) for name in self.out)
+        yield from (Reference("input", ("in",), name) for name in self.ins)
+
+    def disagreements(self, flow: FlowView) -> Iterator[str]:
+        if not 1 <= self.min <= self.max:
+            yield f"`min` {self.min} and `max` {self.max} leave nothing to ask"
+
+    def visit_cost(self, sizes: Sizes) -> VisitCost:
+        if self.item == "approaches":
+            return VisitCost(1, 1, 1, 2 if self.other else 1)
+        return VisitCost(1, 1, self.min, self.max)
+
+    def loops_with_person(self) -> bool:
+        return self.revise
+
+    def answer_names(self) -> set[str]:
+        return set(items.ids(self.item))
 
 
 class NoProposalError(Exception):
@@ -188,4 +216,4 @@ HANDLE: dict[str, Callable[[ElicitSpec, Context, Json], Awaitable[str]]] = {
 }
 
 
-KIND = Kind("elicit", ElicitSpec, OUTCOMES, run)
+KIND = Kind(ElicitSpec, run)

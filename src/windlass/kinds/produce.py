@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator
+from typing import ClassVar, Literal
 
 from msgspec.structs import replace
 
 from windlass.events import Warned
-from windlass.kinds.base import CallSpec, Context, Kind, Outcome, PhaseSpec, Reply, Strict, holds
+from windlass.kinds.base import Context, Kind, Outcome, Reply
 from windlass.kinds.calls import failure_words, keeps_form, make_call, reached, unusable
+from windlass.kinds.spec import CallSpec, FlowView, Path, PhaseSpec, Reference, Strict, listed
+from windlass.kinds.visit_cost import Sizes, VisitCost, holds
 
-OUTCOMES = ("ok", "failed", "empty", "invalid")
 #: a contract may add outcomes of its own, named by its block's status; one that is not routed counts as failed
 EXTRA_OUTCOMES = ("rejected", "too_complex", "needs_decision")
 
@@ -29,6 +31,8 @@ class Empty(Strict):
 
 
 class ProduceSpec(PhaseSpec):
+    OUTCOMES: ClassVar[tuple[str, ...]] = ("ok", "failed", "empty", "invalid")
+
     kind: Literal["produce"]
     calls: tuple[CallSpec, ...]
     """One after the other; each may use what the ones before it made."""
@@ -57,6 +61,51 @@ class ProduceSpec(PhaseSpec):
     def parts(self) -> set[tuple[str, str]]:
         merge = {(self.merge.role, "")} if isinstance(self.merge, Merge) else set()
         return {(call.role, call.profile) for call in self.calls} | merge
+
+    def outcomes(self, flow: FlowView) -> tuple[str, ...]:
+        """`empty` with `empty:`, with `merge:`, or when an `out` lists tasks. `invalid` when an `out` has rules, or is
+        a file with a contract that is no task list."""
+        lists = {phase.task_list() for phase in flow.all_phases()}
+        outs = self.artifacts_out()
+        empty = self.empty.retry > 0 or bool(self.merge) or bool(outs & lists)
+        known = {name: flow.artifacts[name] for name in outs if name in flow.artifacts}
+        invalid = any(
+            bool(one.ensure) or (one.kind == "file" and bool(one.contract) and name not in lists)
+            for name, one in known.items()
+        )
+        return ("ok", "failed", *(("empty",) if empty else ()), *(("invalid",) if invalid else ()))
+
+    def optional_outcomes(self, flow: FlowView) -> tuple[str, ...]:
+        return EXTRA_OUTCOMES
+
+    def agent_calls(self) -> Iterator[tuple[Path, CallSpec]]:
+        yield from ((("calls", index), call) for index, call in enumerate(self.calls))
+
+    def role_names(self) -> Iterator[tuple[Path, str]]:
+        yield from super().role_names()
+        if isinstance(self.merge, Merge):
+            yield ("merge", "role"), self.merge.role
+
+    def references(self) -> Iterator[Reference]:
+        yield from super().references()
+        if self.only:
+            yield Reference("question", ("only",), self.only)
+        if self.fallback:
+            yield Reference("fallback", ("fallback",), self.fallback)
+
+    def disagreements(self, flow: FlowView) -> Iterator[str]:
+        if not self.calls:
+            yield "there are no calls"
+
+    def visit_cost(self, sizes: Sizes) -> VisitCost:
+        fewest, _ = sizes.count(self.calls)
+        merges = 1 if isinstance(self.merge, Merge) else 0
+        most = sum(sizes.count([call])[1] * (self.empty.retry + 1 if call.out else 1) for call in self.calls)
+        # A fallback stands in for a role that no agent plays, so nothing has to be dispatched.
+        return VisitCost(0 if self.fallback else fewest + merges, most + merges)
+
+    def summary(self) -> str:
+        return listed(call.role for call in self.calls)
 
 
 async def run(spec: ProduceSpec, ctx: Context) -> Outcome:
@@ -140,4 +189,4 @@ def _name(spec: ProduceSpec, index: int, ctx: Context) -> str:
     return ctx.id(role if roles.count(role) == 1 else f"{role}.{index + 1}")
 
 
-KIND = Kind("produce", ProduceSpec, OUTCOMES, run)
+KIND = Kind(ProduceSpec, run)

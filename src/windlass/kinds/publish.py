@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
-from windlass.kinds.base import Context, Kind, Outcome, PhaseSpec
-
-OUTCOMES = ("ok", "failed")
+from windlass.kinds.base import Context, Kind, Outcome
+from windlass.kinds.spec import PhaseSpec
 
 
 class PublishSpec(PhaseSpec):
+    OUTCOMES: ClassVar[tuple[str, ...]] = ("ok", "failed")
+    RUN_TEMPLATES: ClassVar[tuple[str, ...]] = ("tag",)
+
     kind: Literal["publish"]
     do: tuple[Literal["push", "pr", "tag"], ...]
     """In order: push the branch, open a pull request, set a tag. What the machine has no means for is left out, and
@@ -30,4 +32,4 @@ async def run(spec: PublishSpec, ctx: Context) -> Outcome:
     return Outcome("ok")
 
 
-KIND = Kind("publish", PublishSpec, OUTCOMES, run)
+KIND = Kind(PublishSpec, run)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator
+from typing import ClassVar, Literal
 
-from windlass.kinds.base import Context, Kind, Outcome, PhaseSpec
-
-OUTCOMES = ("ok",)
+from windlass.kinds.base import Context, Kind, Outcome
+from windlass.kinds.spec import PhaseSpec, Reference
 
 
 class ReportSpec(PhaseSpec):
+    OUTCOMES: ClassVar[tuple[str, ...]] = ("ok",)
+    REPORTS_FAILURE: ClassVar[bool] = True
+
     kind: Literal["report"]
     template: str
     """Which report: plan | task | brainstorm"""
@@ -19,10 +22,16 @@ class ReportSpec(PhaseSpec):
     def artifacts_out(self) -> set[str]:
         return set(self.to) - {"terminal", "store", "progress"}
 
+    def references(self) -> Iterator[Reference]:
+        yield from (Reference("output", ("to",), name) for name in sorted(self.artifacts_out()))
+
+    def summary(self) -> str:
+        return f"  to {', '.join(self.to)}"
+
 
 async def run(spec: ReportSpec, ctx: Context) -> Outcome:
     await ctx.report(spec.template, spec.to)
     return Outcome("ok")
 
 
-KIND = Kind("report", ReportSpec, OUTCOMES, run)
+KIND = Kind(ReportSpec, run)

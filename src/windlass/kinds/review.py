@@ -9,27 +9,40 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.events import ReviewFinished, Warned
-from windlass.kinds.base import Call, CallSpec, Context, Count, Kind, Outcome, PhaseSpec, Reply, holds
+from windlass.kinds.base import NOBODY_REVIEWED, Call, Context, Kind, Outcome, Reply
 from windlass.kinds.calls import format_finding, keeps_form, make_call, reached
+from windlass.kinds.spec import CallSpec, Count, FlowView, Path, PhaseSpec, Reference, fixed_by, listed, words_of
+from windlass.kinds.visit_cost import Sizes, VisitCost, holds
 from windlass.model import Choice, Finding, Json, Question, Severity, Task, Verdict, content_id
 
-OUTCOMES = ("pass", "noted", "blocking", "exhausted", "inconclusive", "hard_stop", "needs_decision")
 NEVER = Severity.CRITICAL + 1
 PASSES = (Verdict.PASS, Verdict.PASS_WITH_NOTES)
 USER = "user"
-NOBODY = "no reviewer is available"
+MODES = ("iterative", "single-pass")
 DROPPED = "dropped-tasks"
 """The question about tasks that a revision of a plan left out."""
 
 
 class ReviewSpec(PhaseSpec):
+    OUTCOMES: ClassVar[tuple[str, ...]] = (
+        "pass",
+        "noted",
+        "blocking",
+        "exhausted",
+        "inconclusive",
+        "hard_stop",
+        "needs_decision",
+    )
+    HAS_FINDINGS: ClassVar[bool] = True
+    ANNOUNCES_ITSELF: ClassVar[bool] = True
+
     kind: Literal["review"]
     of: str
     """The artifact that is judged."""
@@ -71,6 +84,66 @@ class ReviewSpec(PhaseSpec):
         calls = [*self.reviewers, *([self.fixer] if self.fixer else [])]
         return {(call.role, call.profile) for call in calls} | {(c.otherwise, "") for c in calls if c.otherwise}
 
+    def outcomes(self, flow: FlowView) -> tuple[str, ...]:
+        """`blocking` when the mode can be single-pass with a threshold, `exhausted` when it can be iterative."""
+        modes = words_of(flow, self.mode)
+        blocking = ("blocking",) if "single-pass" in modes and self.threshold else ()
+        exhausted = ("exhausted",) if "iterative" in modes else ()
+        return ("pass", "noted", *blocking, *exhausted, "inconclusive")
+
+    def optional_outcomes(self, flow: FlowView) -> tuple[str, ...]:
+        """As the reviewer's contract has them. Unrouted, they never pass."""
+        return ("hard_stop", "needs_decision")
+
+    def agent_calls(self) -> Iterator[tuple[Path, CallSpec]]:
+        yield from ((("reviewers", index), call) for index, call in enumerate(self.reviewers))
+        if self.fixer:
+            yield ("fixer",), self.fixer
+
+    def references(self) -> Iterator[Reference]:
+        yield from super().references()
+        yield Reference("artifact", ("of",), self.of)
+        if self.out:
+            yield Reference("output", ("out",), self.out)
+        if self.feedback:
+            yield Reference("question", ("feedback",), self.feedback)
+        if self.completes:
+            yield Reference("tasks phase", ("completes",), self.completes)
+
+    def word_fields(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        yield "mode", MODES
+        yield "threshold", ("", *(one.word for one in Severity))
+
+    def disagreements(self, flow: FlowView) -> Iterator[str]:
+        if not self.reviewers:
+            yield "there are no reviewers"
+        if self.fixer is None and "iterative" in words_of(flow, self.mode):
+            yield "an iterative review needs a fixer; without one say `mode: single-pass`"
+
+    def visit_cost(self, sizes: Sizes) -> VisitCost:
+        fewest, most = sizes.count(self.reviewers)
+        cycles = sizes.number(self.max) if self.fixer and "iterative" in sizes.words(self.mode) else 0
+        return VisitCost(fewest, most * (cycles + 1) + cycles)
+
+    def summary(self) -> str:
+        by = listed(call.role for call in self.reviewers)[1:]
+        return f"  {self.of} by{by}{fixed_by(self.fixer, self.max)}"
+
+    def can_fix(self) -> bool:
+        return self.fixer is not None
+
+    def fixes_per_finding(self) -> bool:
+        return self.fixer is not None and bool(self.fixer.per)
+
+    def judges_changes(self) -> bool:
+        return self.of == "changes"
+
+    def completes_tasks_of(self) -> str:
+        return self.completes
+
+    def answer_names(self) -> set[str]:
+        return {DROPPED} if self.fixer and self.of in self.fixer.out else set()
+
 
 class Round(Struct, frozen=True):
     """What one cycle of reviews said, joined."""
@@ -101,7 +174,7 @@ async def _run(spec: ReviewSpec, ctx: Context) -> Outcome:
             return failed
     if not reviewers:
         _warn_unreviewed(spec, ctx)
-        return Outcome("pass", NOBODY)
+        return Outcome("pass", NOBODY_REVIEWED)
     return await _cycles(spec, ctx, reviewers)
 
 
@@ -446,4 +519,4 @@ def _words(findings: Sequence[Finding]) -> str:
     return "; ".join(f.message for f in findings)
 
 
-KIND = Kind("review", ReviewSpec, OUTCOMES, run)
+KIND = Kind(ReviewSpec, run)

@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Protocol, TypeAlias
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal, Protocol, TypeAlias
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from windlass.kinds import command, produce, review
-from windlass.kinds.base import CallSpec, Context, Count, Kind, Label, Outcome, PhaseSpec, Routes, Strict, _label
+from windlass.kinds.base import Context, Kind, Outcome
+from windlass.kinds.routes import To
+from windlass.kinds.spec import (
+    CallSpec,
+    Count,
+    FlowView,
+    Land,
+    Path,
+    PhaseSpec,
+    Reference,
+    routes_of,
+    targets_of,
+    words_of,
+)
+from windlass.kinds.visit_cost import Sizes
 
 Order: TypeAlias = Literal["list", "deps", "waves"]
 
-OUTCOMES = ("done", "stopped", "escape")
-LAND_OUTCOMES = ("conflict", "red", "unproved")
+
+FAILURES = ("retry", "continue", "stop")
+PAUSES = ("auto", "checkpoint", "batch")
 
 Step: TypeAlias = Annotated[produce.ProduceSpec | review.ReviewSpec | command.CommandSpec, Field(discriminator="kind")]
 
 
-class Land(Strict):
-    checks: Literal["all", "none"] = "all"
-    """Whether the configured checks must pass on the joined tree."""
-    fixer: CallSpec | None = None
-    """Who mends a conflict, red checks or a missing proof."""
-    max: Count = 1
-    """How often the fixer may try."""
-    label: Annotated[Label, BeforeValidator(_label)] = Label()
-    on: Routes
-    """conflict, red and unproved -> target."""
-
-
 class TasksSpec(PhaseSpec):
+    OUTCOMES: ClassVar[tuple[str, ...]] = ("done", "stopped", "escape")
+    OWN_SLOTS: ClassVar[bool] = True
+
     kind: Literal["tasks"]
     source: Annotated[str, Field(alias="from")]
     """The artifact that lists the tasks."""
@@ -68,6 +75,53 @@ class TasksSpec(PhaseSpec):
         fixer = {(self.land.fixer.role, self.land.fixer.profile)} if self.land.fixer else set()
         return fixer | {part for step in self.steps for part in step.parts()}
 
+    def outcomes(self, flow: FlowView) -> tuple[str, ...]:
+        """`stopped` when a route says `fail` and the failure policy can be `stop`, `escape` when a route says so."""
+        ends = self._ends(flow)
+        stopped = To.FAIL in ends and "stop" in words_of(flow, self.failure)
+        return ("done", *(("stopped",) if stopped else ()), *(("escape",) if To.ESCAPE in ends else ()))
+
+    def optional_outcomes(self, flow: FlowView) -> tuple[str, ...]:
+        """With another failure policy: tasks failed and none landed."""
+        return ("stopped",) if To.FAIL in self._ends(flow) else ()
+
+    def _ends(self, flow: FlowView) -> set[To]:
+        routes = [route for step in self.steps for route in routes_of(flow, step).values()]
+        return {target.to for route in (*routes, *self.land.on.values()) for target in targets_of(flow, route)}
+
+    def agent_calls(self) -> Iterator[tuple[Path, CallSpec]]:
+        if self.land.fixer:
+            yield ("land", "fixer"), self.land.fixer
+
+    def references(self) -> Iterator[Reference]:
+        yield from super().references()
+        yield Reference("artifact", ("from",), self.source)
+        if self.out:
+            yield Reference("output", ("out",), self.out)
+
+    def word_fields(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        yield "failure", FAILURES
+        yield "pause", ("", *PAUSES)
+
+    def disagreements(self, flow: FlowView) -> Iterator[str]:
+        if not self.steps:
+            yield "there are no steps"
+
+    def summary(self) -> str:
+        return f"  each task of {self.source}"
+
+    def task_steps(self) -> tuple[PhaseSpec, ...]:
+        return self.steps
+
+    def task_list(self) -> str:
+        return self.source
+
+    def landing(self) -> Land:
+        return self.land
+
+    def retries_tasks(self, sizes: Sizes) -> bool:
+        return To.FAIL in self._ends(sizes.flow) and "retry" in sizes.words(self.failure)
+
 
 class RunsTasks(Context, Protocol):
     """What this kind may do besides the verbs of every kind."""
@@ -81,4 +135,4 @@ async def run(spec: TasksSpec, ctx: RunsTasks) -> Outcome:
     return await ctx.run_tasks(spec)
 
 
-KIND = Kind("tasks", TasksSpec, OUTCOMES, run)
+KIND = Kind(TasksSpec, run)

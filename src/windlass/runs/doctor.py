@@ -236,7 +236,7 @@ def repair(kit: Project) -> Iterator[DoctorFinding]:
 def _repaired(kit: Project, store: Store, row: RunRow, engine: EngineRepo) -> Iterator[DoctorFinding]:
     flow = parse_flow(row.flow_text, row.flow, roles=set(kit.roles()), contracts=set(contracts.CONTRACTS))
     with driver_lock(kit.world.place.lock(row.id), row.id):
-        tasks = {phase.id for phase in flow.all_phases() if phase.kind == "tasks"}
+        tasks = {phase.id for phase in flow.all_phases() if phase.OWN_SLOTS}
         done = repair_repositories(store, row.id, engine, tasks)
         if done.notes or done.fallen:
             Journal(store, row.id, row.epoch).give_up(done.fallen, done.commits, "; ".join(done.notes))

@@ -326,7 +326,7 @@ class _Driver:
             store.close()
 
     async def _repair(self, row: RunRow, parts: RunServices) -> None:
-        tasks = {phase.id for phase in parts.world.flow.all_phases() if phase.kind == "tasks"}
+        tasks = {phase.id for phase in parts.world.flow.all_phases() if phase.OWN_SLOTS}
 
         def work() -> Recovered:
             store = Store.open(self._world.place.database, self._world.clock)

@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct, field
 
@@ -33,9 +32,7 @@ from windlass.git.disk import MIN_FREE_BYTES, lacking
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.publish import enter_in_place
 from windlass.git.run import UserRepo
-from windlass.kinds import elicit, review
-from windlass.kinds import proposals as items
-from windlass.kinds.dialogue import question_ids
+from windlass.kinds.spec import PhaseSpec
 from windlass.model import Json, RunState, Usage, content_id, slugify
 from windlass.paths import state_dir
 from windlass.runs.project import Project
@@ -234,12 +231,9 @@ def _fits(flow: Flow, name: str, value: str) -> None:
 
 
 def _check_answers(flow: Flow, policy: AnswerPolicy) -> None:
-    talks = [name for phase in flow.all_phases() if phase.kind == "dialogue" for name in question_ids(phase.id)]
-    asked = [*flow.questions, *(q.id for q in flow.questions.values() if q.id), *talks]
-    elicited = {name for p in flow.all_phases() if isinstance(p, elicit.ElicitSpec) for name in items.ids(p.item)}
-    known = {*asked, *elicited, *flow.settings, "baseline", "adopt"}
-    revised = (p for p in flow.all_phases() if isinstance(p, review.ReviewSpec) and p.fixer and p.of in p.fixer.out)
-    known |= {review.DROPPED for _ in revised}
+    asked = [*flow.questions, *(question.id for question in flow.questions.values() if question.id)]
+    of_phases = {name for phase in flow.all_phases() for name in phase.answer_names()}
+    known = {*asked, *of_phases, *flow.settings, "baseline", "adopt"}
     known |= {"over-budget"} if flow.over_budget == "ask" else set()
     for key in policy.answers:
         name = key.removesuffix("*")
@@ -269,8 +263,8 @@ def needed_roles(flow: Flow) -> set[str]:
     return (everyone - optional) | required
 
 
-def _steps(flow: Flow) -> list[Any]:
-    return [step for phase in flow.all_phases() if phase.kind == "tasks" for step in phase.steps]
+def _steps(flow: Flow) -> list[PhaseSpec]:
+    return [step for phase in flow.all_phases() for step in phase.task_steps()]
 
 
 def _given(flow: Flow, start: Start) -> dict[str, str]:

@@ -11,8 +11,9 @@ from msgspec import Struct
 
 from windlass.errors import AbortedError, Exit, InterruptedDriverError, TakenOverError, WindlassError, exhausted
 from windlass.events import StepEntered, TaskChanged, Warned
-from windlass.kinds.base import Outcome, holds
+from windlass.kinds.base import Outcome
 from windlass.kinds.routes import Target, To
+from windlass.kinds.visit_cost import holds
 from windlass.model import Task
 from windlass.tasks.context import (
     COMPLETE,
@@ -199,7 +200,7 @@ class TaskScheduler:
     @property
     def _is_reviewed(self) -> bool:
         """False: nobody judged the task, and a later review completes it."""
-        reviews = [step for step in self._spec.steps if step.kind == "review"]
+        reviews = [step for step in self._spec.steps if step.HAS_FINDINGS]
         return not self._ctx.completed_later or any(holds(step.when, self._ctx.fact) for step in reviews)
 
     async def to_land(self, task: Task, visit: int, here: TaskContext) -> None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from windlass.events import TaskChanged
-from windlass.kinds import command, produce, review
-from windlass.kinds.base import CallSpec, Context, Outcome, Reply, holds
+from windlass.kinds import KINDS
+from windlass.kinds.base import Context, Outcome, Reply
 from windlass.kinds.calls import format_finding, make_call, reached
 from windlass.kinds.routes import Route, Target, To
+from windlass.kinds.spec import CallSpec
+from windlass.kinds.visit_cost import holds
 from windlass.model import Answer, Finding, Json, Task
 from windlass.tasks.context import UNCHANGED, Landed, TaskContext
 
@@ -114,9 +116,9 @@ async def _enter(
     """The step's outcome and where it leads; a question's answer is part of the outcome's detail."""
     course.entered[step.id] += 1
     here = ctx.step_scope(step.id, visit=course.entered[step.id], to_fix=to_fix, since=since, why=why)
-    if step.kind != "review":
+    if not step.ANNOUNCES_ITSELF:
         reached(here, step.label.enter, step.id)
-    outcome = await RUN[step.kind](step, here)
+    outcome = await KINDS[step.kind].run(step, here)
     ctx.ended(step.id, outcome)
     route = step.on.get(outcome.name) or Route(Target(To.NEXT if outcome.name in ("ok", "pass") else To.FAIL))
     return await _asked(here, _counted(route, f"{step.id}.{outcome.name}", ctx, course.taken), outcome)
@@ -269,7 +271,7 @@ def resolved_paths(reply: Reply) -> tuple[str, ...]:
 async def _relook(spec: TasksSpec, ctx: TaskContext, course: VisitCourse, why: str) -> tuple[Target, str]:
     """What was reviewed is no longer what would land: its reviewers judge what the fix changed."""
     since = course.unreviewed
-    reviews = [step for step in spec.steps if isinstance(step, review.ReviewSpec) and step.of == "changes"]
+    reviews = [step for step in spec.steps if step.judges_changes()]
     for step in (step for step in reviews if course.entered[step.id]):
         target, outcome = await _enter(step, ctx, course, since=since, why=why)
         while target.to in (To.AGAIN, To.FIX):
@@ -278,10 +280,3 @@ async def _relook(spec: TasksSpec, ctx: TaskContext, course: VisitCourse, why: s
         if target.to not in GO_ON:
             return target, outcome.detail
     return Target(To.NEXT), ""
-
-
-RUN: dict[str, Callable[[Any, Context], Awaitable[Outcome]]] = {
-    "produce": produce.run,
-    "review": review.run,
-    "command": command.run,
-}

@@ -1,0 +1,65 @@
+"""A flow with the numbers that a simulation counts with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from windlass.flow.schema import Flow
+from windlass.kinds.spec import CallSpec, words_of
+from windlass.kinds.visit_cost import When, holds
+
+
+class FlowSizes(Struct, frozen=True):
+    """A flow with as many tasks and with the settings that are given; the others keep their defaults."""
+
+    flow: Flow
+    tasks: int
+    settings: Mapping[str, str]
+
+    def pinned(self, name: str) -> str | None:
+        """A setting's value, None while a person may still choose it."""
+        if name in self.settings:
+            return self.settings[name]
+        return None if name in self._asked() or name not in self.flow.settings else self.flow.settings[name].default
+
+    def _asked(self) -> set[str]:
+        return {name for phase in self.flow.all_phases() for name in phase.asked_settings()}
+
+    def asked(self, name: str) -> bool | None:
+        if name in self.settings or name not in self.flow.settings:
+            return False
+        return self.known(self.flow.settings[name].when)
+
+    def number(self, value: int | str | None) -> int:
+        if not isinstance(value, str):
+            return value or 0
+        setting = self.flow.settings.get(value[1:])
+        text = self.settings.get(value[1:], setting.default if setting else "0")
+        return int(text) if text.isdecimal() else 0
+
+    def words(self, word: str) -> tuple[str, ...]:
+        pinned = self.pinned(word[1:]) if word.startswith("$") else None
+        return (pinned,) if pinned is not None else words_of(self.flow, word)
+
+    def known(self, when: When) -> bool | None:
+        """Whether a condition holds: no as soon as one part does not, None while a part is open."""
+        verdicts = [self._known({name: wanted}) for name, wanted in when.items()]
+        return False if False in verdicts else None if None in verdicts else True
+
+    def _known(self, when: When) -> bool | None:
+        value = self.pinned(next(iter(when)))
+        return None if value is None else holds(when, lambda _name: value)
+
+    def mode(self) -> str:
+        if not self.flow.modes:
+            return ""
+        chosen = self.pinned("mode")
+        return chosen if chosen in self.flow.modes else next(iter(self.flow.modes))
+
+    def count(self, calls: Sequence[CallSpec]) -> tuple[int, int]:
+        """How many dispatches these calls are, at least and at most."""
+        there = [(call, self.known(call.when)) for call in calls]
+        fewest = sum(self.number(call.times) for call, holds in there if holds and not call.optional)
+        return fewest, sum(self.number(call.times) for call, holds in there if holds is not False)
