@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import agents_table
-from windlass.agents.installed import ORDER
+from windlass.agents.registry import CLIS
 
 LIVE = Path(__file__).parent / "live"
 ROW = agents_table.ROWS[0]
@@ -37,9 +37,9 @@ def test_what_the_committed_page_says_of_abilities_is_what_the_adapters_declare(
 
 def test_every_row_of_the_committed_page_was_tried_with_every_agent_and_held() -> None:
     page = agents_table.PAGE.read_text(encoding="utf-8")
-    assert [row_of(page, row.label) for row in agents_table.ROWS] == [["yes"] * len(ORDER)] * len(agents_table.ROWS)
+    assert [row_of(page, row.label) for row in agents_table.ROWS] == [["yes"] * len(CLIS)] * len(agents_table.ROWS)
     told = [cell for row in agents_table.FAULT_ROWS for cell in row_of(page, row.label)]
-    assert len(told) == len(ORDER) * len(agents_table.FAULT_ROWS)
+    assert len(told) == len(CLIS) * len(agents_table.FAULT_ROWS)
     assert not {"", "yes", "no", agents_table.NOT_TRIED} & set(told)
 
 
@@ -49,13 +49,13 @@ def test_every_row_names_a_test_of_the_live_suite() -> None:
 
 
 def test_what_was_not_tried_is_said(tmp_path: Path) -> None:
-    assert row_of(agents_table.render([]), ROW.label) == [agents_table.NOT_TRIED] * len(ORDER)
-    assert row_of(rendered(tmp_path, {}), ROW.label)[ORDER.index("pi")] == "yes"
+    assert row_of(agents_table.render([]), ROW.label) == [agents_table.NOT_TRIED] * len(CLIS)
+    assert row_of(rendered(tmp_path, {}), ROW.label)[CLIS.index("pi")] == "yes"
     assert row_of(rendered(tmp_path, {}), ROW.label)[0] == agents_table.NOT_TRIED
 
 
 def test_one_case_that_failed_is_a_no_and_the_last_run_counts(tmp_path: Path) -> None:
-    place = ORDER.index("pi")
+    place = CLIS.index("pi")
     assert row_of(rendered(tmp_path, {"case": "a-pi"}, {"case": "b-pi", "ok": False}), ROW.label)[place] == "no"
     assert row_of(rendered(tmp_path, {"ok": False}, {"ok": True}), ROW.label)[place] == "yes"
 
@@ -63,11 +63,11 @@ def test_one_case_that_failed_is_a_no_and_the_last_run_counts(tmp_path: Path) ->
 def test_a_row_takes_its_own_cases_only(tmp_path: Path) -> None:
     row = next(row for row in agents_table.FAULT_ROWS if row.case == "402")
     cases = [{"file": row.file, "test": row.test, "case": case, "ok": case[0] == "4"} for case in ("402-pi", "529-pi")]
-    assert row_of(rendered(tmp_path, *cases), row.label)[ORDER.index("pi")] == "yes"
+    assert row_of(rendered(tmp_path, *cases), row.label)[CLIS.index("pi")] == "yes"
 
 
 def test_a_fault_says_what_happens_and_one_that_failed_says_no(tmp_path: Path) -> None:
-    row, place = agents_table.FAULT_ROWS[0], ORDER.index("pi")
+    row, place = agents_table.FAULT_ROWS[0], CLIS.index("pi")
     fault = {"file": row.file, "test": row.test, "seen": {row.label: "the run stops"}}
     page = rendered(tmp_path, fault)
     assert row_of(page, row.label)[place] == "the run stops"
@@ -91,4 +91,4 @@ def test_a_page_that_says_something_else_is_stale_and_is_left_alone(
 
 def test_what_a_test_saw_becomes_a_row_of_its_own(tmp_path: Path) -> None:
     page = rendered(tmp_path, {"seen": {"a reviewer told to write": "refused by the CLI"}})
-    assert row_of(page, "a reviewer told to write")[ORDER.index("pi")] == "refused by the CLI"
+    assert row_of(page, "a reviewer told to write")[CLIS.index("pi")] == "refused by the CLI"

@@ -18,7 +18,8 @@ from pathlib import Path
 from reference import table
 from windlass.agents import registry
 from windlass.agents.base import Capabilities
-from windlass.agents.installed import ORDER, version_tried
+from windlass.agents.installed import version_tried
+from windlass.agents.registry import CLIS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "agents-table.md"
@@ -119,13 +120,13 @@ def render(results: Sequence[Result]) -> str:
 
 def declared() -> list[str]:
     """What the code says: it cannot go stale without a test that fails."""
-    can = {name: registry.make(name, {}).capabilities for name in ORDER}
+    can = {name: registry.make(name, {}).capabilities for name in CLIS}
     rows = [
-        ["tested version", *(version_tried(name) for name in ORDER)],
-        ["cost", *(COSTS[can[name].cost] for name in ORDER)],
-        *([label, *(yes(can[name], field) for name in ORDER)] for label, field in ABILITIES.items()),
+        ["tested version", *(version_tried(name) for name in CLIS)],
+        ["cost", *(COSTS[can[name].cost] for name in CLIS)],
+        *([label, *(yes(can[name], field) for name in CLIS)] for label, field in ABILITIES.items()),
     ]
-    return ["# What each agent can", "", NOTE, "", *table(["", *ORDER], rows)]
+    return ["# What each agent can", "", NOTE, "", *table(["", *CLIS], rows)]
 
 
 ABILITIES = {
@@ -145,12 +146,12 @@ def observed(results: Sequence[Result]) -> list[str]:
     head = "Seen by the live suite: the real CLIs of these versions, a scripted model behind them."
     told = {row.label for row in (*ROWS, *FAULT_ROWS)}
     labels = [label for label in dict.fromkeys(label for one in results for label in one.seen) if label not in told]
-    roles = [[label, *(said(label, name, results) for name in ORDER)] for label in sorted(labels)]
+    roles = [[label, *(said(label, name, results) for name in CLIS)] for label in sorted(labels)]
     return [
-        *("## What it was seen to do", "", head, "", *table(["", *ORDER], _verdicts(ROWS, results)), ""),
+        *("## What it was seen to do", "", head, "", *table(["", *CLIS], _verdicts(ROWS, results)), ""),
         *("## What happens when something goes wrong", "", FAULT_HEAD, ""),
-        *(*table(["", *ORDER], _verdicts(FAULT_ROWS, results)), ""),
-        *("## What happens when it is told what its role may not do", "", *table(["", *ORDER], roles)),
+        *(*table(["", *CLIS], _verdicts(FAULT_ROWS, results)), ""),
+        *("## What happens when it is told what its role may not do", "", *table(["", *CLIS], roles)),
     ]
 
 
@@ -161,7 +162,7 @@ FAULT_HEAD = (
 
 
 def _verdicts(rows: Iterable[Row], results: Sequence[Result]) -> list[list[str]]:
-    return [[row.label, *(verdict(row, name, results) for name in ORDER)] for row in rows]
+    return [[row.label, *(verdict(row, name, results) for name in CLIS)] for row in rows]
 
 
 def verdict(row: Row, agent: str, results: Iterable[Result]) -> str:

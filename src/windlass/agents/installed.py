@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import shutil
 import subprocess  # noqa: TID251 - a version is asked for before there is a run that could supervise it
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import ModuleType
 
 from msgspec import Struct
 
 from windlass.agents.cli.account import Account
+from windlass.agents.registry import CLIS, cli_module
 
 PATIENCE_S = 20.0
-ORDER = ("claude", "codex", "pi", "gemini", "opencode")
-"""Who is asked first; the last two are less well tried."""
 _NUMBER = re.compile(r"\d+\.\d+\.\d+[\w.+-]*")
-INSTALL = {
-    "claude": "npm install -g @anthropic-ai/claude-code",
-    "codex": "npm install -g @openai/codex",
-    "gemini": "npm install -g @google/gemini-cli (Node 20 or newer)",
-    "opencode": "npm install -g opencode-ai",
-    # newer ones name packages that do not exist
-    "pi": "npm install -g @earendil-works/pi-coding-agent@{tested} (Node 22.19 or newer)",
-}
 
 
 class Login(Struct, frozen=True):
@@ -37,22 +26,17 @@ class Login(Struct, frozen=True):
 
 def version_tried(name: str) -> str:
     """The version that was tried with Windlass; '' for what is none of these CLIs."""
-    return str(_adapter(name).TESTED) if name in ORDER else ""
+    return str(cli_module(name).TESTED) if name in CLIS else ""
 
 
 def install_command(name: str) -> str:
-    """How a person gets the CLI."""
-    return INSTALL[name].format(tested=version_tried(name))
+    """How a person gets the CLI; '' for what is none of these CLIs."""
+    return str(cli_module(name).INSTALL) if name in CLIS else ""
 
 
 def _account(name: str) -> Account:
-    found: Account = _adapter(name).ACCOUNT
+    found: Account = cli_module(name).ACCOUNT
     return found
-
-
-def _adapter(name: str) -> ModuleType:
-    # Loaded when something is asked of it: a run that needs one agent does not wait for the others.
-    return importlib.import_module(f"windlass.agents.cli.{name}")
 
 
 def find(name: str, environ: Mapping[str, str], binary: str = "") -> str:
@@ -62,7 +46,7 @@ def find(name: str, environ: Mapping[str, str], binary: str = "") -> str:
 
 def first(environ: Mapping[str, str], binary: Callable[[str], str] = lambda name: "") -> str:
     """The agent of roles that name none, where the config does not say; '' when no CLI is here."""
-    return next((name for name in ORDER if find(name, environ, binary(name))), "")
+    return next((name for name in CLIS if find(name, environ, binary(name))), "")
 
 
 def version(binary: str, environ: Mapping[str, str], node: str = "") -> str:
@@ -108,7 +92,7 @@ def login_state(name: str, environ: Mapping[str, str], home: Path) -> Login:
 
 
 def _places(name: str, environ: Mapping[str, str], home: Path) -> tuple[tuple[str, ...], list[Path]]:
-    if name not in ORDER:
+    if name not in CLIS:
         return (), []
     account = _account(name)
     return _keys(account.variables), [Path(account.place(environ, str(home))) / file for file in account.files]

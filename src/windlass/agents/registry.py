@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
+from importlib import import_module
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any, TypeAlias
 
 from windlass.agents.base import Adapter
@@ -49,45 +51,29 @@ def _acp(options: Options, environ: Environ, name: str = "acp") -> Adapter:
     return acp.AcpAdapter(settings, name, environ)
 
 
-def _claude(options: Options, environ: Environ) -> Adapter:
-    from windlass.agents.cli.claude import ClaudeAdapter
-
-    return ClaudeAdapter(settings_of("claude", options, environ), environ)
-
-
-def _codex(options: Options, environ: Environ) -> Adapter:
-    from windlass.agents.cli.codex import CodexAdapter
-
-    return CodexAdapter(settings_of("codex", options, environ), environ)
+def _cli(name: str, options: Options, environ: Environ) -> Adapter:
+    adapter: Adapter = cli_module(name).ADAPTER(settings_of(name, options, environ), environ)
+    return adapter
 
 
-def _gemini(options: Options, environ: Environ) -> Adapter:
-    from windlass.agents.cli.gemini import GeminiAdapter
-
-    return GeminiAdapter(settings_of("gemini", options, environ), environ)
-
-
-def _opencode(options: Options, environ: Environ) -> Adapter:
-    from windlass.agents.cli.opencode import OpencodeAdapter
-
-    return OpencodeAdapter(settings_of("opencode", options, environ), environ)
+def cli_module(name: str) -> ModuleType:
+    """Of a CLI with a login of its own: `ADAPTER`, `ACCOUNT`, `TESTED` and `INSTALL`. Loaded when it is needed."""
+    return import_module(f"windlass.agents.cli.{name}")
 
 
-def _pi(options: Options, environ: Environ) -> Adapter:
-    from windlass.agents.cli.pi import PiAdapter
-
-    return PiAdapter(settings_of("pi", options, environ), environ)
-
-
+CLIS = (
+    "claude",
+    "codex",
+    "pi",
+    "gemini",
+    "opencode",
+)
+"""CLIs with a login of their own, each a file in `cli/`. The first that is installed is proposed."""
 ADAPTERS: dict[str, Callable[[Options, Environ], Adapter]] = {
     "acp": _acp,
-    "claude": _claude,
-    "codex": _codex,
     "command": _command,
-    "gemini": _gemini,
-    "opencode": _opencode,
-    "pi": _pi,
     "scripted": _scripted,
+    **{name: partial(_cli, name) for name in CLIS},
 }
 
 

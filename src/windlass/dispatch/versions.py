@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from windlass.agents import installed
+from windlass.agents import installed, registry
 from windlass.engine.services import CheckServices
 from windlass.events import Warned
 
@@ -15,7 +15,7 @@ class Versions:
         self._looked: set[str] = set()
 
     async def look(self, agent: str) -> None:
-        if agent in self._looked or agent not in installed.ORDER:
+        if agent in self._looked or agent not in registry.CLIS:
             return
         self._looked.add(agent)
         text = installed.untested(agent, await asyncio.to_thread(self._version, agent))

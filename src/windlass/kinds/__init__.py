@@ -1,18 +1,20 @@
 """The kinds of phases. A new kind is one file in this folder and one line here."""
 
-from windlass.kinds import ask, command, dialogue, elicit, produce, publish, report, review, tasks
+from importlib import import_module
 
-KINDS = {
-    kind.name: kind
-    for kind in (
-        ask.KIND,
-        command.KIND,
-        dialogue.KIND,
-        elicit.KIND,
-        produce.KIND,
-        publish.KIND,
-        report.KIND,
-        review.KIND,
-        tasks.KIND,
+from windlass.kinds.base import Kind
+
+KINDS: dict[str, Kind] = {
+    name: import_module(f"windlass.kinds.{name}").KIND
+    for name in (
+        "ask",
+        "command",
+        "dialogue",
+        "elicit",
+        "produce",
+        "publish",
+        "report",
+        "review",
+        "tasks",
     )
 }

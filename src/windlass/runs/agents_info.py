@@ -14,7 +14,7 @@ from windlass.agents import installed, registry
 from windlass.agents.assignment import assign
 from windlass.agents.base import Capabilities, Job, StartsAnother
 from windlass.agents.cli import claude
-from windlass.agents.installed import ORDER
+from windlass.agents.registry import CLIS
 from windlass.agents.roles import Role
 from windlass.config.schema import Config
 from windlass.errors import UserError
@@ -55,7 +55,7 @@ def agents(kit: Project) -> list[AgentInfo]:
         if agent != assign(config, roles, role).agent:
             users.setdefault(agent, []).append(f"{role} (in flow '{flow}', as {profile})")
     # What a person configured comes before what only happens to be installed.
-    names = dict.fromkeys([*config.agents.configured(), *installed.ORDER, *registry.ADAPTERS])
+    names = dict.fromkeys([*config.agents.configured(), *registry.CLIS, *registry.ADAPTERS])
     with ThreadPoolExecutor() as pool:
         return list(pool.map(lambda name: look_at(kit, config, name, tuple(users.get(name, ()))), names))
 
@@ -94,14 +94,14 @@ Options = Mapping[str, str | tuple[str, ...]]
 
 
 def _version(name: str, path: str, options: Options, environ: Mapping[str, str]) -> str:
-    if name not in installed.ORDER:
+    if name not in registry.CLIS:
         return ""
     node, binary = str(options.get("node", "")), str(options.get("bin", ""))
     return installed.version(binary if node else path, environ, node)
 
 
 def _login(name: str, options: Options, environ: Mapping[str, str]) -> str:
-    if name not in installed.ORDER:
+    if name not in registry.CLIS:
         return ""
     for option in ("api_key", "api_key_env", "base_url"):
         if options.get(option):
@@ -121,6 +121,6 @@ def candidates(project: Project) -> tuple[str, ...]:
     """
     usable = [one for one in agents(project) if one.usable]
     mine = [one.name for one in usable if one.name in project.config().agents.configured()]
-    ready = [one.name for one in usable if one.name in ORDER and not one.login.startswith(NOT_FOUND)]
-    there = [one.name for one in usable if one.name in ORDER]
+    ready = [one.name for one in usable if one.name in CLIS and not one.login.startswith(NOT_FOUND)]
+    there = [one.name for one in usable if one.name in CLIS]
     return tuple(dict.fromkeys([*mine, *ready, *there]))

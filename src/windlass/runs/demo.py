@@ -13,6 +13,7 @@ from msgspec import Struct
 
 import windlass
 from windlass.agents.plain_yaml import read, values
+from windlass.agents.registry import CLIS
 from windlass.git import run as git
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class Scene(Struct, frozen=True):
 DATA = Path(windlass.__file__).parent / "demo"
 SETTLED = {"approve": "approve", "review_mode": "iterative", "execution_mode": "auto"}
 CHOSEN = {"question-1": "1", "question-2": "1", "question-3": "1", "question-4": "12 hours", "approach": "middleware"}
+REAL = CLIS
+"""Agents that can play the demo with a scripted model."""
 SCENES = {
     "plan": Scene("Add rate limiting with token bucket algorithm", DATA / "script.yaml", SETTLED),
     "brainstorm": Scene(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from windlass.agents import installed
+from windlass.agents import installed, registry
 from windlass.agents.assignment import assign
 from windlass.agents.contracts import registry as contracts
 from windlass.agents.process.supervise import marked
@@ -149,7 +149,7 @@ def _agents(kit: Project) -> Iterator[DoctorFinding]:
         hint = 'windlass agents lists them; default = "NAME" under [agents] in .windlass/config.toml'
         yield DoctorFinding(Level.FIX, "agents", f"flow '{config.flow}' has no agent for {', '.join(without)}", hint)
         if not installed.first(kit.world.environ):
-            for name in installed.ORDER:
+            for name in registry.CLIS:
                 yield DoctorFinding(Level.NOTE, "agents", f"{name} is not on the PATH", installed.install_command(name))
     for name in sorted(set(players.values()) - {"", "none"}):
         yield from _agent_findings(look_at(kit, config, name))
@@ -161,7 +161,7 @@ def _agents(kit: Project) -> Iterator[DoctorFinding]:
 def _agent_findings(one: AgentInfo) -> Iterator[DoctorFinding]:
     level = Level.OK if one.usable else Level.FIX
     text = one.problem or f"{one.path} {one.version}".strip()
-    hint = "" if one.usable else installed.INSTALL.get(one.name, "") if not one.path else "windlass agents"
+    hint = "" if one.usable else installed.install_command(one.name) if not one.path else "windlass agents"
     yield DoctorFinding(level, "agents", f"{one.name}: {text}", hint or ("" if one.usable else "windlass agents"))
     if one.warning:
         yield DoctorFinding(Level.WARN, "agents", one.warning)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from windlass.agents import installed, registry
 from windlass.agents import prices as pricing
+from windlass.agents import registry
 from windlass.agents.assignment import assign
 from windlass.agents.base import Adapter
 from windlass.agents.contracts.task_list import parse_plan
@@ -161,7 +161,7 @@ def unpriced_models(
         found = assign(config, roles, role, profile, everyone=cast.agent, named=cast.roles)
         options = config.agents.options(found.agent)
         model = found.model or str(options.get("model", ""))
-        if model and found.agent in installed.ORDER and registry.FLAT not in options:
+        if model and found.agent in registry.CLIS and registry.FLAT not in options:
             asked[found.agent, model] = None
     # the price list takes half a second to load
     unknown = [(name, model) for name, model in asked if pricing.cost(model, Usage(1, 1)) is None] if asked else []

@@ -48,6 +48,7 @@ from windlass.agents.cli.failures import REASON, class_of
 from windlass.model import ErrorClass, Usage
 
 TESTED = "2.1.325"
+INSTALL = "npm install -g @anthropic-ai/claude-code"
 KEYCHAIN = sys.platform == "darwin"
 ACCOUNT = Account(
     variables=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_USE_BEDROCK",
@@ -334,3 +335,6 @@ def _time(stamp: str) -> float | None:
         return datetime.fromisoformat(stamp).timestamp() if stamp else None
     except ValueError:
         return None
+
+
+ADAPTER = ClaudeAdapter

@@ -43,6 +43,7 @@ from windlass.agents.cli.tally import Tally
 from windlass.model import ErrorClass, Usage
 
 TESTED = "0.166.0"
+INSTALL = "npm install -g @openai/codex"
 ACCOUNT = Account(
     variables=("OPENAI_API_KEY", "CODEX_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORGANIZATION", "OPENAI_PROJECT"),
     files=("auth.json",), folder=".codex", folder_variable="CODEX_HOME", sessions="sessions", key="CODEX_API_KEY",
@@ -253,3 +254,6 @@ def _tool(item: dict[str, Any], job: Job | None) -> tuple[str, str] | None:
             return "web_search", f"searching the web for {text(item, 'query')}"
         case _:
             return None
+
+
+ADAPTER = CodexAdapter

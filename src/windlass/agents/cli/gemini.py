@@ -33,6 +33,7 @@ from windlass.agents.cli.tally import Tally
 from windlass.model import ErrorClass, Json, Usage
 
 TESTED = "0.61.0"
+INSTALL = "npm install -g @google/gemini-cli (Node 20 or newer)"
 ACCOUNT = Account(
     variables=("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_GCA",
                "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION", "GOOGLE_APPLICATION_CREDENTIALS",
@@ -247,3 +248,6 @@ def _tokens(told: dict[str, Any], *names: str) -> Usage:
     # thoughts are paid as output, and told in the total only
     sent = count(told, names[0])
     return Usage(sent, max(count(told, names[1]), count(told, names[2]) - sent), count(told, "cached"))
+
+
+ADAPTER = GeminiAdapter

@@ -39,6 +39,7 @@ from windlass.agents.cli.failures import REASON, class_of
 from windlass.model import ErrorClass, Json, Usage
 
 TESTED = "1.18.33"
+INSTALL = "npm install -g opencode-ai"
 ACCOUNT = Account(
     variables=("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY",
                "OPENROUTER_API_KEY", "OPENCODE_API_KEY", "GROQ_API_KEY", "XAI_API_KEY", "DEEPSEEK_API_KEY",
@@ -273,3 +274,6 @@ def _retry_at(data: dict[str, Any]) -> float | None:
     except ValueError:
         return None
     return count(data, "timestamp") / 1000 + wait if 0 <= wait < 1e7 and count(data, "timestamp") else None
+
+
+ADAPTER = OpencodeAdapter

@@ -40,6 +40,8 @@ from windlass.agents.cli.failures import REASON, class_of
 from windlass.model import ErrorClass, Json, Usage
 
 TESTED = "0.87.1"
+# Newer versions name packages that do not exist.
+INSTALL = f"npm install -g @earendil-works/pi-coding-agent@{TESTED} (Node 22.19 or newer)"
 ACCOUNT = Account(
     variables=("ANTHROPIC_API_KEY", "ANTHROPIC_OAUTH_TOKEN", "OPENAI_API_KEY", "GEMINI_API_KEY", "GROQ_API_KEY",
                "CEREBRAS_API_KEY", "XAI_API_KEY", "OPENROUTER_API_KEY", "MISTRAL_API_KEY", "DEEPSEEK_API_KEY",
@@ -213,3 +215,6 @@ def _finished(data: dict[str, Any]) -> ToolFinished:
     ok = data.get("isError") is not True
     why = "" if ok else " ".join(text(part, "text") for part in rows(table(data, "result"), "content"))
     return ToolFinished(text(data, "toolName").lower(), ok, why[:REASON], text(data, "toolCallId"))
+
+
+ADAPTER = PiAdapter

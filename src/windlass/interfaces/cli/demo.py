@@ -13,10 +13,8 @@ from windlass.answers import AnswerPolicy
 from windlass.errors import UserError
 from windlass.interfaces.cli.common import session
 from windlass.interfaces.cli.drive import go_on
-from windlass.runs.demo import SCENES, Scene, make_sample, real_agent, scripted, scripted_model
+from windlass.runs.demo import REAL, SCENES, Scene, make_sample, real_agent, scripted, scripted_model
 from windlass.runs.start import Start
-
-REAL = ("claude", "codex", "pi", "gemini", "opencode")
 
 
 @click.command(short_help="A whole run on a sample repository.")
