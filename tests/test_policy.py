@@ -45,7 +45,7 @@ def test_what_would_fail_again_is_not_tried_again(error: ErrorClass) -> None:
     "error",
     [
         *(ErrorClass.AUTH, ErrorClass.BILLING, ErrorClass.MISSING_BINARY),
-        *(ErrorClass.DISK_FULL, ErrorClass.GIT_FAILURE, ErrorClass.OVER_BUDGET),
+        *(ErrorClass.DISK_FULL, ErrorClass.OVER_BUDGET),
     ],
 )
 @pytest.mark.parametrize("before", [0, 5])

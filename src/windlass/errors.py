@@ -38,12 +38,6 @@ class UserError(WindlassError):
     """The user's to fix: bad config, flow, repository, missing agent."""
 
 
-class UsageError(WindlassError):
-    """The command line cannot be understood."""
-
-    exit = Exit.USAGE
-
-
 class StoppedError(WindlassError):
     """The run cannot go on by itself; it stays resumable."""
 

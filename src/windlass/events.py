@@ -232,15 +232,6 @@ class QuestionAnswered(Struct, frozen=True):
     comment: str = ""
 
 
-class QuestionRefused(Struct, frozen=True):
-    """An answer that is not valid: nothing else changed, the question stays."""
-
-    type: ClassVar[str] = "question.refused"
-    key: str
-    answer: str
-    reason: str
-
-
 class BudgetChanged(Struct, frozen=True):
     """The limit was raised or set anew, by whom."""
 
@@ -417,7 +408,6 @@ Event: TypeAlias = (
     | ItemsProposed
     | QuestionAsked
     | QuestionAnswered
-    | QuestionRefused
     | CommandFinished
     | TaskLanded
     | FixLanded

@@ -136,7 +136,6 @@ class ErrorClass(StrEnum):
     BILLING = "billing"
     MISSING_BINARY = "missing_binary"
     DISK_FULL = "disk_full"
-    GIT_FAILURE = "git_failure"
     OVER_BUDGET = "over_budget"
     #: after 2 reminders: Failed
     BAD_OUTPUT = "bad_output"

@@ -20,7 +20,6 @@ STOPS = {
     ErrorClass.BILLING: "the account behind the agent needs credit; then: windlass resume",
     ErrorClass.MISSING_BINARY: "install the agent, or choose another with --agent; windlass agents shows what is there",
     ErrorClass.DISK_FULL: "free some disk space, then: windlass resume",
-    ErrorClass.GIT_FAILURE: "mend the repository, then: windlass resume",
 }
 
 

@@ -175,12 +175,6 @@ class Store:
         )
         self.db.execute("DELETE FROM step WHERE run = ? AND key = ?", (run, key))
 
-    def step_context(self, run: str, key: str) -> Json:
-        row = self._one("SELECT context FROM step WHERE run = ? AND key = ?", (run, key))
-        return load(row["context"]) if row else None
-
-    # -- attempts
-
     def begin_attempt(self, run: str, epoch: int, intent: Intent) -> None:
         self.db.execute(
             "INSERT INTO attempt (run, key, n, state, epoch, host, boot, folder, slot, base, role, agent, model,"

@@ -71,7 +71,7 @@ def _apply(view: View, at: float, event: Event) -> None:
             _task(view, at, event)
         case e.ReviewFinished():
             _review(view, at, event)
-        case e.QuestionAsked() | e.QuestionAnswered() | e.QuestionRefused():
+        case e.QuestionAsked() | e.QuestionAnswered():
             _question(view, at, event)
         case e.ItemsProposed():
             propose(view, event)
@@ -342,7 +342,7 @@ def _review(view: View, at: float, event: e.ReviewFinished) -> None:
             view.noted.setdefault(finding.identity, p.NotedView(finding, event.task, phase))
 
 
-def _question(view: View, at: float, event: e.QuestionAsked | e.QuestionAnswered | e.QuestionRefused) -> None:
+def _question(view: View, at: float, event: e.QuestionAsked | e.QuestionAnswered) -> None:
     match event:
         case e.QuestionAsked():
             before = view.questions.get(event.key)
@@ -360,8 +360,6 @@ def _question(view: View, at: float, event: e.QuestionAsked | e.QuestionAnswered
             _note(view, at, _answered(event) if not asked or not _elicited(view) else f"{asked.title}: {label}")
             if view.state is RunState.WAITING and not view.questions:
                 _enter(view, at, RunState.RUNNING)
-        case e.QuestionRefused():
-            pass
         case _:
             assert_never(event)
 

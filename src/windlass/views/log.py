@@ -26,7 +26,7 @@ def describe(event: Event) -> str:
             return _task(event)
         case e.DispatchStarted() | e.DispatchFinished() | e.DispatchCosted() | e.ReviewFinished() | e.Activity():
             return _agent(event)
-        case e.QuestionAsked() | e.QuestionAnswered() | e.QuestionRefused():
+        case e.QuestionAsked() | e.QuestionAnswered():
             return _question(event)
         case e.ItemsProposed():
             return f"{event.key}: {len(event.items)} {event.item}"
@@ -122,14 +122,12 @@ def _agent(event: AgentEvent) -> str:
             assert_never(event)
 
 
-def _question(event: e.QuestionAsked | e.QuestionAnswered | e.QuestionRefused) -> str:
+def _question(event: e.QuestionAsked | e.QuestionAnswered) -> str:
     match event:
         case e.QuestionAsked():
             return f"{event.key}{_tail(event.text)}"
         case e.QuestionAnswered():
             return f"{event.key} {clean(event.answer, 200)} (by {event.by}){_tail(event.comment)}"
-        case e.QuestionRefused():
-            return f"{event.key} '{clean(event.answer, 100)}'{_tail(event.reason)}"
         case _:
             assert_never(event)
 

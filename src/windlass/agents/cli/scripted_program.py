@@ -8,11 +8,10 @@ line in `<state>/dispatches.jsonl`.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import sys
 import time
-
-from windlass.agents.process.small_json import parse_json, to_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ UNCHANGED = (*GIT, "diff", "--cached", "--quiet")
 
 def main() -> int:
     with open(sys.argv[1], encoding="utf-8") as file:
-        spec = parse_json(file.read())
+        spec = json.loads(file.read())
     rule = claim(spec)
     if rule is None:
         fail(64, f"no rule of {spec['source']} answers {asked(spec)}")
@@ -50,7 +49,7 @@ def fail(code: int, text: str) -> NoReturn:
 
 
 def emit(kind: str, **fields: Any) -> None:
-    sys.stdout.write(to_json({"type": kind, **fields}) + "\n")
+    sys.stdout.write(json.dumps({"type": kind, **fields}) + "\n")
     sys.stdout.flush()
 
 
@@ -83,7 +82,7 @@ class RuleLedger:
         fcntl.flock(self.lock, fcntl.LOCK_EX)
         try:
             with open(self.path, encoding="utf-8") as file:
-                self.claims: dict[str, dict[str, str]] = parse_json(file.read())
+                self.claims: dict[str, dict[str, str]] = json.loads(file.read())
         except FileNotFoundError:
             self.claims = {}
         return self
@@ -112,14 +111,14 @@ class RuleLedger:
             return
         self.claims.setdefault(str(rule["n"]), {})[f"{spec['run']}:{spec['key']}@{spec['attempt']}"] = state
         with open(self.path + ".tmp", "w", encoding="utf-8") as file:
-            file.write(to_json(self.claims))
+            file.write(json.dumps(self.claims))
         os.replace(self.path + ".tmp", self.path)
 
     def log(self, event: str, spec: dict[str, Any], rule: dict[str, Any] | None, **more: Any) -> None:
         names = ("run", "key", "attempt", "role", "purpose", "phase", "task", "cycle")
         line = {"event": event, **{name: spec[name] for name in names}, "rule": rule["n"] + 1 if rule else None}
         with open(self.log_path, "a", encoding="utf-8") as file:
-            file.write(to_json({**line, "pid": os.getpid(), "at": time.time(), **more}) + "\n")
+            file.write(json.dumps({**line, "pid": os.getpid(), "at": time.time(), **more}) + "\n")
 
 
 def act(spec: dict[str, Any], rule: dict[str, Any]) -> int:
@@ -161,7 +160,7 @@ def finish(spec: dict[str, Any], rule: dict[str, Any]) -> int:
     # One that ends with an error has said nothing, unless its rule says what.
     text = rule.get("say", "" if "json" in rule or rule.get("exit") else "Done.")
     if "json" in rule:
-        text = f"{text}\n\n```{spec['tag']}\n{to_json(rule['json'])}\n```".strip()
+        text = f"{text}\n\n```{spec['tag']}\n{json.dumps(rule['json'])}\n```".strip()
     if text:
         emit("say", text=text)
     if rule.get("usage"):

@@ -14,19 +14,18 @@ between two samples is missed: best effort.
 # ruff: noqa: SIM105, S605, S606 - contextlib and subprocess would cost start-up time, and starting programs is the point
 from __future__ import annotations
 
+import ctypes
+import json
 import os
 import select
+import signal
+import socket
 import sys
 import time
 
-from windlass.agents.process.small_json import parse_json, to_json
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import signal
     from typing import Any, NoReturn
-else:
-    import _signal as signal
 
 LINUX = sys.platform == "linux"
 PR_SET_CHILD_SUBREAPER = 36
@@ -39,11 +38,9 @@ STANDARD_FILES = 3
 
 def serve() -> int:
     """Until the driver is gone. Stdin is a socket: a job is its three standard files, sent as file descriptors."""
-    import _socket
-
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # supervisors are waited for by nobody: the driver reads their end
-    control = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, os.dup(0))
-    space = _socket.CMSG_SPACE(STANDARD_FILES * 4)
+    control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, os.dup(0))
+    space = socket.CMSG_SPACE(STANDARD_FILES * 4)
     while True:
         said, sent, *_ = control.recvmsg(1, space)
         files = [number for _, _, data in sent for number in numbers(data)]
@@ -76,7 +73,7 @@ def main() -> int:
     line, rest = read_job_line(0)
     if not line:
         return 0  # the driver died before it said what to do
-    job = parse_json(line.decode("utf-8"))
+    job = json.loads(line.decode("utf-8"))
     become_owner()
     wake = watch_signals()
     tree = ProcessTree()
@@ -116,14 +113,7 @@ def become_owner() -> None:
 
 
 def prctl(*args: int) -> None:
-    try:
-        from _ctypes import call_function, dlopen, dlsym
-    except ImportError:
-        import ctypes
-
-        ctypes.CDLL(None).prctl(*args)
-    else:
-        call_function(dlsym(dlopen(None, 0), "prctl"), args)  # type: ignore[arg-type]
+    ctypes.CDLL(None).prctl(*args)
 
 
 def watch_signals() -> int:
@@ -253,7 +243,7 @@ def announce(job: dict[str, Any], agent: int) -> None:
     }
     write_json(job["folder"], "proc.json", facts)
     try:
-        os.write(1, to_json(facts).encode() + b"\n")
+        os.write(1, json.dumps(facts).encode() + b"\n")
     except OSError:
         pass  # the driver is gone already; the life line will say so
 
@@ -383,5 +373,5 @@ def write_json(folder: str, name: str, facts: dict[str, Any]) -> None:
     """Whole at once. Not synced: a power cut ends the process too, and what it printed is not synced either."""
     path = os.path.join(folder, name)
     with os.fdopen(os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(to_json(facts).encode() + b"\n")
+        file.write(json.dumps(facts).encode() + b"\n")
     os.rename(path + ".tmp", path)

@@ -52,11 +52,11 @@ class History(PlainFace):
     def _activity(self, event: e.Activity) -> None:
         """The view shows it."""
 
-    def _question(self, event: e.QuestionAsked | e.QuestionAnswered | e.QuestionRefused) -> None:
+    def _question(self, event: e.QuestionAsked | e.QuestionAnswered) -> None:
         if isinstance(event, e.QuestionAsked):
             self._asked[event.key] = self.view.questions[event.key]
             self._list_tasks()
-        elif isinstance(event, e.QuestionAnswered) and event.key in self._asked:
+        elif event.key in self._asked:
             self._recall(self._asked.pop(event.key))
             super()._question(event)
         else:

@@ -86,7 +86,7 @@ class PlainFace:
                 self._review(event)
             case e.Activity():
                 self._activity(event)
-            case e.QuestionAsked() | e.QuestionAnswered() | e.QuestionRefused():
+            case e.QuestionAsked() | e.QuestionAnswered():
                 self._question(event)
             case e.ItemsProposed():
                 self._out.line(said.proposed(event), indent=2)
@@ -327,7 +327,7 @@ class PlainFace:
         if text:
             self._out.cut(self._whose(event.task) + text, indent=4, paint=Paint.DIM if event.ok else Paint.RED)
 
-    def _question(self, event: e.QuestionAsked | e.QuestionAnswered | e.QuestionRefused) -> None:
+    def _question(self, event: e.QuestionAsked | e.QuestionAnswered) -> None:
         match event:
             case e.QuestionAsked():
                 self._list_tasks()
@@ -336,10 +336,6 @@ class PlainFace:
             case e.QuestionAnswered():
                 comment = f": {event.comment}" if event.comment else ""
                 self._good(f"{event.id or event.key}: {clean(event.answer, 200)} (by {event.by}){comment}")
-            case e.QuestionRefused():
-                self._bad(f"'{clean(event.answer, 100)}' is not an answer: {event.reason}")
-            case _:
-                assert_never(event)
 
     def _asking(self, asked: e.QuestionAsked | QuestionView) -> str:
         view, out = self._view, self._out
