@@ -8,7 +8,8 @@ the server is well again, and every run must end right. What must hold is checke
 
 - every run ends with 0, with its code landed, and no process is left;
 - no dispatch begins from its first turn where an earlier attempt's session held more than that;
-- the tokens that Windlass tells are those that were served, or the run says how many dispatches it does not know;
+- the tokens and dollars that Windlass records for an attempt are those that were served to it; an attempt whose stream
+  was cut may be recorded with an assumed cost, and then with no more than was served;
 - while the login waits, nobody asks but one probe at a time.
 """
 
@@ -37,7 +38,11 @@ from msgspec.structs import replace  # noqa: E402
 from runs_live import CODE, MODELS, config_of  # noqa: E402
 
 from front import ONE_TASK, Front  # noqa: E402
+from windlass.agents import prices as pricing  # noqa: E402
 from windlass.agents.base import Job  # noqa: E402
+from windlass.events import DispatchCosted, DispatchFinished, DispatchStarted, Recorded, WaitStarted  # noqa: E402
+from windlass.model import Usage  # noqa: E402
+from windlass.store.quota import PROBE_S  # noqa: E402
 from windlass.testing.playbook import Refusal, ScriptedReply  # noqa: E402
 from windlass.testing.scripted_model import ScriptedModel  # noqa: E402
 from windlass.testing.wire.base import Asked, ServerFailure  # noqa: E402
@@ -48,6 +53,7 @@ USAGE = {"input": 40_000, "output": 400}
 #: the storm is shorter than a day of work: so are the pauses, except that they grow
 CONFIG = '[retries]\npauses = ["2s", "4s", "8s", "15s"]\ncrashed = 3\n'
 KINDS = {429: "rate_limit_error", 500: "api_error", 503: "overloaded_error"}
+CENT = 0.005
 PATIENT_S = 600.0
 """So long the last runs may take to end after the storm: the machine may be busy."""
 
@@ -78,6 +84,10 @@ def plan(seed: int, seconds: float) -> list[Spell]:
     return spells
 
 
+Attempt = tuple[str, str, int]
+"""Run, key, number."""
+
+
 @dataclass
 class Call:
     """One request for an answer of the model."""
@@ -89,7 +99,12 @@ class Call:
     fate: str
     """served | cut | refused"""
     tokens: int = 0
+    usd: float = 0.0
     aside: bool = False
+
+    @property
+    def attempt(self) -> Attempt:
+        return self.job.run, self.job.key, self.job.attempt
 
 
 class StormyModel(ScriptedModel):
@@ -119,7 +134,9 @@ class StormyModel(ScriptedModel):
         if isinstance(found, Refusal):
             return found
         call = Call(job, time.time(), len(asked.results), "served", aside=asked.aside is not None)
-        call.tokens = found.answer.tokens.input + found.answer.tokens.output
+        used = found.answer.tokens
+        call.tokens = used.input + used.output
+        call.usd = pricing.cost(asked.model, Usage(used.input, used.output, used.cached)) or 0.0
         match spell.fault:
             case "":
                 pass
@@ -167,6 +184,14 @@ class Lane:
             run = ""
         self.ended.append((run, done.returncode, (done.stdout + done.stderr)[-2000:]))
 
+    @property
+    def records(self) -> list[Recorded]:
+        return [record for run, _, _ in self.ended if run for record in self.front.service.events(run)]
+
+    def landed(self, run: str) -> set[str]:
+        branch = self.front.service.view(run).published
+        return set(self.front.git("ls-tree", "-r", "--name-only", branch).splitlines()) if branch else set()
+
 
 def rules() -> list[dict[str, Any]]:
     steps = [f"echo step-{n} >> steps.txt" for n in range(1, TURNS)]
@@ -189,17 +214,20 @@ def problems(all_lanes: Sequence[Lane], server: StormyModel) -> Iterator[str]:
         for run, code, said in lane.ended:
             if code != 0 or not run:
                 yield f"run {run or '?'} of lane {lane.name} ended with {code}: {said}"
-            elif left_behind(run):
+            elif not set(CODE) <= lane.landed(run):
+                yield f"run {run} ended without its code on its branch: {sorted(lane.landed(run))}"
+            if run and left_behind(run):
                 yield f"run {run} left processes: {left_behind(run)}"
-            else:
-                yield from _money(lane, run, server)
-    yield from _repeated(server)
+    records = [record for lane in all_lanes for record in lane.records]
+    yield from _wrong_money(records, server.calls)
+    yield from _repeated(server.calls)
+    yield from _together(records, server.calls)
 
 
-def _repeated(server: StormyModel) -> Iterator[str]:
+def _repeated(all_calls: Sequence[Call]) -> Iterator[str]:
     """A dispatch that begins at its first turn though an earlier attempt had come further."""
     steps: dict[tuple[str, str], list[Call]] = defaultdict(list)
-    for call in server.calls:
+    for call in all_calls:
         if not call.aside:
             steps[call.job.run, call.job.key].append(call)
     for (run, key), calls in steps.items():
@@ -210,29 +238,79 @@ def _repeated(server: StormyModel) -> Iterator[str]:
             attempt, furthest = max(attempt, call.job.attempt), max(furthest, call.results)
 
 
-def _money(lane: Lane, run: str, server: StormyModel) -> Iterator[str]:
-    own = [call for call in server.calls if call.job.run == run]
-    served = sum(call.tokens for call in own if call.fate == "served")
-    most = served + sum(call.tokens for call in own if call.fate == "cut")
-    shown = subprocess.run(
-        [sys.executable, "-m", "windlass", "status", run, "--json"],
-        cwd=lane.front.root,
-        env=lane.front.env,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    cost = json.loads(shown.stdout)["cost"]
-    told = tokens(lane, run)
-    if cost.get("unknown"):
-        return
-    if not served <= told <= most:
-        yield f"run {run}: {told} tokens told, {served} served, {most} with those of cut streams"
+@dataclass
+class Bill:
+    """What one attempt got from the server, and what Windlass recorded for it."""
+
+    tokens: int = 0
+    usd: float = 0.0
+    cut_tokens: int = 0
+    cut_usd: float = 0.0
+    told_tokens: int = 0
+    told_usd: float = 0.0
+    assumed_usd: float = 0.0
+
+    @property
+    def is_right(self) -> bool:
+        lowest = (0, 0.0) if self.assumed_usd and self.cut_tokens else (self.tokens, self.usd)
+        tokens = lowest[0] <= self.told_tokens <= self.tokens + self.cut_tokens
+        return tokens and lowest[1] - CENT <= self.told_usd <= self.usd + self.cut_usd + CENT and self._may_assume
+
+    @property
+    def _may_assume(self) -> bool:
+        return self.cut_tokens > 0 or not self.assumed_usd
 
 
-def tokens(lane: Lane, run: str) -> int:
-    events = lane.front.service.events(run)
-    return sum(getattr(one.event, "input", 0) + getattr(one.event, "output", 0) for one in events)
+def bills(records: Sequence[Recorded], calls: Sequence[Call]) -> dict[Attempt, Bill]:
+    found: dict[Attempt, Bill] = defaultdict(Bill)
+    for call in calls:
+        bill = found[call.attempt]
+        if call.fate == "served":
+            bill.tokens, bill.usd = bill.tokens + call.tokens, bill.usd + call.usd
+        elif call.fate == "cut":
+            bill.cut_tokens, bill.cut_usd = bill.cut_tokens + call.tokens, bill.cut_usd + call.usd
+    for record in records:
+        event = record.event
+        if isinstance(event, DispatchFinished | DispatchCosted):
+            bill = found[record.run, event.key, event.attempt]
+            bill.told_tokens += event.input + event.output
+            bill.told_usd, bill.assumed_usd = event.cost_usd or 0.0, event.assumed_usd or 0.0
+    return found
+
+
+def _wrong_money(records: Sequence[Recorded], calls: Sequence[Call]) -> Iterator[str]:
+    for (run, key, attempt), bill in bills(records, calls).items():
+        if not bill.is_right:
+            yield f"run {run}: attempt {attempt} of {key} is recorded with another cost than was served: {bill}"
+
+
+def _together(records: Sequence[Recorded], calls: Sequence[Call]) -> Iterator[str]:
+    """Two dispatches that had both waited for the login and were at work together before anything was answered."""
+    answered = [call.at for call in calls if call.fate != "refused"]
+    probes = _after_a_wait(records)
+    for who, begun, ended in probes:
+        for other, start, _ in probes:
+            overlap = other != who and begun < start < min(ended, begun + PROBE_S)
+            if overlap and not any(begun - 1.0 <= at <= start + 1.0 for at in answered):
+                yield f"{other} began while {who} was still trying the login"
+
+
+def _after_a_wait(records: Sequence[Recorded]) -> list[tuple[Attempt, float, float]]:
+    waiting: set[tuple[str, str]] = set()
+    begun: dict[Attempt, float] = {}
+    found: list[tuple[Attempt, float, float]] = []
+    for record in records:
+        event = record.event
+        if isinstance(event, WaitStarted):
+            waiting.add((record.run, event.key))
+        elif isinstance(event, DispatchStarted) and (record.run, event.key) in waiting:
+            waiting.discard((record.run, event.key))
+            begun[record.run, event.key, event.attempt] = record.at
+        elif isinstance(event, DispatchFinished):
+            who = (record.run, event.key, event.attempt)
+            if who in begun:
+                found.append((who, begun.pop(who), record.at))
+    return found
 
 
 def storm(cli: str, minutes: float, seed: int, folder: Path) -> int:
@@ -262,16 +340,23 @@ def tell(cli: str, seed: int, minutes: float, all_lanes: Sequence[Lane], server:
     for call in server.calls:
         fates[call.fate] += 1
     runs = [one for lane in all_lanes for one in lane.ended]
-    attempts = {(call.job.run, call.job.key, call.job.attempt) for call in server.calls}
+    records = [record for lane in all_lanes for record in lane.records]
+    attempts = {call.attempt for call in server.calls}
     again = sum(attempt > 1 for _, _, attempt in attempts)
-    went_on = {
-        (c.job.run, c.job.key, c.job.attempt) for c in server.calls if c.job.attempt > 1 and c.results and not c.aside
-    }
+    went_on = {call.attempt for call in server.calls if call.job.attempt > 1 and call.results and not call.aside}
     right = sum(code == 0 for _, code, _ in runs)
+    began = sum(isinstance(record.event, DispatchStarted) for record in records)
+    waits = sum(isinstance(record.event, WaitStarted) for record in records)
+    all_bills = bills(records, server.calls).values()
+    assumed = [bill for bill in all_bills if bill.assumed_usd]
     print(
-        f"outage: {cli}, seed {seed}, {minutes:g} min: {right} of {len(runs)} runs right;"
+        f"outage: {cli}, seed {seed}, {minutes:g} min: {right} of {len(runs)} runs right; {began} dispatches;"
+        f" {sum(bool(spell.fault) for spell in server.spells)} outages planned, {waits} waits;"
         f" requests: {', '.join(f'{count} {fate}' for fate, count in sorted(fates.items()))};"
-        f" {again} further attempts, {len(went_on)} of them in their session"
+        f" {again} further attempts, {len(went_on)} of them in their session;"
+        f" served ${sum(bill.usd for bill in all_bills):.4f} and ${sum(bill.cut_usd for bill in all_bills):.4f} in cut"
+        f" streams, recorded ${sum(bill.told_usd for bill in all_bills):.4f} and"
+        f" ${sum(bill.assumed_usd for bill in assumed):.2f} assumed for {len(assumed)} dispatches"
     )
 
 

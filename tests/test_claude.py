@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from captured import a_job, done, events, only, told
+from jobs import make_job
 from windlass.agents import registry
-from windlass.agents.base import Done, Limits, Spent, ToolFinished, ToolStarted
+from windlass.agents.base import Done, Limits, Spent, ToolFinished, ToolStarted, Unsure
 from windlass.agents.cli.claude import ClaudeAdapter, ClaudeReader
 from windlass.agents.contracts.registry import json_schema
+from windlass.agents.process.agent_run import recount
 from windlass.model import ErrorClass, Usage
 
 FAILED: dict[str, Any] = {"type": "result", "subtype": "success", "is_error": True}
@@ -79,6 +82,56 @@ def test_a_model_without_a_price_leaves_its_cost_unknown_and_its_tokens_known() 
 def test_a_continued_session_is_not_paid_again() -> None:
     spent = only(Spent, events("claude", "text-sess2"))[-1]
     assert spent.usage == Usage(1300, 50, 0, pytest.approx(0.004875))
+
+
+def test_a_continued_session_that_got_no_token_costs_nothing() -> None:
+    """What the session cost before stands beside an empty list of what was used since."""
+    earlier = {"claude-sonnet-4-5": {"inputTokens": 6667, "outputTokens": 67, "costUSD": 0.021006}}
+    result = {
+        "type": "result",
+        "subtype": "success",
+        "is_error": True,
+        "api_error_status": 503,
+        "result": "API Error: 503",
+        "total_cost_usd": 0.021006,
+        "modelUsage": earlier,
+        "model_usage_since_last_result": {},
+    }
+    assert only(Spent, told("claude", result))[-1].usage == Usage(0, 0, 0, 0.0)
+    del result["model_usage_since_last_result"]
+    assert only(Spent, told("claude", result))[-1].usage.cost_usd == 0.021006
+
+
+def test_a_request_that_failed_is_no_longer_on_its_way() -> None:
+    reader = ClaudeReader()
+    for line, asking in (
+        ({"type": "api-request"}, True),
+        ({"type": "system", "subtype": "api_error", "error": {"status": 429}, "retryInMs": 26000}, False),
+        ({"type": "api-request"}, True),
+        ({"type": "assistant", "message": {"id": "m1", "usage": {}}}, False),
+    ):
+        reader.parse_ledger(json.dumps(line))
+        assert reader.asking is asking
+
+
+@pytest.mark.parametrize(
+    ("sources", "cost"),
+    [(["request_retry"] * 2, 0.0), (["connection_retry"] * 2, None), (["request_retry", "connection_retry"], None)],
+)
+def test_a_connection_that_broke_before_a_response_costs_nothing(
+    tmp_path: Path, sources: list[str], cost: float | None
+) -> None:
+    job = make_job(tmp_path, agent="claude")
+    folder = job.folder / "home" / "projects" / "p"
+    folder.mkdir(parents=True)
+    lines = [{"type": "system", "subtype": "api_error", "source": source} for source in sources]
+    (folder / "s.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    dropped = "API Error: Connection dropped (ECONNRESET). Try again."
+    result = {"type": "result", "subtype": "success", "is_error": True, "result": dropped, "usage": {}}
+    (job.folder / "stdout").write_text(json.dumps({**result, "model_usage_since_last_result": {}}) + "\n")
+    found = recount(registry.make("claude", {}), job, lambda: 0.0)
+    assert (found.error, found.usage.cost_usd) == (ErrorClass.OVERLOADED, cost)
+    assert found.unsure is (Unsure.NOTHING if cost == 0.0 else Unsure.ALL)
 
 
 def test_a_price_that_the_cli_does_not_know_is_ours_or_unknown() -> None:

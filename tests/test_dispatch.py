@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -228,10 +227,8 @@ def test_the_wall_limit_ends_the_dispatch(tmp_path: Path) -> None:
 
 
 def test_a_cli_that_does_not_end_after_its_terminal_event_is_ended(tmp_path: Path) -> None:
-    agent = PythonAgent(SAY + "import time; say(type='done', text='x'); time.sleep(60)")
-    begun = time.monotonic()
+    agent = PythonAgent(SAY + "import time; say(type='done', text='x'); time.sleep(3600)")
     assert run(agent, make_job(tmp_path), linger_s=0.1).error is None
-    assert time.monotonic() - begun < 20
 
 
 # Stopping

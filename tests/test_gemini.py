@@ -5,8 +5,10 @@ import json
 import pytest
 
 from captured import a_job, done, events, lines, only, reader_of, told, written_down
+from windlass.agents import prices as pricing
 from windlass.agents import registry
 from windlass.agents.base import Done, Limits, Said, Spent, ToolFinished
+from windlass.agents.cli.base import CliSettings
 from windlass.agents.cli.gemini import GeminiAdapter
 from windlass.model import ErrorClass, Usage
 
@@ -64,6 +66,32 @@ def test_a_line_of_the_recorded_chat_that_is_damaged_says_nothing(cut: int) -> N
 def test_a_recorded_message_without_tokens_says_nothing(tokens: object) -> None:
     line = json.dumps({"id": "1", "type": "gemini", "tokens": tokens, "model": "gemini-2.5-pro"})
     assert GeminiAdapter().reader(a_job()).parse_ledger(line) == []
+
+
+@pytest.mark.parametrize(
+    ("job", "config", "init"),
+    [
+        ({"model": "gemini-2.5-pro"}, "", ""),
+        ({}, "gemini-2.5-pro", ""),
+        ({}, "", "gemini-2.5-pro"),
+        ({"model": "mine"}, "mine", "gemini-2.5-pro"),
+    ],
+    ids=["asked for by the job", "by the config", "named at the start", "another one named at the start"],
+)
+def test_a_reply_that_names_no_model_costs_what_the_model_in_use_costs(
+    job: dict[str, str], config: str, init: str
+) -> None:
+    reader = GeminiAdapter(CliSettings(model=config)).reader(a_job(**job))
+    if init:
+        reader.parse(json.dumps({"type": "init", "session_id": "s", "model": init}))
+    tokens = {"input": 1_000_000, "output": 0, "total": 1_000_000}
+    [spent] = only(Spent, reader.parse_ledger(json.dumps({"id": "1", "type": "gemini", "tokens": tokens})))
+    expected = pricing.cost("gemini-2.5-pro", Usage(1_000_000))
+    assert expected
+    assert spent.usage == Usage(1_000_000, 0, 0, pytest.approx(expected), True)
+    stats = {"input_tokens": 2_000_000, "output_tokens": 0, "total_tokens": 2_000_000}
+    [last] = only(Spent, reader.parse(json.dumps({"type": "result", "status": "success", "stats": stats})))
+    assert last.usage.cost_usd == pytest.approx(pricing.cost("gemini-2.5-pro", Usage(2_000_000)))
 
 
 def test_one_model_without_a_price_makes_the_cost_unknown() -> None:

@@ -17,7 +17,7 @@ from windlass.git import run as git
 from windlass.git import trees
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.keep import Attempt
-from windlass.git.merge import Candidate, Landing, candidate, make_candidate
+from windlass.git.merge import Candidate, Joined, Landing, candidate, join, make_candidate
 from windlass.git.publish import publish
 from windlass.git.slots import Slots
 from windlass.git.trees import commit_tree, harvest
@@ -118,6 +118,24 @@ def test_a_head_that_is_in_the_tip_is_already_landed_and_by_which_commit(engine:
     assert again == Candidate(Landing.ALREADY, landed, engine.tree_of(tip), tip, ())
     assert _show(engine, again)
     assert engine.tip("r1") == tip
+
+
+def test_a_head_that_two_merges_name_was_brought_in_by_the_first(engine: EngineRepo) -> None:
+    head = _head(engine, engine.user.head, {"a.txt": "2\n"})
+    landed = _land(engine, "t1", head).commit
+    again = commit_tree(engine, engine.tree_of(landed), [landed, head], "again\n", DATE)
+    assert make_candidate(engine, again, "t1", "Task t1", head, DATE).commit == landed
+
+
+def test_what_the_tip_has_already_is_joined_without_a_commit(engine: EngineRepo) -> None:
+    base = engine.user.head
+    head = _head(engine, base, {"a.txt": "2\n"})
+    tip = _land(engine, "t1", head).commit
+    assert join(engine, head, tip, "t1", DATE) == Joined(tip)
+    assert join(engine, tip, head, "t1", DATE) == Joined(tip)
+    other = _head(engine, base, {"b.txt": "2\n"})
+    joined = join(engine, other, tip, "t2", DATE)
+    assert engine.git("rev-parse", f"{joined.commit}^1", f"{joined.commit}^2").out.split() == [other, tip]
 
 
 def test_a_task_that_changed_nothing_is_already_landed(engine: EngineRepo) -> None:

@@ -184,3 +184,17 @@ def test_work_that_is_complete_stands_though_its_last_response_passed_the_limit(
     agent = secretive(tmp_path, done + spends(1.2))
     result = run(agent, make_job(tmp_path, limits=Limits(60.0, usd=1.0)))
     assert (result.error, result.text, result.usage.cost_usd) == (None, "Done.", 1.2)
+
+
+def test_what_it_writes_down_after_it_was_stopped_counts(tmp_path: Path) -> None:
+    """It announces a wait that is too long, and is stopped; its last response stands in its file only then."""
+    wait = 'print(\'{"type": "retrying", "text": "503 busy", "wait_s": 20000}\', flush=True)\n'
+    late = "import signal\ndef late(*_):\n"
+    late += (
+        '    open(place / \'log-1.jsonl\', \'a\').write(\'\\n{"type": "usage", "input": 20, "cost_usd": 0.7}\\n\')\n'
+    )
+    late += "    sys.exit(1)\nsignal.signal(signal.SIGTERM, late)\n"
+    agent = secretive(tmp_path, spends(0.4) + late + wait + "time.sleep(300)\n")
+    result = run(agent, make_job(tmp_path), patience_s=10_000.0)
+    assert (result.error, result.reason) == (ErrorClass.OVERLOADED, "503 busy")
+    assert (result.usage.input, result.usage.cost_usd) == (20, 0.7)

@@ -70,6 +70,18 @@ stages:
       - {id: c, kind: produce, calls: [{role: planner, in: [plan]}], on: {failed: restart previous}}
       - {id: d, kind: produce, calls: [{role: planner, in: [plan]}], on: {failed: restart here}}
 """
+MODES = """
+settings:
+  mode: {options: {short: less, long: more}, default: short}
+modes:
+  short: [a, d]
+  long: [b, c, d]
+phases:
+  - {id: a, kind: produce, calls: [{role: planner, out: plan}], on: {failed: mode long}}
+  - {id: b, kind: produce, calls: [{role: planner, out: plan}], on: {failed: stop}}
+  - {id: c, kind: produce, calls: [{role: planner, in: [plan]}], on: {failed: stop}}
+  - {id: d, kind: produce, calls: [{role: planner, in: [plan]}], on: {failed: stop}}
+"""
 WORLD = FakeWorld()
 
 
@@ -131,6 +143,18 @@ def test_a_stage_that_is_off_is_skipped_with_the_reason_and_one_that_is_on_runs(
     assert isinstance(skipped, SkipPhase)
     assert skipped.reason == "stage two is off: deep is True"
     assert isinstance(machine.decide(STAGED, at("b"), DEEP), RunPhase)
+
+
+def test_a_route_to_another_mode_begins_it_and_stays_in_it() -> None:
+    flow = flow_of(MODES)
+    short = machine.start(flow, "short")
+    assert machine.finished(flow, short, WORLD, "ok").at == "d"
+    state = machine.finished(flow, short, WORLD, "failed")
+    seen = [state.at]
+    while state.ended is None:
+        state = machine.finished(flow, state, WORLD, "ok")
+        seen.append(state.at)
+    assert (seen, state.mode) == (["b", "c", "d", "d"], "long")
 
 
 def test_a_restart_goes_to_the_nearest_stage_before_that_is_on_and_is_counted() -> None:

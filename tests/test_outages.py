@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from outages import FAULTS, Call, StormyModel, _repeated, plan, rules
+import pytest
+
+from outages import FAULTS, Call, _repeated, _together, _wrong_money, plan
 from windlass.agents.base import Job
+from windlass.events import DispatchFinished, DispatchStarted, Event, Recorded, WaitStarted
+
+KEY = "execute/t1/implement"
 
 
-def asked(attempt: int, results: int) -> Call:
-    job = Job("r1", "execute/t1/implement", attempt, "implementer", "implement", "", "", Path(), Path(), "codex")
-    return Call(job, 0.0, results, "served")
+def asked(attempt: int, results: int, fate: str = "served", run: str = "r1", at: float = 0.0) -> Call:
+    job = Job(run, KEY, attempt, "implementer", "implement", "", "", Path(), Path(), "codex")
+    return Call(job, at, results, fate, tokens=100, usd=0.25)
+
+
+def ended(attempt: int = 1, **more: Any) -> DispatchFinished:
+    return DispatchFinished(KEY, attempt, "implementer", "codex", **more)
+
+
+def recorded(event: Event, run: str = "r1", at: float = 0.0) -> Recorded:
+    return Recorded(1, run, at, event)
 
 
 def repeated(*calls: Call) -> list[str]:
-    server = StormyModel(rules(), ())
-    server.calls.extend(calls)
-    return list(_repeated(server))
+    return list(_repeated(calls))
 
 
 def test_a_storm_has_every_fault_however_short_it_is_and_can_be_repeated() -> None:
@@ -32,3 +44,48 @@ def test_a_dispatch_that_begins_anew_though_its_session_had_come_further_is_foun
     assert repeated(asked(1, 0), asked(1, 1), asked(2, 0)) != []
     assert repeated(asked(1, 0), asked(1, 1), asked(2, 1), asked(2, 2)) == []
     assert repeated(asked(1, 0), asked(2, 0), asked(2, 1)) == []
+
+
+@pytest.mark.parametrize(
+    ("told", "right"),
+    [
+        ({"input": 190, "output": 10, "cost_usd": 0.5}, True),
+        ({"input": 100, "cost_usd": 0.25}, False),
+        ({"input": 200, "cost_usd": 0.25}, False),
+        ({"input": 300, "cost_usd": 0.75}, False),
+        ({"input": 200, "cost_usd": 0.5, "assumed_usd": 0.5}, False),
+        ({"input": 100, "cost_usd": None, "assumed_usd": 0.5}, False),
+    ],
+)
+def test_an_attempt_that_is_recorded_with_another_cost_than_was_served_is_found(
+    told: dict[str, Any], right: bool
+) -> None:
+    calls = [asked(1, 0), asked(1, 1), asked(2, 2)]
+    other = recorded(ended(2, input=100, cost_usd=0.25))
+    assert (list(_wrong_money([recorded(ended(**told)), other], calls)) == []) is right
+
+
+@pytest.mark.parametrize(
+    ("told", "right"),
+    [
+        ({"input": 100, "cost_usd": 0.25}, True),
+        ({"input": 200, "cost_usd": 0.5}, True),
+        ({"input": 300, "cost_usd": 0.75}, False),
+        ({"cost_usd": None, "assumed_usd": 0.5}, True),
+        ({"cost_usd": None}, False),
+    ],
+)
+def test_only_an_attempt_whose_stream_was_cut_may_have_an_assumed_cost(told: dict[str, Any], right: bool) -> None:
+    calls = [asked(1, 0), asked(1, 1, "cut")]
+    assert (list(_wrong_money([recorded(ended(**told))], calls)) == []) is right
+
+
+def test_two_dispatches_that_try_a_login_at_the_same_time_are_found() -> None:
+    events: list[Recorded] = []
+    for run, began in (("r1", 10.0), ("r2", 12.0)):
+        started = DispatchStarted(KEY, 2, "implementer", "codex", "", "implement")
+        events.append(recorded(WaitStarted(KEY, "codex", 10.0, "429"), run, 1.0))
+        events.append(recorded(started, run, began))
+        events.append(recorded(ended(2), run, 20.0))
+    assert len(list(_together(events, [asked(2, 0, "refused", at=11.0)]))) == 1
+    assert list(_together(events, [asked(2, 0, "served", at=11.0)])) == []

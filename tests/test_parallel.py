@@ -235,6 +235,16 @@ def test_a_red_chain_is_halved_and_only_the_culprit_is_refused(tmp_path: Path) -
     assert [event.task for event in crew.events(LandingRefused)] == ["t3"]
 
 
+def test_after_a_red_chain_came_to_its_end_the_next_tasks_land_together_again(tmp_path: Path) -> None:
+    crew = together(tmp_path, "! [ -e src/t3.py ]\n")
+    second = [{"title": title, "depends_on": ["A"]} for title in ("E", "F")]
+    rules = [plan_rule([*titles("A", "B", "C", "D"), *second]), *(own(f"t{n}") for n in range(1, 7))]
+    assert crew.go(flow(order="waves", failure="continue"), rules).code == 14
+    assert sorted(landed(crew)) == ["t1", "t2", "t4", "t5", "t6"]
+    checks = [event.key for event in crew.events(CommandFinished) if "/land" in event.key]
+    assert len([key for key in checks if key.startswith(("execute/t5", "execute/t6"))]) == 1
+
+
 # -- when one fails
 
 

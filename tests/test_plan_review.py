@@ -7,7 +7,20 @@ from pathlib import Path
 import pytest
 
 import windlass
-from front import LEAN, NO_EXTRAS, Front, basics, builder, failing, passing, plan_of, plan_text, planner, scout
+from front import (
+    LEAN,
+    NO_EXTRAS,
+    ONE_TASK,
+    Front,
+    basics,
+    builder,
+    failing,
+    passing,
+    plan_of,
+    plan_text,
+    planner,
+    scout,
+)
 from gitrepo import commit
 from windlass.events import QuestionAsked, ReviewFinished
 
@@ -157,6 +170,30 @@ def test_in_a_single_pass_findings_are_shown_and_nothing_is_revised(tmp_path: Pa
     report = (front.folder / "report.md").read_text()
     assert "bad name" in report
     assert "too coarse" in report
+
+
+REVIEWED = """
+      - id: review
+        kind: review
+        of: changes
+        reviewers: [{role: quality-reviewer, in: [task]}]
+        fixer: {role: implementer, in: [task]}
+        mode: single-pass
+        threshold: high
+        on: {pass: next, noted: next, blocking: fail, inconclusive: fail}
+    land:"""
+
+
+def test_a_single_pass_fixes_nothing_though_a_finding_blocks_and_there_is_a_fixer(tmp_path: Path) -> None:
+    flow = ONE_TASK.replace("\n    land:", REVIEWED).replace("\nphases:", "\n  changes: {kind: diff}\nphases:")
+    front = Front(tmp_path, ONE, {".windlass/flows/tiny.yaml": flow})
+    done = front.start([failing("quality-reviewer", "bad name"), *basics("One")], "--flow", "tiny", "--yes")
+    assert done.code == 12, done.out + done.err
+    assert front.dispatches == [
+        "implementer implement execute/t1/implement",
+        "quality-reviewer review execute/t1/review#1",
+    ]
+    assert front.states("t1")[-1] == "failed"
 
 
 @pytest.mark.req("S0-27", "S0-28")

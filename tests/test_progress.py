@@ -105,6 +105,17 @@ def test_the_page_says_of_the_proof_what_the_report_says(proof: str, words: str)
     assert f"- TDD: {words}" in render_report(view, "plan", now=0.0)
 
 
+def test_a_plan_that_is_sent_back_is_not_approved() -> None:
+    asked = s.ask("plan-approval", "approve", "Approve this plan?", "revise", "approve", "revise")
+    assert "- [ ] Approved by user\n" in page(*s.planning(), *asked)
+
+
+def test_the_final_review_is_none_of_the_plan_s() -> None:
+    text = page(*s.session())
+    assert text.count(" review: ") == 2
+    assert "- [x] Architect review: ✓\n- [x] Spec review: ✓\n- [x] Approved by user\n" in text
+
+
 @pytest.mark.req("S1-28")
 @pytest.mark.parametrize(("state", "word"), [("aborted", "Aborted"), ("stopped", "Stopped")])
 def test_after_the_end_the_page_keeps_its_form_and_says_how_it_ended(state: str, word: str) -> None:

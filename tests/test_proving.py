@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from front import LEAN, NO_EXTRAS, Front, passing, plan_of, planner, scout
+from front import LEAN, NO_EXTRAS, ONE_TASK, Front, passing, plan_of, planner, scout
 from gitrepo import sh
 from proofs import ADD_SUB, BASE, REPORTING, TEST_SUB, Proving, counted, runs_in
 from runs import Bench
-from windlass.events import LandingRefused, TaskProved
+from windlass.events import LandingRefused, TaskLanded, TaskProved
 from windlass.views.state import QuestionView
 
 CHEAT = {"calc.py": ADD_SUB, "tests/test_sub.py": "def test_sub():\n    assert True\n"}
@@ -240,3 +240,39 @@ def test_a_wave_goes_on_without_the_task_that_stays_unproved(tmp_path: Path) -> 
     assert done.code == 14, done.out + done.err
     assert {task.id: task.state for task in proving.front.view.tasks} == {"t1": "failed", "t2": "complete"}
     assert {proof.task: proof.proof for proof in proving.proofs} == {"t1": "unproved", "t2": "proved"}
+
+
+@pytest.mark.parametrize(("guard", "code"), [("", 12), (", guard: off", 0)])
+def test_a_call_without_the_guard_may_change_code_without_a_test(tmp_path: Path, guard: str, code: int) -> None:
+    call = "{role: implementer, in: [task, plan]"
+    flow = ONE_TASK.replace("tdd: off", "tdd: required").replace(call, f"{call}{guard}")
+    flow = flow.replace("red: fail", "red: fail, unproved: fail")
+    front = Front(tmp_path, "[retries]\ncrashed = 0\n", {".windlass/flows/tiny.yaml": flow})
+    rules = [{"when": {}, "files": {"src/new.py": "x = 1\n"}, "commit": "feat: new", "say": "done"}]
+    done = front.start(rules, "--flow", "tiny", "--yes")
+    assert done.code == code, done.out + done.err
+    told = "The TDD guard refused the change" in front.prompt(front.keys[-1], len(front.keys))
+    assert told is (code != 0)
+
+
+SECOND_PROVED = "SELECT 1 FROM event WHERE type = 'task.proved' AND data LIKE '%t2%'"
+
+
+def test_a_wave_lands_in_the_order_of_the_plan_whoever_is_proved_first(tmp_path: Path) -> None:
+    proving = Proving(tmp_path)
+    text = proving.flow.read_text().replace("failure: stop", "failure: continue\n    order: waves\n    slots: 2")
+    proving.flow.write_text(text.replace(", stopped: stop", ""))
+    plan = plan_of([{"title": "One", "description": "x", "files": ["one.py"]}, {"title": "Two", "description": "y"}])
+    planned = {"when": {"role": "planner"}, "files": {"{plan_path}": plan}, "say": "done"}
+    database = proving.front.root / ".git" / "windlass" / "windlass.db"
+    look = f"sqlite3.connect({str(database)!r}).execute({SECOND_PROVED!r}).fetchone()"
+    wait = f"import sqlite3, time\nfor _ in range(1200):\n    if {look}:\n        break\n    time.sleep(0.05)\n"
+    rules = [planned]
+    for task, name, before in (("t1", "one", wait), ("t2", "two", "")):
+        test = f"import {name}\n{before}\n\ndef test_it():\n    assert {name}.{name}() == 1\n"
+        files = {f"{name}.py": f"def {name}():\n    return 1\n", f"tests/test_{name}.py": test}
+        rules.append(building(files, task=task))
+    done = proving.front.start(rules, "--flow", str(proving.flow))
+    assert done.code == 0, done.out + done.err
+    assert [proof.task for proof in proving.proofs] == ["t2", "t1"]
+    assert [event.task for event in proving.front.events(TaskLanded)] == ["t1", "t2"]

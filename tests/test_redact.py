@@ -165,9 +165,10 @@ def test_of_two_secrets_that_begin_alike_the_longer_one_goes_whole() -> None:
     ],
 )
 def test_hostile_text_takes_no_longer_than_any_other(text: str) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     redactor([f"{n:020}" for n in range(20)]).text(text)
-    assert time.perf_counter() - began < 3
+    # Of the processor, so a busy machine changes nothing. Backtracking would take minutes.
+    assert time.process_time() - began < 20
 
 
 # -- what an agent says

@@ -403,11 +403,16 @@ def test_the_subtasks_are_stored_with_their_parallel_group_when_they_are_planned
 
 @pytest.mark.req("S2-38")
 def test_no_subtask_of_the_second_group_starts_before_the_first_has_landed_as_a_whole(tmp_path: Path) -> None:
-    """`c` needs `a` alone; `b` is held until `a` has landed, so only a barrier keeps `c` back."""
+    """`c` needs `a` alone, which has landed when `b` is done again: only a barrier keeps `c` back."""
     team = Team(tmp_path)
     tasks = [subtask("a"), subtask("b"), subtask("c", "a")]
-    slow = engineer(when={"role": "swe", "task": "b"}, run=["sleep 1"])
-    assert team.go([slow, *team_basics(*tasks)]).code == 0
+    both = [
+        engineer(when={"role": "swe", "task": task}, times=1, files={"src/shared.py": f"x = '{task}'\n"})
+        for task in ("a", "b")
+    ]
+    done = team.go([*both, *team_basics(*tasks)], "--set", "failure_policy=retry")
+    assert done.code == 0, done.out + done.err
+    assert team.keys.count("execute/b+2/implement") == 1, "b was in conflict with a"
     events = [recorded.event for recorded in team.records]
     landed = [n for n, event in enumerate(events) if isinstance(event, TaskLanded)]
     began = next(n for n, e in enumerate(events) if isinstance(e, DispatchStarted) and e.task == "c")

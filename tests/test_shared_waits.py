@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from processes_for_tests import until
+from runs import Bench, make_bench
 from windlass.config.schema import RetrySettings
 from windlass.store.quota import CALM_S, PROBE_S, SharedWaits
 
@@ -188,3 +190,21 @@ def test_pauses_grow_to_minutes_in_a_long_outage() -> None:
     pauses = RetrySettings().pauses
     assert list(pauses) == sorted(pauses)
     assert pauses[-1] >= 300
+
+
+def test_a_dispatch_that_tells_a_usage_without_a_token_does_not_end_the_wait(tmp_path: Path) -> None:
+    """A CLI whose request failed says what it used, which is nothing, before it ends."""
+    refused = {"when": {"role": "scout", "attempt": 1}, "stderr": "429 Too Many Requests", "exit": 1}
+    nothing = {"input": 0, "output": 0}
+    failing = {"when": {"role": "scout"}, "usage": nothing, "usage_steps": [0.0, 0.0], "hang": True, "exit": 1}
+    bench = make_bench(tmp_path, script=[refused, failing], config='[retries]\npauses = ["1ms"]\n')
+    with bench.first_driver() as driver:
+        # When the second report is on record, the first one has had its effect.
+        until(lambda: _usage_reports(bench) >= 2 or driver.poll() is not None, 60.0)
+        assert driver.poll() is None
+        assert SharedWaits.below(bench.state, time.time).find("scripted") is not None
+
+
+def _usage_reports(bench: Bench) -> int:
+    logs = bench.home.glob("runs/*/attempts/**/events.jsonl")
+    return sum(path.read_text().count('"type": "Spent"') for path in logs)

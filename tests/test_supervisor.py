@@ -11,17 +11,14 @@ from typing import Any
 
 import psutil
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from processes_for_tests import alive, read_pid, stubborn, until
 from windlass.agents.process import supervisor
 from windlass.agents.process.launch import program
-from windlass.agents.process.small_json import parse_json, to_json
 
 COMMAND = program("agents.process.supervisor.main")
 QUIET: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True}
-HEAVY = ("json", "re", "signal", "subprocess", "enum", "typing")
+HEAVY = ("asyncio", "logging", "msgspec", "subprocess", "typing", "windlass.model")
 
 
 def start(folder: Path, *argv: str, wall_s: float = 30.0, grace_s: float = 0.3, **more: Any) -> subprocess.Popen[bytes]:
@@ -183,12 +180,3 @@ def test_it_imports_nothing_that_is_slow_to_start() -> None:
     look = f"print([name for name in {HEAVY!r} if name in sys.modules])"
     loaded = code.replace("sys.exit(supervisor.main())", look)
     assert subprocess.run([*python, loaded, path], check=False, **QUIET).stdout == b"[]\n"
-
-
-PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
-
-
-@given(st.recursive(PLAIN, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8))
-def test_its_own_json_is_what_the_standard_library_reads(value: Any) -> None:
-    assert json.loads(to_json(value)) == value
-    assert parse_json(json.dumps(value)) == value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -261,10 +260,8 @@ def test_the_wire_waits_for_nobody_and_loses_nothing() -> None:
     read, write = os.pipe()
     wire = OutputThread(write)
     sent = "x" * 300_000
-    began = time.monotonic()
-    wire.write(sent)
+    wire.write(sent)  # more than the pipe takes: it would wait for ever
     wire.flush()
-    assert time.monotonic() - began < 1.0
     assert wire.busy
     got = b""
     while len(got) < len(sent):

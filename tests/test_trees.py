@@ -192,6 +192,14 @@ def test_the_work_tree_has_files_that_became_folders_links_and_back(tmp_path: Pa
     assert status(engine, slot).dirty == ()
 
 
+def test_lines_of_a_file_that_look_like_a_diff_are_no_places(tmp_path: Path) -> None:
+    engine = make_engine(tmp_path)
+    root = engine.user.root
+    before = commit(root, {"notes.md": "-- gone.py\nkept\n"})
+    after = commit(root, {"notes.md": "++ secret.py\nkept\n"})
+    assert places(engine, before, after) == "- notes.md: line 1"
+
+
 def test_a_file_that_is_not_text_is_named_once_among_the_places(tmp_path: Path) -> None:
     engine = make_engine(tmp_path)
     root = engine.user.root

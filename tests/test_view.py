@@ -74,6 +74,12 @@ def test_a_new_attempt_replaces_the_running_one() -> None:
     assert [r.attempt for r in late.running.values()] == [2]
 
 
+@pytest.mark.parametrize("state", ["paused", "stopped", "aborted"])
+def test_nothing_is_at_work_in_a_run_that_ended_or_rests(state: str) -> None:
+    view = folded(e.DispatchStarted("a/b", 1, "scout", "claude"), e.RunEnded(state))
+    assert (view.running, view.state) == ({}, RunState(state))
+
+
 def test_an_event_fed_twice_counts_once() -> None:
     folder = ViewBuilder(s.RUN)
     for recorded in [*s.recorded(s.session()), *s.recorded(s.session())]:
@@ -172,17 +178,17 @@ def test_the_phase_of_a_key_has_neither_visit_nor_cycle(key: str, phase: str) ->
     assert phase_of(key) == phase
 
 
-def test_ten_thousand_events_fold_in_a_moment() -> None:
+def test_ten_times_the_events_take_about_ten_times_the_processor() -> None:
+    """The processor's time does not depend on how busy the machine is. Quadratic time would be a hundred times."""
     events = list(s.session())
     records = [Recorded(n + 1, s.RUN, s.START + n, events[n % len(events)]) for n in range(10_000)]
 
-    def once() -> float:
-        started = time.perf_counter()
-        fold(records)
-        return time.perf_counter() - started
+    def seconds(count: int) -> float:
+        started = time.process_time()
+        fold(records[:count])
+        return time.process_time() - started
 
-    # The best of a few: other tests share the machine.
-    assert min(once() for _ in range(5)) < 0.15
+    assert min(seconds(10_000) for _ in range(3)) < 30 * min(seconds(1_000) for _ in range(3))
 
 
 @given(s.any_log())

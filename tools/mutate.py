@@ -171,6 +171,7 @@ class Copy:
             done = subprocess.run(
                 ["nice", "-n", str(self.nice), *command],
                 cwd=self.folder,
+                env={**os.environ, "HYPOTHESIS_PROFILE": "mutants"},
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=SECONDS * max(1, len(tests) // 8),

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from clis import PATIENT, binary_of, options
@@ -117,6 +118,24 @@ def test_nothing_that_was_planted_reaches_a_dispatch(
     found = leaks(server, room)
     record_property("instructions that reach it unasked", ", ".join(sorted(found)) or "none")
     assert found <= CANNOT_BE_HELPED.get(name, set())
+
+
+def test_a_command_has_the_path_of_the_dispatch_whatever_the_login_files_say(
+    name: str, job: Job, clean_room: Path, model: Any
+) -> None:
+    """A login shell would set it anew: the project's own tools, a virtual environment for one, would be gone."""
+    profile = "export PATH=/nowhere-to-be-found\n"
+    write({clean_room / file: profile for file in (".bash_profile", ".profile", ".zprofile", ".zlogin")})
+    own = clean_room / "tools"
+    write({own / "project-tool": "#!/bin/sh\necho found\n"})
+    (own / "project-tool").chmod(0o755)
+    server = model({"run": ["project-tool > said.txt"], "json": PASS})
+    environ = {**os.environ, "PATH": f"{own}{os.pathsep}{os.environ['PATH']}"}
+    adapter = registry.make(name, options(server, binary_of(name)), environ)
+    with mock.patch.dict(os.environ, environ):
+        result = run(adapter, job)
+    assert (result.error, result.reason) == (None, "")
+    assert (job.cwd / "said.txt").read_text() == "found\n"
 
 
 def test_the_plants_would_be_found_if_they_came_through(tmp_path: Path, clean_room: Path, model: Any) -> None:

@@ -46,7 +46,7 @@ class DispatchMonitor:
     def event(self, event: AgentEvent) -> None:
         if isinstance(event, SessionSeen):
             self._order.parts.journal.note_session(self._order.key, self._order.n, event.id)
-        if isinstance(event, ToolStarted | ToolFinished | Said | Spent):
+        if isinstance(event, ToolStarted | ToolFinished | Said) or _has_tokens(event):
             self._order.answered()
         self._warn(self._liveness.event(event, time.monotonic()))
         _show(self._order, redacted_event(event, self._order.parts.redactor))
@@ -100,3 +100,8 @@ def _activity(event: AgentEvent) -> tuple[str, str, bool, float | None] | None:
             return None
         case _:
             assert_never(event)
+
+
+def _has_tokens(event: AgentEvent) -> bool:
+    """A CLI that failed tells its usage too: without a token, the model did not answer."""
+    return isinstance(event, Spent) and bool(event.usage.input or event.usage.output)

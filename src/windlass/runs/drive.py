@@ -143,6 +143,8 @@ class _Driver:
         self._store = store
         self._world = kit.world
         self._crash = crash
+        self._new_limit: Recorded | None = None
+        """Recorded before the journal begins to publish."""
 
     def run(
         self,
@@ -193,7 +195,8 @@ class _Driver:
             self._store.set_state(row.id, RunState.RUNNING)
             if limit != row.budget_usd or config.budget.warn_usd != row.warn_usd:
                 self._store.set_budget(row.id, limit, config.budget.warn_usd)
-                self._store.add_event(row.id, BudgetChanged(limit, "command line" if budget is not None else "config"))
+                changed = BudgetChanged(limit, "command line" if budget is not None else "config")
+                self._new_limit = self._store.add_event(row.id, changed)
             # Inside: a moment later it may be another driver's.
             return self._store.run(row.id)
 
@@ -221,6 +224,8 @@ class _Driver:
     ) -> DriveResult:
         parts, projecting = self._build(row, fence, on_event, asker)
         async with self._beside(DriverControls(parts.wanted)):
+            if self._new_limit:
+                on_event(self._new_limit)
             return await self._held(row, parts, projecting, retry)
 
     async def _held(self, row: RunRow, parts: RunServices, projecting: ViewFiles, retry: bool) -> DriveResult:

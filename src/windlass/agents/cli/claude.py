@@ -70,6 +70,8 @@ _TOOLS = {
 _NAMES = {"Read": "read", "Grep": "grep", "Glob": "find", "Bash": "bash", "Write": "write", "Edit": "edit"}
 #: how an answer that must fit a schema is given: not work, not a turn
 _ANSWERING = "StructuredOutput"
+#: of a request that got no response; it is "connection_retry" when the connection broke during one
+_NO_RESPONSE = "request_retry"
 #: commits are the user's: no line that names the CLI as their author
 _SETTINGS = '{"attribution":{"commit":"","pr":""}}'
 _EFFORTS = {"off": "low", "minimal": "low"}
@@ -156,10 +158,17 @@ class ClaudeReader(Struct):
     usage: Usage = Usage()
     asking: bool | None = None
     """A request to the model is on its way, as the transcript says; None: it says nothing of requests."""
+    failed: set[str] = field(default_factory=set)
+    """Where requests failed since the last response, as the transcript says."""
     session: str = ""
     reset_at: float | None = None
     pause_s: float = 0.0
     told_at: float | None = None
+
+    @property
+    def unanswered(self) -> bool:
+        """Its requests failed, and none of them while a response arrived."""
+        return self.failed == {_NO_RESPONSE}
 
     def ledger(self) -> UsageFileNames:
         return UsageFileNames(f"{ACCOUNT.room}/{ACCOUNT.sessions}", "*/*.jsonl")
@@ -172,7 +181,15 @@ class ClaudeReader(Struct):
                 return []
             case "assistant":
                 self.asking = None if self.asking is None else False
-                return [] if data.get("isApiErrorMessage") is True else self._spent(table(data, "message"))
+                if data.get("isApiErrorMessage") is True:
+                    return []
+                self.failed.clear()
+                return self._spent(table(data, "message"))
+            case "system" if data.get("subtype") == "api_error":
+                # The request failed, and it asks again after a pause.
+                self.asking = None if self.asking is None else False
+                self.failed.add(text(data, "source"))
+                return []
             case _:
                 return []
 
@@ -315,8 +332,10 @@ def _tokens(usage: dict[str, Any]) -> Usage:
 def _cost(data: dict[str, Any]) -> Usage:
     """What this dispatch cost: the total of a continued session holds its earlier dispatches too."""
     usage = _tokens(table(data, "usage"))
-    models = table(data, "model_usage_since_last_result") or table(data, "modelUsage")
-    if not models:
+    recent = data.get("model_usage_since_last_result")
+    # An empty one is a dispatch without a token; older versions do not tell it.
+    models = recent if isinstance(recent, dict) else table(data, "modelUsage")
+    if not models and recent is None:
         return Usage(usage.input, usage.output, usage.cached, money(data, "total_cost_usd"))
     whole = summed(*(_model_cost(name, one) for name, one in models.items() if isinstance(one, dict)))
     return replace(usage, cost_usd=whole.cost_usd, priced=whole.priced)

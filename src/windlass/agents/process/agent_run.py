@@ -185,7 +185,7 @@ class AgentRun(Struct, eq=False, dict=True):
     """Usage reports since it last did or said something that it had not just done or said."""
     last: AgentEvent | None = None
     broken: tuple[ErrorClass, str] | None = None
-    """The limit that ended it; later lines no longer count."""
+    """The limit that ended it; of later lines only what it spent counts."""
     trouble: Retrying | None = None
     """The last failure of the model's server, while nothing else was heard."""
     patience: asyncio.TimerHandle | None = None
@@ -224,11 +224,14 @@ class AgentRun(Struct, eq=False, dict=True):
         return told.pull
 
     def _take_all(self, read: Callable[[], list[AgentEvent]]) -> None:
-        if self.broken:
-            return
         for event in read():
-            self._take(event)
-        self._check_limits()
+            if not self.broken:
+                self._take(event)
+            elif isinstance(event, Spent):
+                # A CLI may tell of a response later than it was stopped: it is paid for.
+                self._spend(event)
+        if not self.broken:
+            self._check_limits()
 
     def _take(self, event: AgentEvent) -> None:
         # thousands in a second may come: nothing is copied that is only read
@@ -382,7 +385,7 @@ class AgentRun(Struct, eq=False, dict=True):
         if self.adapter.flat_usd is not None:
             return replace(self.usage, cost_usd=self.adapter.flat_usd, priced=False), Unsure.NOTHING
         heard = self.heard or bool(getattr(self.reader, "heard", False)) or bool(self.done and self.done.text)
-        cut = error is not None and was_cut(reason)
+        cut = error is not None and was_cut(reason) and not getattr(self.reader, "unanswered", False)
         if not heard and error in TOKENLESS and not cut:
             return replace(self.usage, cost_usd=0.0), Unsure.NOTHING
         if self.usage.cost_usd is None or (not heard and not self.usage.cost_usd):
