@@ -8,51 +8,49 @@ import click
 from click.shell_completion import CompletionItem
 
 from windlass.errors import WindlassError
+from windlass.interfaces.cli.common import Session
+from windlass.runs.app import App
 from windlass.text import clean
 
 LONGEST_HELP = 60
 
 
 def runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    return _matching(incomplete, _rows())
+    try:
+        return _matching(incomplete, ((row.id, row.request) for row in _app(ctx).service.runs()))
+    except WindlassError:
+        return []
 
 
 def answers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The options of the questions that are open in the active run."""
+    from windlass.model import question_of
+
     try:
-        return _matching(incomplete, _options())
+        service = _app(ctx).service
+        active = service.active()
+        asked = [question_of(row.data) for row in service.pending(active.id)] if active else []
+        options = ((option.key, option.label) for question in asked for option in question.options)
+        return _matching(incomplete, options)
     except WindlassError:
         return []
 
 
 def flows(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from windlass.interfaces.cli.common import app
     from windlass.runs.flows import flow_names
 
     try:
-        folders = [folder / "flows" for folder in app().kit.folders()]
+        folders = [folder / "flows" for folder in _app(ctx).kit.folders()]
         return _matching(incomplete, ((name, "") for name in flow_names(folders)))
     except WindlassError:
         return []
 
 
-def _rows() -> list[tuple[str, str]]:
-    from windlass.interfaces.cli.common import app
-
-    try:
-        return [(row.id, row.request) for row in app().service.runs()]
-    except WindlassError:
-        return []
-
-
-def _options() -> list[tuple[str, str]]:
-    from windlass.interfaces.cli.common import app
-    from windlass.model import question_of
-
-    service = app().service
-    active = service.active()
-    asked = [question_of(row.data) for row in service.pending(active.id)] if active else []
-    return [(option.key, option.label) for question in asked for option in question.options]
+def _app(ctx: click.Context) -> App:
+    """While a shell completes, click runs no command: there is no current context, and `--repo` is only parsed."""
+    root = ctx.find_root()
+    assert isinstance(root.obj, Session)
+    return root.obj.apps.at(str(root.params.get("repo") or ""))
 
 
 def _matching(incomplete: str, found: Iterable[tuple[str, str]]) -> list[CompletionItem]:
