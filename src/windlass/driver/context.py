@@ -13,7 +13,7 @@ from windlass.agents.contracts.task_list import match_tasks
 from windlass.dispatch.request import DispatchPlace
 from windlass.dispatch.workspace import Workspace
 from windlass.driver import artifacts as keeping
-from windlass.driver import run_fix as mending
+from windlass.driver import run_fix
 from windlass.driver.adoption import is_landed, is_step_of
 from windlass.driver.publisher import PublishRequest
 from windlass.driver.scopes import FIRST, Reentry, RunScope
@@ -182,7 +182,7 @@ class WholeRunContext(StepContext):
         self._owner = owner
 
     async def land_fix(self, id: str) -> str:
-        tip, refused = await mending.join(self, id)
+        tip, refused = await run_fix.join(self, id)
         self.desk.move(tip)
         self.desk.changed = await self.desk.files_since_base()
         if not refused:

@@ -6,8 +6,7 @@ from typing import assert_never
 
 from windlass.dispatch.dispatcher import Dispatcher
 from windlass.dispatch.workspace import Workspace
-from windlass.driver import adoption as adopting
-from windlass.driver import baseline, source
+from windlass.driver import adoption, baseline, source
 from windlass.driver.context import PhaseContext, StepContext
 from windlass.driver.publisher import Publisher
 from windlass.driver.scopes import Reentry, RunScope
@@ -91,7 +90,7 @@ class RunLoop:
         befores = self._befores(phase.id, todo.visit)
         ctx = PhaseContext(self._shared, key, phase, desk, befores=befores, again=Reentry(to_fix=to_fix))
         self._enter(ctx, phase)
-        await adopting.apply(ctx)
+        await adoption.apply(ctx)
         if phase.OWN_SLOTS:
             # Tasks take slots of their own.
             await desk.leave(key.text)

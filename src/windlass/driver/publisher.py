@@ -16,8 +16,7 @@ from msgspec.structs import replace
 from windlass.engine.services import RunServices
 from windlass.errors import UserError
 from windlass.events import Event, PublishFinished
-from windlass.git import github as gh
-from windlass.git import remote
+from windlass.git import github, remote
 from windlass.git import run as git
 from windlass.git.remote import Remote
 from windlass.kinds.base import PublishResult
@@ -146,7 +145,7 @@ class Publisher:
         there = self._remote(wish)
         if isinstance(there, RemoteState):
             return there
-        program = gh.find(self._parts.engine.user.root, self._parts.machine.environ)
+        program = github.find(self._parts.engine.user.root, self._parts.machine.environ)
         target = self._target(there) if there else None
         heading = self._heading(there, target, where["branch"])
         base = self._base(target, wish)
@@ -156,9 +155,9 @@ class Publisher:
             return RemoteState(LEFT, f"no pull request: {lacking}", commands=commands)
         return self._opened(program, heading, base, commands)
 
-    def _opened(self, program: gh.Gh, heading: gh.Heading, base: str, commands: tuple[str, ...]) -> RemoteState:
+    def _opened(self, program: github.Gh, heading: github.Heading, base: str, commands: tuple[str, ...]) -> RemoteState:
         listed = program.pull_requests_of(heading)
-        if listed.ok and (url := gh.first_url(listed.out, heading.owner)):
+        if listed.ok and (url := github.first_url(listed.out, heading.owner)):
             return RemoteState(ALREADY, "it is open already", url)
         self._parts.engine.require_fence()
         said = program.open_pull_request(heading, base, self._title, self._body()) if listed.ok else listed
@@ -185,16 +184,16 @@ class Publisher:
         """The remote that the pull request is for: another one when the branch goes to a fork."""
         return replace(there, name=remote.proposed_to(there.root, self._parts.world.base_branch, there.name))
 
-    def _heading(self, there: Remote | None, target: Remote | None, branch: str) -> gh.Heading:
+    def _heading(self, there: Remote | None, target: Remote | None, branch: str) -> github.Heading:
         if there is None or target is None:
-            return gh.Heading(branch)
+            return github.Heading(branch)
         ours, theirs = _repo(there, push=True), _repo(target)
         owner = ours.owner if ours else ""
         if ours is None or theirs is None:
-            return gh.Heading(branch, owner)
+            return github.Heading(branch, owner)
         fork, several = not ours.is_same(theirs), len(remote.names(there.root)) > 1
         # Said, not left to gh: among several remotes it takes one by its name.
-        return gh.Heading(branch, owner, theirs.slug if fork or several else "", is_fork=fork)
+        return github.Heading(branch, owner, theirs.slug if fork or several else "", is_fork=fork)
 
     def _base(self, there: Remote | None, wish: PublishRequest) -> str:
         """What the person worked on, if the other side has it; else the other side's own default, by saying nothing."""
@@ -215,7 +214,7 @@ class Publisher:
         write_private(self._parts.folder / BODY, text)
         return text
 
-    def _by_hand(self, there: Remote | None, heading: gh.Heading, base: str) -> tuple[str, ...]:
+    def _by_hand(self, there: Remote | None, heading: github.Heading, base: str) -> tuple[str, ...]:
         self._body()
         body = os.path.relpath(self._parts.folder / BODY, self._parts.engine.user.root)
         into = f" --base {shlex.quote(base)}" if base else ""
@@ -226,8 +225,8 @@ class Publisher:
         return (*_push_commands("" if there is None else there.name, heading.branch), create)
 
 
-def _repo(there: Remote, *, push: bool = False) -> gh.Repo | None:
-    found = (gh.repo_of(url) for url in remote.addresses(there.root, there.name, push=push))
+def _repo(there: Remote, *, push: bool = False) -> github.Repo | None:
+    found = (github.repo_of(url) for url in remote.addresses(there.root, there.name, push=push))
     return next((repo for repo in found if repo), None)
 
 

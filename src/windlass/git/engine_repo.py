@@ -22,7 +22,7 @@ from typing import TextIO
 from msgspec import Struct, field
 
 from windlass.errors import GitError, StoppedError, UserError
-from windlass.git import compare as comparing
+from windlass.git import compare
 from windlass.git import run as git
 from windlass.git.durable import Barrier, sync_tree, write_durably
 from windlass.git.plumbing.objects import Objects
@@ -379,7 +379,7 @@ class EngineRepo(Struct, frozen=True, eq=False, dict=True):
 
     def _differences(self, base: str, head: str) -> tuple[str, ...]:
         try:
-            return comparing.differences(self.objects, base, head)
+            return compare.differences(self.objects, base, head)
         except GitError:
             # A clone that lacks some trees: git knows where to get them.
             return self.git("diff-tree", "-r", "-z", "--no-renames", base, head).fields

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pydantic import Field
 
 from windlass.events import ItemsProposed, Warned
-from windlass.kinds import proposals as items
+from windlass.kinds import proposals
 from windlass.kinds.base import Call, Context, Kind, Outcome, Reply
 from windlass.kinds.calls import make_call, unusable
 from windlass.kinds.spec import CallSpec, FlowView, Names, Path, PhaseSpec, Reference
@@ -77,7 +77,7 @@ class ElicitSpec(PhaseSpec):
         return self.revise
 
     def answer_names(self) -> set[str]:
-        return set(items.ids(self.item))
+        return set(proposals.ids(self.item))
 
 
 class NoProposalError(Exception):
@@ -108,9 +108,9 @@ async def _proposed(spec: ElicitSpec, ctx: Context) -> Json:
     earlier = _earlier(ctx, id, call)
     data = _data(spec, ctx, earlier or await ctx.dispatch(id, call))
     if earlier is None:
-        best = items.approaches(data).recommendation if spec.item == "approaches" else ""
+        best = proposals.approaches(data).recommendation if spec.item == "approaches" else ""
         why = str(data.get("reasoning") or "") if isinstance(data, dict) else ""
-        ctx.emit(ItemsProposed(ctx.key.text, spec.item, items.proposed(spec.item, data), best, why))
+        ctx.emit(ItemsProposed(ctx.key.text, spec.item, proposals.proposed(spec.item, data), best, why))
     return data
 
 
@@ -142,53 +142,53 @@ def _count_problem(spec: ElicitSpec, data: Json) -> str:
 
 
 def _listed(spec: ElicitSpec, data: Json) -> list[dict[str, Json]]:
-    return items.entries(data, spec.item)
+    return proposals.entries(data, spec.item)
 
 
 # -- how it is handled
 
 
 async def _questions(spec: ElicitSpec, ctx: Context, data: Json) -> str:
-    queries = items.queries(data)
-    asked: list[tuple[items.ProposedQuestion, str]] = []
+    queries = proposals.queries(data)
+    asked: list[tuple[proposals.ProposedQuestion, str]] = []
     for number, query in enumerate(queries, 1):
-        answer = await ctx.ask(items.asking(query, number, len(queries)))
+        answer = await ctx.ask(proposals.asking(query, number, len(queries)))
         asked.append((query, query.said(answer)))
-    return items.answers_text(asked)
+    return proposals.answers_text(asked)
 
 
 async def _approaches(spec: ElicitSpec, ctx: Context, data: Json) -> str:
-    proposed = items.approaches(data)
-    answer = await ctx.ask(items.choosing(proposed, other=spec.other))
+    proposed = proposals.approaches(data)
+    answer = await ctx.ask(proposals.choosing(proposed, other=spec.other))
     chosen = proposed.chosen(answer)
-    own = await ctx.ask(items.own_words()) if chosen is None else None
-    return items.approach_text(chosen, own.value if own else "")
+    own = await ctx.ask(proposals.own_words()) if chosen is None else None
+    return proposals.approach_text(chosen, own.value if own else "")
 
 
 async def _sections(spec: ElicitSpec, ctx: Context, data: Json) -> str:
-    proposed = list(items.sections(data))
+    proposed = list(proposals.sections(data))
     for place in range(len(proposed)):
         others = [one for one in proposed if one is not proposed[place]]
         proposed[place] = await _approved(spec, ctx, proposed[place], others)
-    return items.design_text(ctx.facts.request, proposed)
+    return proposals.design_text(ctx.facts.request, proposed)
 
 
 async def _approved(
-    spec: ElicitSpec, ctx: Context, section: items.Section, others: list[items.Section]
-) -> items.Section:
+    spec: ElicitSpec, ctx: Context, section: proposals.Section, others: list[proposals.Section]
+) -> proposals.Section:
     """Shown until the person says yes; each time only this section was written anew."""
     cycle = 1
     while True:
-        answer = await ctx.ask(items.approving(section, revise=spec.revise), id=section.id, cycle=cycle)
-        if answer.value == items.YES:
+        answer = await ctx.ask(proposals.approving(section, revise=spec.revise), id=section.id, cycle=cycle)
+        if answer.value == proposals.YES:
             return section
         section = await _revised(spec, ctx, section, others, answer.comment, cycle)
         cycle += 1
 
 
 async def _revised(
-    spec: ElicitSpec, ctx: Context, section: items.Section, others: list[items.Section], wish: str, cycle: int
-) -> items.Section:
+    spec: ElicitSpec, ctx: Context, section: proposals.Section, others: list[proposals.Section], wish: str, cycle: int
+) -> proposals.Section:
     call = _call(spec, ctx, "revise-section", feedback=wish, section=section.text)
     around = "\n\n".join(one.text for one in others)
     context = {**call.context, "design": section.text, "the other sections": around}
@@ -198,14 +198,14 @@ async def _revised(
     reply = earlier or await ctx.dispatch(id, call, cycle=cycle)
     if not reply.ok:
         raise NoProposalError(unusable(spec.role, reply))
-    new = items.revised(section, reply.data)
+    new = proposals.revised(section, reply.data)
     if earlier is None:
         ctx.emit(ItemsProposed(ctx.key.text, spec.item, [new.to_json()]), at=f"{id}#{cycle}")
     return new
 
 
 def _one_section(data: Json) -> str:
-    count = len(items.entries(data, "sections"))
+    count = len(proposals.entries(data, "sections"))
     return "" if count == 1 else f"there are {count} sections, only the one that was asked for is wanted"
 
 

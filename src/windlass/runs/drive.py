@@ -19,7 +19,7 @@ from windlass.agents.roles import Role
 from windlass.answers import AnswerPolicy, Asker
 from windlass.config.schema import Config
 from windlass.dispatch.late_costs import LateCosts
-from windlass.driver import adoption as adopting
+from windlass.driver import adoption
 from windlass.driver.loop import RunLoop
 from windlass.engine.budget import Budget, Prices
 from windlass.engine.journal import Journal
@@ -30,7 +30,7 @@ from windlass.engine.quota import QuotaPatience, QuotaWaits
 from windlass.engine.recovery import Recovered, recover, repair_repositories
 from windlass.engine.requests import heed, obey
 from windlass.engine.services import DriverHost, RunServices, StopRequests
-from windlass.engine.values import RunValues as Facts
+from windlass.engine.values import RunValues
 from windlass.errors import (
     AbortedError,
     Exit,
@@ -469,8 +469,8 @@ def _whole(value: Json) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def _facts(flow: Flow, row: RunRow, store: Store, branch: str, repository: str) -> Facts:
-    facts = Facts(
+def _facts(flow: Flow, row: RunRow, store: Store, branch: str, repository: str) -> RunValues:
+    facts = RunValues(
         flow,
         row.facts,
         mode=str(row.options.get("mode") or ""),
@@ -489,7 +489,7 @@ def _host() -> str:
     return socket.gethostname()
 
 
-def _hold_given(facts: Facts, store: Store, row: RunRow) -> None:
+def _hold_given(facts: RunValues, store: Store, row: RunRow) -> None:
     given = row.options.get("given")
     for name, sha in (given if isinstance(given, dict) else {}).items():
         facts.hold(name, store.blob(str(sha)), "given")
@@ -527,11 +527,11 @@ def _ignore_signals() -> None:
 async def _settle_edits(parts: RunServices, folder: Path) -> None:
     """Files that somebody edited while the run was at rest: one question each, before anything else happens."""
     for edit in edits(parts.store, parts.world.facts.id, folder):
-        proposal = adopting.propose(parts.store, parts.world.facts.id, parts.world.flow, parts.journal, edit)
+        proposal = adoption.propose(parts.store, parts.world.facts.id, parts.world.flow, parts.journal, edit)
         key = Key().child("adopt").child(edit.artifact).child(content_id(edit.content)[:12])
-        answer = await parts.broker.ask(key, adopting.question(proposal))
+        answer = await parts.broker.ask(key, adoption.question(proposal))
         if answer.value == "adopt":
-            adopting.record(parts.store, parts.world.facts.id, parts.journal, proposal, answer.by)
+            adoption.record(parts.store, parts.world.facts.id, parts.journal, proposal, answer.by)
         else:
             aside = set_aside(folder, edit) if answer.value == "aside" else ""
             restore(parts.store, folder, edit)

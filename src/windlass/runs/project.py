@@ -17,7 +17,7 @@ from windlass.config.schema import Config
 from windlass.flow.load import FlowSource, find_flow, parse_flow
 from windlass.flow.schema import Flow
 from windlass.paths import config_dir
-from windlass.runs import role_overrides as casting
+from windlass.runs import role_overrides
 from windlass.runs.service import Host
 
 
@@ -30,7 +30,7 @@ class Project(Struct, frozen=True):
         config = self._with_default(self._load(said))
         if not told:
             return config
-        return self._with_default(self._load({**said, "roles": casting.overrides(told, config, self.roles())}))
+        return self._with_default(self._load({**said, "roles": role_overrides.overrides(told, config, self.roles())}))
 
     def _load(self, said: dict[str, Any]) -> Config:
         return load_config(self.world.place.root, config_dir(self.world.environ), said)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from msgspec import Struct, field
 from pydantic import BaseModel, Field, ValidationError
 
-from windlass.agents.contracts import schemas as blocks
+from windlass.agents.contracts import schemas
 from windlass.agents.contracts.fences import closed_blocks
 from windlass.agents.contracts.task_list import PlanParse, parse_entries, parse_plan
 from windlass.agents.plain_yaml import YamlError, read, values
@@ -255,7 +255,7 @@ def _plain_value(block: BaseModel) -> Parsed:
     return Parsed(_as_json(block))
 
 
-def _reviewed(contract: str, word: str, found: tuple[blocks.FindingBlock, ...], summary: str) -> Parsed:
+def _reviewed(contract: str, word: str, found: tuple[schemas.FindingBlock, ...], summary: str) -> Parsed:
     judged = verdict(contract, word)
     known = CONTRACTS[contract].verdicts
     value = ReviewBlock(judged, tuple(_finding(item) for item in found), summary).to_json()
@@ -266,30 +266,30 @@ def _reviewed(contract: str, word: str, found: tuple[blocks.FindingBlock, ...], 
     return Parsed(value)
 
 
-def _finding(item: blocks.FindingBlock) -> Finding:
+def _finding(item: schemas.FindingBlock) -> Finding:
     return Finding(item.message, Severity.of(item.severity), item.file, item.line, item.suggestion, tasks=item.tasks)
 
 
-def _review(block: blocks.Review) -> Parsed:
+def _review(block: schemas.Review) -> Parsed:
     return _reviewed("review", block.status, block.findings, block.summary)
 
 
-def _staged_review(block: blocks.StagedReview) -> Parsed:
+def _staged_review(block: schemas.StagedReview) -> Parsed:
     return _reviewed("staged-review", block.status, block.issues, block.summary)
 
 
-def _contract_review(block: blocks.ContractReview) -> Parsed:
+def _contract_review(block: schemas.ContractReview) -> Parsed:
     return _reviewed("contract-review", block.status, block.findings, block.summary)
 
 
-def _subtask_review(block: blocks.SubtaskReview) -> Parsed:
+def _subtask_review(block: schemas.SubtaskReview) -> Parsed:
     found = (Finding(block.feedback),) if block.feedback and not block.approved else ()
     judged = Verdict.PASS if block.approved else Verdict.FAIL if found else Verdict.INCONCLUSIVE
     problem = "" if judged is not Verdict.INCONCLUSIVE else "not approved, but feedback is empty"
     return Parsed(ReviewBlock(judged, found, block.feedback).to_json(), problem)
 
 
-def _work(block: blocks.Work) -> Parsed:
+def _work(block: schemas.Work) -> Parsed:
     if block.nothing_to_change and not block.reason.strip():
         return Parsed(None, "nothing_to_change needs a reason")
     return Parsed(_as_json(block))
@@ -304,13 +304,13 @@ def _plan_value(plan: PlanParse) -> Parsed:
     return Parsed(None if plan.problem else listed, plan.problem)
 
 
-def _subtasks(block: blocks.Subtasks) -> Parsed:
+def _subtasks(block: schemas.Subtasks) -> Parsed:
     data = _as_json(block)
     checked = _plan_value(parse_entries(data["subtasks"]))
     return checked if checked.problem else Parsed(data)
 
 
-def _contract_tasks(block: blocks.ContractTasks) -> Parsed:
+def _contract_tasks(block: schemas.ContractTasks) -> Parsed:
     data = _as_json(block)
     checked = _plan_value(parse_entries(data["tasks"]))
     return checked if checked.problem else Parsed(data)
@@ -322,11 +322,11 @@ def _unique(items: str, block: BaseModel) -> Parsed:
     return Parsed(None, f"two {items} have the id '{twice[0]}'") if twice else Parsed(_as_json(block))
 
 
-def _test_result(block: blocks.TestResult) -> Parsed:
+def _test_result(block: schemas.TestResult) -> Parsed:
     return Parsed({**_as_json(block), "outcome": "ok" if block.passed else "rejected"})
 
 
-def _coder_result(block: blocks.CoderResult) -> Parsed:
+def _coder_result(block: schemas.CoderResult) -> Parsed:
     return Parsed({**_as_json(block), "outcome": "too_complex" if block.status == "too_complex" else "ok"})
 
 
@@ -369,7 +369,7 @@ tasks:
 """
 
 
-class _PlanItem(blocks.ContractBlock):
+class _PlanItem(schemas.ContractBlock):
     title: str = Field(description="short and unique")
     description: str = Field("", description="all that the implementer needs to know")
     files: list[str] = Field([], description="paths below the repository root that it creates or changes")
@@ -387,47 +387,47 @@ def _table() -> dict[str, Contract]:
     found = f'"findings": [{_EXAMPLE_FINDING}], "summary": "Refill is missing."'
     all_of_them = [
         Contract("tasks", ("superteam-tasks", "superteam-plan"), _PlanItem, _TASK_EXAMPLE, _tasks, "yaml", listed=True),
-        Contract("review", _JSON, blocks.Review, f'{{"status": "fail", {found}}}', _review, verdicts=_REVIEW_WORDS),
-        Contract("staged-review", _JSON, blocks.StagedReview,
+        Contract("review", _JSON, schemas.Review, f'{{"status": "fail", {found}}}', _review, verdicts=_REVIEW_WORDS),
+        Contract("staged-review", _JSON, schemas.StagedReview,
                  f'{{"status": "needs_revision", "issues": [{_EXAMPLE_FINDING}], "summary": "Refill is missing."}}',
                  _staged_review, verdicts=_STAGED_WORDS),
-        Contract("contract-review", _JSON, blocks.ContractReview, f'{{"status": "BLOCKED", {found}}}',
+        Contract("contract-review", _JSON, schemas.ContractReview, f'{{"status": "BLOCKED", {found}}}',
                  _contract_review, verdicts=_CONTRACT_WORDS),
-        Contract("subtask-review", _JSON, blocks.SubtaskReview,
+        Contract("subtask-review", _JSON, schemas.SubtaskReview,
                  '{"approved": false, "feedback": "Refill the bucket by elapsed time."}',
                  _subtask_review, verdicts=_SUBTASK_WORDS),
-        Contract("questions", _BRAINSTORM, blocks.QuestionsBlock,
+        Contract("questions", _BRAINSTORM, schemas.QuestionsBlock,
                  '{"type": "questions", "questions": [{"id": "q1", "text": "Limit per what?", "type": "choice", '
                  '"options": ["user", "address"]}]}', lambda block: _unique("questions", block)),
-        Contract("approaches", _BRAINSTORM, blocks.ApproachesBlock,
+        Contract("approaches", _BRAINSTORM, schemas.ApproachesBlock,
                  '{"type": "approaches", "approaches": [{"id": "a1", "title": "Token bucket", "summary": "...", '
                  '"tradeoffs": "...", "taskEstimate": 4}], "recommendation": "a1", "reasoning": "..."}',
                  lambda block: _unique("approaches", block)),
-        Contract("sections", _BRAINSTORM, blocks.SectionsBlock,
+        Contract("sections", _BRAINSTORM, schemas.SectionsBlock,
                  '{"type": "design", "sections": [{"id": "s1", "title": "Architecture", "content": "..."}]}',
                  lambda block: _unique("sections", block)),
-        Contract("clarification", _JSON, blocks.Clarification,
+        Contract("clarification", _JSON, schemas.Clarification,
                  '{"status": "questions", "message": "Shall the limit hold per user or per address?"}', _plain_value),
-        Contract("subtasks", _JSON, blocks.Subtasks,
+        Contract("subtasks", _JSON, schemas.Subtasks,
                  '{"summary": "Rate limiting", "subtasks": [{"id": "t1", "title": "Token bucket", "description": "", '
                  '"depends_on": [], "files": ["src/limiter.py"]}]}', _subtasks),
-        Contract("test-result", _JSON, blocks.TestResult,
+        Contract("test-result", _JSON, schemas.TestResult,
                  '{"passed": false, "errors": ["tests/test_limiter.py::test_refill: 0 != 1"]}', _test_result),
-        Contract("acceptance", _JSON, blocks.Acceptance,
+        Contract("acceptance", _JSON, schemas.Acceptance,
                  '{"criteria": [{"id": "AC-1", "text": "The 11th call in a second gets 429.", '
                  '"check": "pytest -q tests/test_api.py", "met": false}]}', _plain_value, bare=True),
-        Contract("intake-facts", _JSON, blocks.IntakeFacts,
+        Contract("intake-facts", _JSON, schemas.IntakeFacts,
                  '{"needs_research": false, "ui": false, "risk_flags": ["security"]}', _plain_value),
-        Contract("contract-tasks", ("superteam-tasks",), blocks.ContractTasks, _CONTRACT_TASK_EXAMPLE,
+        Contract("contract-tasks", ("superteam-tasks",), schemas.ContractTasks, _CONTRACT_TASK_EXAMPLE,
                  _contract_tasks, "yaml", bare=True),
-        Contract("docs-result", _JSON, blocks.DocsResult,
+        Contract("docs-result", _JSON, schemas.DocsResult,
                  '{"readme": "updated", "reason": "The new option is described."}', _plain_value),
-        Contract("coder-result", _JSON, blocks.CoderResult,
+        Contract("coder-result", _JSON, schemas.CoderResult,
                  '{"status": "DONE", "reason": "", "summary": "Added the bucket with its tests."}', _coder_result),
-        Contract("resolution", _JSON, blocks.Resolution,
+        Contract("resolution", _JSON, schemas.Resolution,
                  '{"resolved": ["docs/logo.png"], "summary": "The new logo replaces both."}', _plain_value,
                  optional=True),
-        Contract("work", _JSON, blocks.Work,
+        Contract("work", _JSON, schemas.Work,
                  '{"nothing_to_change": true, "reason": "src/limiter.py:12 refills by elapsed time already."}', _work,
                  optional=True),
     ]  # fmt: skip

@@ -7,14 +7,14 @@ from typing import Any
 import click
 
 from windlass.errors import UserError
-from windlass.interfaces.cli import completion as completing
+from windlass.interfaces.cli import completion
 from windlass.interfaces.cli.common import app, echo_json, json_option
 from windlass.runs.app import App
 from windlass.runs.service import Service
 
 
 @click.command(short_help="Answer a run's open question.")
-@click.argument("words", nargs=-1, metavar="[RUN] [KEY] VALUE", shell_complete=completing.answers)
+@click.argument("words", nargs=-1, metavar="[RUN] [KEY] VALUE", shell_complete=completion.answers)
 @click.option("--comment", "-m", default="", help="What to change, for answers that take a comment.")
 @click.option("--no-resume", is_flag=True, help="Only store the answer.")
 @json_option

@@ -22,9 +22,9 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Machine-read
 
 def run_hints(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Loaded when a Tab asks for them."""
-    from windlass.interfaces.cli import completion as completing
+    from windlass.interfaces.cli import completion
 
-    return completing.runs(ctx, param, incomplete)
+    return completion.runs(ctx, param, incomplete)
 
 
 run_argument = click.argument("run", default="", metavar="[RUN]", shell_complete=run_hints)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from windlass.answers import AnswerPolicy
 from windlass.errors import Exit, UserError, require_text
-from windlass.interfaces.cli import completion as completing
+from windlass.interfaces.cli import completion
 from windlass.interfaces.cli.common import (
     app,
     echo_json,
@@ -84,7 +84,7 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "--flow",
     default="",
     metavar="F",
-    shell_complete=completing.flows,
+    shell_complete=completion.flows,
     help="A flow's name or file; windlass flow list.",
 )
 @run_options

@@ -7,7 +7,7 @@ from typing import TextIO, assert_never
 
 from windlass import events as e
 from windlass.events import Recorded
-from windlass.interfaces.terminal import event_lines as said
+from windlass.interfaces.terminal import event_lines
 from windlass.interfaces.terminal.question import render_question
 from windlass.interfaces.terminal.text import Paint, Printer
 from windlass.model import RunState
@@ -89,7 +89,7 @@ class PlainFace:
             case e.QuestionAsked() | e.QuestionAnswered():
                 self._question(event)
             case e.ItemsProposed():
-                self._out.line(said.proposed(event), indent=2)
+                self._out.line(event_lines.proposed(event), indent=2)
             case (
                 e.ArtifactStored()
                 | e.PlanAdopted()
@@ -181,7 +181,7 @@ class PlainFace:
                 self._out.line(f"Aborted{reason}. {self._sum()}", paint=Paint.RED)
                 self._where()
             case RunState.PAUSED | RunState.WAITING | RunState.RUNNING:
-                self._out.line(f"‖ {said.PAUSE_WORDS.get(event.state, 'Paused')}{reason}. {self._sum()}")
+                self._out.line(f"‖ {event_lines.PAUSE_WORDS.get(event.state, 'Paused')}{reason}. {self._sum()}")
                 self._go_on(event.hint)
             case RunState.STOPPED | RunState.BLOCKED:
                 self._out.line(f"✗ {spoken(event.state)}{reason}. {self._sum()}", paint=Paint.RED)
@@ -231,9 +231,9 @@ class PlainFace:
     def _phase_finished(self, event: e.PhaseFinished) -> None:
         verdicts = self._view.reviews.get(event.phase)
         if verdicts:
-            self._out.line(f"{self._name(event.phase)}: {said.verdicts(verdicts)} ({event.outcome})", indent=2)
+            self._out.line(f"{self._name(event.phase)}: {event_lines.verdicts(verdicts)} ({event.outcome})", indent=2)
             self._list_tasks()
-        elif event.outcome in said.BAD_OUTCOMES:
+        elif event.outcome in event_lines.BAD_OUTCOMES:
             self._bad(f"{spoken(event.phase)}: {event.outcome}" + (f": {event.detail}" if event.detail else ""))
 
     def _list_tasks(self) -> None:
@@ -301,29 +301,29 @@ class PlainFace:
             self._out.line(self._whose(event.task) + costed_text(event), indent=2)
             return
         self._head(event.task)
-        self._out.line(self._whose(event.task) + said.beginning(event), indent=2)
+        self._out.line(self._whose(event.task) + event_lines.beginning(event), indent=2)
         for text in event.told:
             self._out.line(f"{event.role} is told: {text}", indent=2)
 
     def _dispatch_finished(self, event: e.DispatchFinished, before: Running | None) -> None:
         purpose = before.purpose if before else ""
         if event.error:
-            self._bad(said.failure(event), event.task)
-        elif not said.is_review(purpose):
-            self._good(said.ending(event, purpose), event.task)
+            self._bad(event_lines.failure(event), event.task)
+        elif not event_lines.is_review(purpose):
+            self._good(event_lines.ending(event, purpose), event.task)
 
     def _review(self, event: e.ReviewFinished) -> None:
         if not event.role:
             return
-        passed, line = said.verdict(event)
+        passed, line = event_lines.verdict(event)
         self._good(line, event.task) if passed else self._bad(line, event.task)
         if passed and event.summary:
             self._out.line(event.summary, indent=6)
-        for text in said.finding_lines(event):
+        for text in event_lines.finding_lines(event):
             self._out.line(f"- {text}", indent=6, limit=300)
 
     def _activity(self, event: e.Activity) -> None:
-        text = said.activity(event)
+        text = event_lines.activity(event)
         if text:
             self._out.cut(self._whose(event.task) + text, indent=4, paint=Paint.DIM if event.ok else Paint.RED)
 
