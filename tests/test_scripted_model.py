@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import http.client
 import json
 import socket
@@ -241,7 +242,7 @@ def test_an_answer_that_must_be_json_is_nothing_else_unless_the_rule_refuses(ser
 def test_a_cli_that_names_the_calls_itself_is_followed_by_their_number(serve: Any) -> None:
     client = GeminiClient(base(serve(BUILD)))
     for _ in range(5):
-        client.history.append((replace(client.ask(), id="write_file-1"), "ok"))
+        client.history.append((dataclasses.replace(client.ask(), id="write_file-1"), "ok"))
     assert client.ask().text.startswith("Built.")
 
 

@@ -192,9 +192,7 @@ def test_every_event_has_a_log_line_of_one_line() -> None:
 def test_status_starts_without_heavy_packages() -> None:
     code = "import sys, windlass.views.status; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert {"pydantic", "rich", "yaml", "asyncio", "click", "prompt_toolkit", "datetime", "tree_sitter"}.isdisjoint(
-        loaded
-    )
+    assert {"pydantic", "rich", "yaml", "asyncio", "click", "prompt_toolkit", "tree_sitter"}.isdisjoint(loaded)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +242,7 @@ def test_elapsed_times_are_readable(seconds: float, text: str) -> None:
         ("\x1b]0;title\nnext", "next"),
         ("a\u202egpj.exe", "agpj.exe"),
         ("ok\rbad", "ok bad"),
-        ("\x9b2Jgone", "2Jgone"),
+        ("\x9b2Jgone", "gone"),
         ("zero\u200bwidth\ufeff", "zerowidth"),
         ("a\ud800b", "ab"),
         ("abcdef", "abcd…"),

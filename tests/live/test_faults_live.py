@@ -70,8 +70,11 @@ def test_a_429_with_a_reset_is_waited_for_in_sight_of_everybody(
     # the clocks of a CLI and of the model server are read at different moments
     assert wait.until >= refused[-1].at + RESET_S - 0.1
     assert again.at >= wait.until
-    seconds = wait.until - next(one.at for one in run.front.records if one.event == wait)
-    told = "until the reset" if seconds <= RESET_S else "as long as our first pause, it tells no reset"
+    began = next(one.at for one in run.front.records if one.event == wait)
+    if name != "codex":
+        # On a busy machine the reset can be over when the CLI ends; then the wait is our first pause.
+        assert wait.until - began <= RESET_S or began >= refused[-1].at + RESET_S
+    told = "as long as our first pause, it tells no reset" if name == "codex" else "until the reset"
     record_property("429 always, with a reset in 3 s", f"a wait in sight of all, {told}; {tries(run)}")
 
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import assert_never
 
@@ -26,7 +27,7 @@ from windlass.dispatch.request import WORK, DispatchRequest, make_intent, make_j
 from windlass.dispatch.workspace import Leftovers
 from windlass.engine.journal import AttemptFailure
 from windlass.engine.recovery import InterruptedAttempt
-from windlass.errors import UserError
+from windlass.errors import TakenOverError, UserError
 from windlass.events import ArtifactStored, DispatchFinished, DispatchStarted, Event, Warned
 from windlass.kinds.base import Reply
 from windlass.kinds.task_graph import with_groups
@@ -135,7 +136,9 @@ class SpendMeter:
 
     def _note(self) -> None:
         self._due = None
-        self._order.parts.journal.note_usage(self._order.key, self._order.n, self._last)
+        # A driver that was replaced may still have this timer. Its next recorded step ends it, with a message.
+        with suppress(TakenOverError):
+            self._order.parts.journal.note_usage(self._order.key, self._order.n, self._last)
 
     def end(self) -> None:
         if self._due:

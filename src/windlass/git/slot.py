@@ -26,7 +26,7 @@ REDIRECTING = (
 TRUST = ("-c", "core.commitGraph=false")
 
 
-class Slot(Struct, frozen=True):
+class Slot(Struct, frozen=True, eq=False):
     """Its repository has its own refs, stash, reflogs and configuration; other objects come from the engine's by
     alternates. So an agent may stash, branch, reset and rebase, and nobody else sees it."""
 
@@ -36,6 +36,13 @@ class Slot(Struct, frozen=True):
     """Named in every call, because an agent can overwrite the slot's own `.git`."""
     sealed: Callable[[], Mapping[str, str]] = dict
     """Files below `git_dir` that our own commands rely on, with their content."""
+
+    def __eq__(self, other: object) -> bool:
+        """The same folder, whoever opened the repository that it belongs to."""
+        return isinstance(other, Slot) and (self.n, self.path, self.git_dir) == (other.n, other.path, other.git_dir)
+
+    def __hash__(self) -> int:
+        return hash((self.n, self.path, self.git_dir))
 
     def git(
         self, *args: str, env: Mapping[str, str] | None = None, input: str | None = None, check: bool = True
