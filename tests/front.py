@@ -16,7 +16,7 @@ from unittest import mock
 
 from gitrepo import make_repo, sh
 from windlass import paths as place
-from windlass.app import compose
+from windlass.app import compose, new_id, spawn
 from windlass.events import DispatchStarted, Event, QuestionAnswered, QuestionAsked, Recorded, TaskChanged, Warned
 from windlass.interfaces.exit import run as command_line
 from windlass.runs.service import Host, Service
@@ -140,7 +140,7 @@ class Front:
 
     @property
     def service(self) -> Service:
-        world = Host(place.find(self.root), self.env, lambda: 0.0, self.root)
+        world = Host(place.find(self.root), self.env, lambda: 0.0, self.root, new_id, spawn)
         return Service(world)
 
     @property

@@ -29,7 +29,7 @@ class Composition(Struct, frozen=True):
 
     def in_folder(self, folder: Path, *, named: str = "") -> App:
         here = folder.resolve()
-        return App(Host(paths.find(here), self.environ, time.time, here, named, new_id, spawn))
+        return App(Host(paths.find(here), self.environ, time.time, here, new_id, spawn, named))
 
     def in_clone(self, url: str) -> App:
         from windlass.git.clones import address_of, clone_of

@@ -26,18 +26,18 @@ from windlass.views.state import View
 
 
 class Host(Struct, frozen=True):
-    """The outside, handed in by `app.build`."""
+    """The outside world, handed in by `app.compose`."""
 
     place: ProjectPaths
     environ: Mapping[str, str]
     clock: Callable[[], float]
     cwd: Path
+    new_id: Callable[[], str]
+    """Of a run."""
+    spawn: Callable[[Sequence[str], Path, Path], int]
+    """Start a program in a session of its own, its output in a private file. Returns the process id."""
     named: str = ""
     """How the repository was named on the command line; the next command must name it again."""
-    new_id: Callable[[], str] = lambda: ""
-    """Of a run."""
-    spawn: Callable[[Sequence[str], Path, Path], int] = lambda argv, cwd, log: 0
-    """Start a program in a session of its own, its output in a private file. Returns the process id."""
 
 
 class Service:
