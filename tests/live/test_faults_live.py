@@ -162,7 +162,8 @@ def test_a_budget_used_up_among_tools_stops_them_and_a_higher_one_ends_right(
     spent = run.front.status["cost"]
     # one report beyond the limit at most
     assert float(BUDGETS[name]) < spent["usd"] < float(BUDGETS[name]) + 0.5
-    assert spent["unknown"] == 0
+    # opencode may have asked for its second turn when the stop reaches it: the cost of that response is assumed
+    assert spent["unknown"] <= (name == "opencode" and len(run.asked(1)) > 1)
     asked = len(run.server.asked)
     assert (run.front("resume").code, len(run.server.asked)) == (12, asked)
     run.ended_right(run.front("resume", "--budget", "20"))
