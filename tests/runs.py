@@ -6,8 +6,6 @@ import json
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
@@ -17,8 +15,10 @@ from typing import Any
 
 import psutil
 
+import zygote
 from gitrepo import make_repo, reachable, sh, write
 from processes_for_tests import until
+from zygote import Process
 
 REQUEST = "Add sub and mul"
 SUPERVISOR = "supervisor.py"
@@ -117,16 +117,16 @@ class Bench:
     # -- calling
 
     def windlass(self, *args: str, crash: str = "", timeout: float = 120.0) -> Said:
-        return self._call([sys.executable, "-m", "windlass", *args], crash, timeout)
+        return self._call(["-m", "windlass", *args], crash, timeout)
 
     def killed_at(self, place: str, when: str, number: int, *args: str) -> Said:
-        return self._call([sys.executable, "-c", KILLER, place, when, str(number), *args], "", 120.0)
+        return self._call(["-c", KILLER, place, when, str(number), *args], "", 120.0)
 
     def run(self, *more: str, crash: str = "") -> Said:
         return self.windlass("run", REQUEST, "--script", str(self.script), *more, crash=crash)
 
     @contextmanager
-    def driver(self, *args: str) -> Iterator[subprocess.Popen[bytes]]:
+    def driver(self, *args: str) -> Iterator[Process]:
         """A driver in the background, killed at the end of the block if it still runs."""
         process = self.begin(*args)
         try:
@@ -134,20 +134,19 @@ class Bench:
         finally:
             kill(process)
 
-    def first_driver(self, *more: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    def first_driver(self, *more: str) -> AbstractContextManager[Process]:
         return self.driver("run", REQUEST, "--script", str(self.script), *more)
 
-    def begin(self, *args: str) -> subprocess.Popen[bytes]:
+    def begin(self, *args: str) -> Process:
         """What it says goes to `driver.out`."""
         with (self.folder / "driver.out").open("ab") as out:
-            return subprocess.Popen(
-                [sys.executable, "-m", "windlass", *args],
+            return zygote.popen(
+                ["-m", "windlass", *args],
                 cwd=self.root,
                 env=self.environ(),
-                stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
-                start_new_session=True,
+                own_session=True,
             )
 
     def environ(self, crash: str = "") -> dict[str, str]:
@@ -156,12 +155,10 @@ class Bench:
         own = {"XDG_STATE_HOME": str(self.state), "XDG_CONFIG_HOME": str(self.folder / "config"), "COLUMNS": "100"}
         return {**kept, **own, **self.env, **({"WINDLASS_CRASH": crash} if crash else {})}
 
-    def _call(self, argv: Sequence[str], crash: str, timeout: float) -> Said:
-        env = self.environ(crash)
-        done = subprocess.run(
-            argv, cwd=self.root, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=False
-        )
-        return Said(done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace"))
+    def _call(self, arguments: Sequence[str], crash: str, timeout: float) -> Said:
+        """`python ARGUMENTS`, to its end."""
+        done = zygote.run(arguments, cwd=self.root, env=self.environ(crash), timeout=timeout)
+        return Said(done.returncode, done.stdout, done.stderr)
 
     # -- looking
 
@@ -225,9 +222,8 @@ class Bench:
         return marked or Path(process.cwd()).is_relative_to(self.state)
 
 
-def kill(process: subprocess.Popen[bytes]) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(process.pid, signal.SIGKILL)
+def kill(process: Process) -> None:
+    process.kill()
     process.wait()
 
 

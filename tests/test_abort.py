@@ -2,38 +2,40 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+import zygote
 from processes_for_tests import until
 from runs import Bench, default_script, kill, kill_supervisors, make_bench
 from test_stopped_drivers import STOPPER, is_stopped
+from zygote import Process
 
 ABORTED, WAITING = 13, 10
 HANG = {"when": {"role": "scout"}, "hang": True, "ignore_term": True}
 
 
-def _stopped_at(bench: Bench, place: str, when: str, *argv: str) -> subprocess.Popen[bytes]:
+def _stopped_at(bench: Bench, place: str, when: str, *argv: str) -> Process:
     """A driver that stands still there."""
-    driver = subprocess.Popen(
-        [sys.executable, "-c", STOPPER, place, when, "1", *argv],
-        cwd=bench.root,
-        env=bench.environ(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    with open(os.devnull, "wb") as nothing:
+        driver = zygote.popen(
+            ["-c", STOPPER, place, when, "1", *argv],
+            cwd=bench.root,
+            env=bench.environ(),
+            stdout=nothing,
+            stderr=nothing,
+            own_session=True,
+        )
     until(lambda: driver.poll() is not None or is_stopped(driver.pid), 60)
     assert driver.poll() is None, f"{place} was not reached"
     return driver
 
 
-def _go_on(driver: subprocess.Popen[bytes]) -> int:
+def _go_on(driver: Process) -> int:
     driver.send_signal(signal.SIGCONT)
     return driver.wait(60)
 

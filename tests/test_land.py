@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import zygote
 from front import LEAN, Front, basics, builder, passing
 from gitrepo import commit, footprint, sh
 from runs import KILLER
@@ -303,8 +304,7 @@ UNDER_WAY = "windlass.git.user_checkout:_require_unchanged"
 
 
 def _killed_land(front: Front, place: str = UNDER_WAY, when: str = "after") -> bool:
-    command = [sys.executable, "-c", KILLER, place, when, "1", "land"]
-    return subprocess.run(command, cwd=front.root, env=front.env, capture_output=True, check=False).returncode < 0
+    return zygote.run(["-c", KILLER, place, when, "1", "land"], cwd=front.root, env=front.env).returncode < 0
 
 
 # -- two runs side by side

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import zygote
 from gitrepo import footprint, make_engine, sh, write
 from windlass.git import run as git
 from windlass.git.user_checkout import FOLLOW, CheckoutMove, Settled, advance, settle
@@ -80,9 +81,9 @@ class Ground:
         sh(self.root, "clean", "-fdq")
 
     def killed(self, place: str, when: str, number: int, env: dict[str, str] | None = None) -> bool:
-        command = [sys.executable, "-c", LANDER, str(self.root), self.before, self.after, place, when, str(number)]
-        done = subprocess.run(command, env={**os.environ, **(env or {})}, capture_output=True, check=False)
-        assert done.returncode in (0, -signal.SIGKILL), done.stderr.decode()
+        program = ["-c", LANDER, str(self.root), self.before, self.after, place, when, str(number)]
+        done = zygote.run(program, cwd=self.root, env={**os.environ, **(env or {})})
+        assert done.returncode in (0, -signal.SIGKILL), done.stderr
         return done.returncode != 0
 
     def assert_whole(self, settled: Settled | None) -> None:

@@ -23,6 +23,7 @@ from typing import Any
 import psutil
 import pytest
 
+import zygote
 from crews import flow
 from gitrepo import sh
 from processes_for_tests import until
@@ -30,6 +31,7 @@ from runs import Bench, kill, wait_for
 from storms import Storm, Weather, tip_of
 from windlass.errors import StoppedError
 from windlass.git.engine_repo import locked
+from zygote import Process
 
 RUNS = int(os.environ.get("WINDLASS_STOPPED_RUNS", "3"))
 OK, STOPPED = 0, 12
@@ -113,20 +115,19 @@ class Scene:
         self.out = folder / "first.out"
         self.tips: list[str] = []
 
-    def begin_first(self, *prefix: str) -> subprocess.Popen[bytes]:
+    def begin_first(self, *prefix: str) -> Process:
         argv = self.storm._argv()
         with self.out.open("wb") as out:
-            return subprocess.Popen(
-                [sys.executable, *(prefix or ("-m", "windlass")), *argv],
+            return zygote.popen(
+                [*(prefix or ("-m", "windlass")), *argv],
                 cwd=self.bench.root,
                 env=self.bench.environ(),
-                stdin=subprocess.DEVNULL,
                 stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
+                stderr=out,
+                own_session=True,
             )
 
-    def begin_to_stop(self) -> subprocess.Popen[bytes]:
+    def begin_to_stop(self) -> Process:
         """By time, or in the middle of something that matters."""
         if self.chance.random() < 0.4:
             first = self.begin_first()
@@ -180,7 +181,7 @@ class Scene:
         finally:
             kill(first)
 
-    def _replaced(self, first: subprocess.Popen[bytes]) -> int:
+    def _replaced(self, first: Process) -> int:
         had_ended = first.poll() is not None
         state, epoch = self._state()
         self.lose_lock()
@@ -200,7 +201,7 @@ class Scene:
         row = self.bench.rows("SELECT state, epoch FROM run")[0]
         return row["state"], row["epoch"]
 
-    def _ended(self, driver: subprocess.Popen[bytes]) -> int:
+    def _ended(self, driver: Process) -> int:
         return driver.wait(90)
 
     def _drive_to_the_end(self) -> None:

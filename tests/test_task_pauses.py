@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import zygote
 from front import LEAN, Front, basics
 from runs import KILLER
 from windlass.engine.services import StopRequests
@@ -119,13 +118,13 @@ def test_a_run_sent_to_the_background_between_review_and_landing_pauses_where_it
 def test_a_killed_driver_leaves_the_pause_due(
     front: Front, mode: str, place: str, when: str, nth: int, pauses: list[int]
 ) -> None:
-    kill(front, mode, [sys.executable, "-c", KILLER, place, when, str(nth)])
+    kill(front, mode, ["-c", KILLER, place, when, str(nth)])
     assert rest_of_the_run(front) == [*((11, n) for n in pauses), (0, 4)]
 
 
 @pytest.mark.parametrize(("mode", "at", "pauses"), [("checkpoint", "t1", [2, 3]), ("batch", "t2", [])])
 def test_a_pause_on_record_is_not_made_again(front: Front, mode: str, at: str, pauses: list[int]) -> None:
-    kill(front, mode, [sys.executable, "-m", "windlass"], crash=f"after execute/pause.{at}")
+    kill(front, mode, ["-m", "windlass"], crash=f"after execute/pause.{at}")
     assert rest_of_the_run(front) == [*((11, n) for n in pauses), (0, 4)]
 
 
@@ -133,5 +132,5 @@ def kill(front: Front, mode: str, program: list[str], crash: str = "") -> None:
     front.say(basics(*TITLES))
     argv = [*program, "run", "--script", str(front.script), *given(mode), "--", "Add them"]
     env = {**front.env, **({"WINDLASS_CRASH": crash} if crash else {})}
-    done = subprocess.run(argv, cwd=front.root, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    assert done.returncode == -signal.SIGKILL, done.stdout.decode() + done.stderr.decode()
+    done = zygote.run(argv, cwd=front.root, env=env)
+    assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -49,7 +48,7 @@ def _bench(folder: Path) -> Bench:
 
 
 def _killed_at(bench: Bench, label: str, *args: str) -> Said:
-    return bench._call([sys.executable, "-c", AT_LABEL, label, *args], "", 240.0)
+    return bench._call(["-c", AT_LABEL, label, *args], "", 240.0)
 
 
 @pytest.mark.req("S2-02", "S2-16", "S2-48", "S2-49")

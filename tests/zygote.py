@@ -1,0 +1,212 @@
+"""Starts many `windlass` processes quickly: it loads the program once and forks for each of them.
+
+To load what a driver needs takes half a second of processor time, to fork a few milliseconds. Each process is a real
+one: it has a pid, a session and files of its own, can be killed, and ends as the interpreter ends a program.
+
+The client is `popen`: like `subprocess.Popen([sys.executable, *arguments])` for `-m windlass …` and `-c CODE …`.
+What differs from a fresh interpreter: modules are loaded already, and /proc shows the zygote's command and environment.
+Tests about start-up, about a terminal or about the command line of a process start a fresh interpreter instead.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import IO, Any, TypeAlias
+
+LOADED = (
+    "windlass.app",
+    "windlass.interfaces.exit",
+    "windlass.interfaces.cli.drive",
+    "windlass.interfaces.cli.read",
+    "windlass.runs.drive",
+    "windlass.runs.start",
+    "windlass.runs.land",
+    "windlass.agents.cli.scripted",
+)
+MOST = 1 << 20
+"""Bytes of one request."""
+
+
+# -- the client, in the test's process
+
+
+class Forked:
+    """As much of a `subprocess.Popen` as the tests use."""
+
+    def __init__(self, connection: socket.socket, pid: int, args: Sequence[str]) -> None:
+        self.pid = pid
+        self.args = args
+        self.returncode: int | None = None
+        self._connection = connection
+
+    def poll(self) -> int | None:
+        if self.returncode is None and select.select([self._connection], [], [], 0)[0]:
+            self._end()
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            if not select.select([self._connection], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(list(self.args), timeout or 0.0)
+            self._end()
+        assert self.returncode is not None
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def _end(self) -> None:
+        self.returncode = int(self._connection.recv(64))
+        self._connection.close()
+
+    def __del__(self) -> None:
+        self._connection.close()
+
+
+Process: TypeAlias = "Forked | subprocess.Popen[bytes]"
+
+
+def popen(
+    arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdout: IO[Any], stderr: IO[Any], own_session: bool
+) -> Process:
+    """A process of `python ARGUMENTS`, with nothing on its standard input."""
+    if not hasattr(os, "pidfd_open"):  # not on Linux
+        command, nothing = [sys.executable, *arguments], subprocess.DEVNULL
+        return subprocess.Popen(
+            command, cwd=cwd, env=env, stdin=nothing, stdout=stdout, stderr=stderr, start_new_session=own_session
+        )
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    connection.connect(_address())
+    request = {"arguments": list(arguments), "cwd": str(cwd), "env": dict(env), "own_session": own_session}
+    text = json.dumps(request).encode()
+    assert len(text) < MOST
+    socket.send_fds(connection, [text], [stdout.fileno(), stderr.fileno()])
+    return Forked(connection, int(connection.recv(64)), arguments)
+
+
+def run(
+    arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], timeout: float = 120.0
+) -> subprocess.CompletedProcess[str]:
+    """The same to its end, and what it wrote."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = popen(arguments, cwd=cwd, env=env, stdout=out, stderr=err, own_session=False)
+        try:
+            code = process.wait(timeout)
+        finally:
+            process.kill()
+            process.wait()
+        written = [file.seek(0) or file.read().decode("utf-8", "replace") for file in (out, err)]
+    return subprocess.CompletedProcess(list(arguments), code, *written)
+
+
+@cache
+def _address() -> bytes:
+    """Of this process's zygote, which ends when this process does: its standard input is closed then."""
+    program = subprocess.Popen(
+        [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    _KEPT.append(program)
+    assert program.stdout
+    return bytes.fromhex(program.stdout.readline())
+
+
+_KEPT: list[subprocess.Popen[str]] = []
+
+
+# -- the server
+
+
+def serve() -> dict[str, Any]:
+    """Fork for each request. Returns in the forked process alone, with its request."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind("")  # the kernel gives it a name that no file has
+    listener.listen(64)
+    print(listener.getsockname().hex(), flush=True)
+    at_work: dict[int, tuple[int, socket.socket]] = {}
+    while True:
+        ready, _, _ = select.select([0, listener, *at_work], [], [])
+        for pidfd in ready:
+            if pidfd in at_work:
+                pid, connection = at_work.pop(pidfd)
+                os.close(pidfd)
+                _tell_end(pid, connection)
+        if 0 in ready:
+            os._exit(0)
+        if listener in ready:
+            connection, _ = listener.accept()
+            text, fds, _, _ = socket.recv_fds(connection, MOST, 2)
+            pid = os.fork()
+            if pid == 0:
+                listener.close()
+                connection.close()
+                for pidfd, (_, other) in at_work.items():
+                    os.close(pidfd)
+                    other.close()
+                request: dict[str, Any] = json.loads(text)
+                return {**request, "fds": fds}
+            for fd in fds:
+                os.close(fd)
+            at_work[os.pidfd_open(pid)] = (pid, connection)
+            connection.send(str(pid).encode())
+
+
+def _tell_end(pid: int, connection: socket.socket) -> None:
+    _, status = os.waitpid(pid, 0)
+    with connection, suppress(BrokenPipeError):  # the test may have closed its side
+        connection.send(str(os.waitstatus_to_exitcode(status)).encode())
+
+
+def become(request: dict[str, Any]) -> None:
+    """Be the process that was asked for."""
+    if request["own_session"]:
+        os.setsid()
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for number, fd in enumerate((nothing, *request["fds"])):
+        os.dup2(fd, number)
+        os.close(fd)
+    time.tzset()
+    sys.stdin = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", encoding="utf-8", errors="surrogateescape", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False, buffering=1)  # noqa: SIM115
+    option, what, *rest = request["arguments"]
+    if option == "-m":
+        sys.argv[:] = [what, *rest]
+        sys.path[0] = request["cwd"]
+        runpy.run_module(what, run_name="__main__", alter_sys=True)
+    else:
+        sys.argv[:] = ["-c", *rest]
+        sys.path[0] = ""
+        exec(compile(what, "<string>", "exec"), {"__name__": "__main__"})
+
+
+if __name__ == "__main__":
+    for name in LOADED:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+    become(serve())
