@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
@@ -29,6 +31,17 @@ REFUSAL = """#!/bin/sh
 echo "a test started the real agent CLI '$(basename "$0")'; mark it with real_agent if it must" >&2
 exit 97
 """
+
+
+MEMORY = Path("/dev/shm")
+ENOUGH = 6 << 30
+"""Bytes. The suite holds well under one GiB at a time."""
+
+
+def pytest_configure() -> None:
+    """Put temporary folders into memory where there is enough of it: the journal and git wait for the disk often."""
+    if os.access(MEMORY, os.W_OK) and min(shutil.disk_usage(MEMORY).free, psutil.virtual_memory().available) > ENOUGH:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
 @pytest.fixture(scope="session")

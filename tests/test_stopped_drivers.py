@@ -37,9 +37,10 @@ RUNS = int(os.environ.get("WINDLASS_STOPPED_RUNS", "3"))
 OK, STOPPED = 0, 12
 #: the message for damage, which a driver that another one replaced must never show
 DAMAGE = "move it aside"
-# Stops the process at the Nth call of a function, before it or after it: `module:name`, `when`, N.
+# Stops the process at the Nth call of a function, before it or after it: `module:name`, `when`, N. The signal goes to
+# the calling thread: one for the process may be taken by another thread, while this one does a little more.
 STOPPER = """
-import importlib, os, signal, sys
+import importlib, signal, sys, threading
 place, when, number = sys.argv[1:4]
 module, _, name = place.partition(":")
 owner = importlib.import_module(module)
@@ -50,10 +51,10 @@ real, left = getattr(owner, last), [int(number)]
 def stopping(*args, **more):
     left[0] -= 1
     if when == "before" and left[0] == 0:
-        os.kill(os.getpid(), signal.SIGSTOP)
+        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
     result = real(*args, **more)
     if when == "after" and left[0] == 0:
-        os.kill(os.getpid(), signal.SIGSTOP)
+        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
     return result
 setattr(owner, last, stopping)
 from windlass.app import compose
