@@ -10,14 +10,17 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.stamp
 INPUTS := requirements-uv.lock pyproject.toml tools/setup.py
 
-.PHONY: demo test proofs noloss stopped powercut outage agents lint format spec mutants bench setup lock clean
+.PHONY: demo test storms proofs noloss stopped powercut outage agents lint format spec mutants bench setup lock clean
 
 demo: $(READY)  ## a run on a sample repository; only the model's words are not real
 	@$(BIN)/python -m compileall -q src
 	@$(BIN)/windlass demo $(ARGS)
 
 test: $(READY)
-	@$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) -m "not storm" $(ARGS)
+
+storms: $(READY)  ## the tests that `make test` leaves out: whole sweeps of kills, tables of proofs
+	@$(BIN)/python -m pytest -n $(JOBS) -m storm $(ARGS)
 
 proofs: $(READY)  ## the whole table of cheats and honest changes for the TDD proof; `make test` takes every third
 	@WINDLASS_PROOFS=all $(BIN)/python -m pytest -q -n $(JOBS) tests/test_proof_table.py $(ARGS)

@@ -9,8 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from acp.core import Connection, RequestError
-from acp.stdio import stdio_streams
+from windlass.agents.cli.json_rpc import Connection, RequestError
 
 OPTIONS = [
     {"optionId": "for-ever", "name": "Always", "kind": "allow_always"},
@@ -27,7 +26,7 @@ class Agent:
         self.connection: Connection
         self.cancelled = asyncio.Event()
 
-    async def handle(self, method: str, params: Any, is_notification: bool) -> Any:
+    async def handle(self, method: str, params: Any) -> Any:
         match method:
             case "initialize":
                 return {"protocolVersion": 7 if self.scene == "future" else 1, "agentCapabilities": {}}
@@ -43,7 +42,7 @@ class Agent:
 
     async def new_session(self) -> dict[str, Any]:
         if self.scene == "locked":
-            raise RequestError.auth_required()
+            raise RequestError(-32000, "Authentication required")
         await self.say("Welcome!\n")
         return {"sessionId": "s1"}
 
@@ -126,9 +125,12 @@ async def main() -> None:
 
         # everything of a dispatch is told to end at once; here only the client's word shall count
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    reader, writer = await stdio_streams(limit=1 << 26)
-    agent.connection = Connection(agent.handle, writer, reader, listening=False)
-    await agent.connection.main_loop()
+    loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(1 << 26)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, sys.stdout)
+    writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+    agent.connection = Connection(agent.handle, writer, reader)
+    await agent.connection.wait_closed()
 
 
 asyncio.run(main())

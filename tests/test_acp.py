@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
 import pytest
-from acp.core import RequestError
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -30,8 +28,9 @@ from windlass.agents.base import (
     ToolFinished,
     ToolStarted,
 )
-from windlass.agents.cli import acp, acp_program
+from windlass.agents.cli import acp_program
 from windlass.agents.cli.acp import AcpAdapter
+from windlass.agents.cli.json_rpc import RequestError
 from windlass.errors import UserError
 from windlass.model import ErrorClass, Usage
 
@@ -228,7 +227,7 @@ def client(cwd: Path, tools: tuple[str, ...] = ALL) -> acp_program.Client:
 def answered(to: acp_program.Client, method: str, **params: Any) -> Any:
     """What the agent would get: the result, or the error's code."""
     try:
-        return asyncio.run(to.handle(method, params, False))
+        return asyncio.run(to.handle(method, params))
     except RequestError as error:
         return error.code
 
@@ -413,16 +412,6 @@ def test_an_agent_of_another_name_can_speak_the_protocol() -> None:
 def test_a_setting_that_is_wrong_is_said_before_the_run(options: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError, match=said):
         registry.make("acp", options)
-
-
-def test_without_the_sdk_the_extra_is_named_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> str:
-        raise PackageNotFoundError(name)
-
-    monkeypatch.setattr(acp, "version", missing)
-    with pytest.raises(UserError, match="agent-client-protocol") as caught:
-        adapter()
-    assert "windlass[acp]" in caught.value.hint
 
 
 def test_it_claims_no_more_than_it_can() -> None:

@@ -23,6 +23,7 @@ from runs import (
     go_on_until_done,
     kill_supervisors,
     make_bench,
+    mostly_storm,
     wait_for,
 )
 
@@ -60,7 +61,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Told:
 
 
 @pytest.mark.req("S0-02", "S0-67")
-@pytest.mark.parametrize("point", range(1, POINTS + 1))
+@pytest.mark.parametrize("point", mostly_storm(range(1, POINTS + 1), 8))
 def test_killed_at_this_point_a_bare_windlass_brings_the_run_to_the_same_end(
     point: int, small: Told, tmp_path: Path
 ) -> None:
@@ -81,7 +82,7 @@ def test_the_sweep_passes_the_last_crash_point(small: Told, tmp_path: Path) -> N
 
 
 @pytest.mark.req("S0-78", "S0-86")
-@pytest.mark.parametrize("lives", [(8,), (9, 3, 10, 4, 11), (6, 13, 5, 17, 7)])
+@pytest.mark.parametrize("lives", mostly_storm([(9, 3, 10, 4, 11), (8,), (6, 13, 5, 17, 7)], 3))
 def test_killed_again_and_again_it_still_comes_to_the_same_end(
     lives: tuple[int, ...], full: Told, tmp_path: Path
 ) -> None:
@@ -99,7 +100,7 @@ def test_killed_again_and_again_it_still_comes_to_the_same_end(
     assert_whole(bench, full.tree, full.keys, kills)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+@pytest.mark.parametrize("seed", mostly_storm([1, 2, 3, 4], 4))
 def test_killed_at_random_moments_with_agents_at_work_it_comes_to_the_same_end(
     seed: int, full: Told, tmp_path: Path
 ) -> None:

@@ -47,7 +47,6 @@ def _acp(options: Options, environ: Environ, name: str = "acp") -> Adapter:
     from windlass.agents.cli import acp
 
     settings = acp.settings_of(name, options)
-    acp.need_sdk(name)
     return acp.AcpAdapter(settings, name, environ)
 
 

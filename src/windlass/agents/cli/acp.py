@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,6 @@ from windlass.agents.job_token import job_token
 from windlass.errors import UserError, near
 from windlass.model import ErrorClass, Json, Usage
 
-SDK = "agent-client-protocol"
 PROGRAM = Path(__file__).with_name("acp_program.py")
 #: of agents that would act without asking: what they call the mode in which they do not
 QUIET_MODES = ("read-only",)
@@ -80,15 +78,6 @@ def settings_of(agent: str, options: Mapping[str, Any]) -> AcpSettings:
             hint=f'like argv = ["opencode", "acp"] under [agents.{agent}]',
         )
     return settings
-
-
-def need_sdk(agent: str) -> None:
-    try:
-        version(SDK)
-    except PackageNotFoundError:
-        raise UserError(
-            f"agent '{agent}' needs the package '{SDK}', which is not installed", hint="pip install 'windlass[acp]'"
-        ) from None
 
 
 class AcpAdapter:

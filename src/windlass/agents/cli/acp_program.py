@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import signal
 import sys
@@ -17,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from acp.core import Connection, RequestError
+from windlass.agents.cli.json_rpc import Connection, RequestError
 
 PROTOCOL = 1
 LINE_LIMIT = 64 << 20
@@ -39,8 +38,6 @@ WRITES = frozenset({"edit", "delete", "move"})
 def main() -> int:
     with open(sys.argv[1], encoding="utf-8") as file:
         spec = json.load(file)
-    # The SDK logs tracebacks; on stderr they would be read as the agent's own words.
-    logging.disable(logging.CRITICAL)
     return asyncio.run(run(spec, sys.stdin.read()))
 
 
@@ -57,6 +54,7 @@ async def run(spec: Mapping[str, Any], prompt: str) -> int:
         emit("missing", {"program": spec["argv"][0], "why": error.strerror})
         return 127
     assert agent.stdin is not None
+    assert agent.stdout is not None
     client = Client(spec)
     connection = Connection(client.handle, agent.stdin, agent.stdout)
     turn = asyncio.create_task(AcpTurn(connection, spec).take(prompt))
@@ -64,7 +62,6 @@ async def run(spec: Mapping[str, Any], prompt: str) -> int:
     code = await ended(turn)
     with suppress(Exception):
         await asyncio.wait_for(connection.close(), GOODBYE_S)
-    agent.stdin.close()
     return await goodbye(agent, code)
 
 
@@ -194,7 +191,7 @@ class Client:
         self.kinds: dict[str, set[str]] = {}
         """What each tool call was said to do; a request for permission may leave it out."""
 
-    async def handle(self, method: str, params: Any, is_notification: bool) -> dict[str, Any] | None:
+    async def handle(self, method: str, params: Any) -> dict[str, Any] | None:
         given = mapping(params)
         match method:
             case "session/update":
