@@ -69,6 +69,30 @@ from windlass.app import compose
 from windlass.interfaces.exit import run
 sys.exit(run(sys.argv[4:], compose()))
 """
+# Stops the process at the Nth call of a function, before it or after it: `module:name`, `when`, N. The signal goes to
+# the calling thread: one for the process may be taken by another thread, while this one does a little more.
+STOPPER = """
+import importlib, signal, sys, threading
+place, when, number = sys.argv[1:4]
+module, _, name = place.partition(":")
+owner = importlib.import_module(module)
+*path, last = name.split(".")
+for part in path:
+    owner = getattr(owner, part)
+real, left = getattr(owner, last), [int(number)]
+def stopping(*args, **more):
+    left[0] -= 1
+    if when == "before" and left[0] == 0:
+        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
+    result = real(*args, **more)
+    if when == "after" and left[0] == 0:
+        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
+    return result
+setattr(owner, last, stopping)
+from windlass.app import compose
+from windlass.interfaces.exit import run
+sys.exit(run(sys.argv[4:], compose()))
+"""
 
 
 @dataclass(frozen=True)
@@ -226,6 +250,12 @@ class Bench:
 def kill(process: Process) -> None:
     process.kill()
     process.wait()
+
+
+def is_stopped(pid: int) -> bool:
+    with suppress(psutil.Error):
+        return psutil.Process(pid).status() == psutil.STATUS_STOPPED
+    return False
 
 
 def kill_supervisors(bench: Bench) -> int:

@@ -11,8 +11,7 @@ import pytest
 
 import zygote
 from processes_for_tests import until
-from runs import Bench, default_script, kill, kill_supervisors, make_bench
-from test_stopped_drivers import STOPPER, is_stopped
+from runs import STOPPER, Bench, default_script, is_stopped, kill, kill_supervisors, make_bench
 from zygote import Process
 
 ABORTED, WAITING = 13, 10

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from test_demo import Demo, windlass
+from demos import Demo, windlass
 from windlass.runs.demo import SCENES
 
 REQUEST = SCENES["brainstorm"].request

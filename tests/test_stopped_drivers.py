@@ -20,14 +20,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 import zygote
 from crews import flow
 from gitrepo import sh
 from processes_for_tests import until
-from runs import Bench, kill, wait_for
+from runs import STOPPER, Bench, is_stopped, kill, wait_for
 from storms import Storm, Weather, tip_of
 from windlass.errors import StoppedError
 from windlass.git.engine_repo import locked
@@ -37,30 +36,6 @@ RUNS = int(os.environ.get("WINDLASS_STOPPED_RUNS", "3"))
 OK, STOPPED = 0, 12
 #: the message for damage, which a driver that another one replaced must never show
 DAMAGE = "move it aside"
-# Stops the process at the Nth call of a function, before it or after it: `module:name`, `when`, N. The signal goes to
-# the calling thread: one for the process may be taken by another thread, while this one does a little more.
-STOPPER = """
-import importlib, signal, sys, threading
-place, when, number = sys.argv[1:4]
-module, _, name = place.partition(":")
-owner = importlib.import_module(module)
-*path, last = name.split(".")
-for part in path:
-    owner = getattr(owner, part)
-real, left = getattr(owner, last), [int(number)]
-def stopping(*args, **more):
-    left[0] -= 1
-    if when == "before" and left[0] == 0:
-        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
-    result = real(*args, **more)
-    if when == "after" and left[0] == 0:
-        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
-    return result
-setattr(owner, last, stopping)
-from windlass.app import compose
-from windlass.interfaces.exit import run
-sys.exit(run(sys.argv[4:], compose()))
-"""
 PLACES = (
     ("windlass.git.engine_repo:EngineRepo.set_tip", 4),
     ("windlass.git.engine_repo:move", 9),
@@ -240,12 +215,6 @@ class Scene:
         for before, after in pairwise(shas):
             done = subprocess.run(["git", "merge-base", "--is-ancestor", before, after], cwd=repository, check=False)
             assert done.returncode == 0, f"{before} was replaced by {after}, which does not contain it"
-
-
-def is_stopped(pid: int) -> bool:
-    with suppress(psutil.Error):
-        return psutil.Process(pid).status() == psutil.STATUS_STOPPED
-    return False
 
 
 @pytest.mark.parametrize("seed", range(RUNS))
