@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+TITLES = ("Token bucket implementation", "Rate limit middleware", "Configuration and tests")
+
 
 @dataclass(frozen=True)
 class Demo:

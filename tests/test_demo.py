@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from demos import Demo, windlass
+from demos import TITLES, Demo, windlass
 from windlass.config.load import load_config
 from windlass.runs.demo import make_sample
-
-TITLES = ("Token bucket implementation", "Rate limit middleware", "Configuration and tests")
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,10 @@ from acp_agents import AGENTS, as_config, settings
 from clis import PATIENT, READ_TOOLS, left_behind
 from msgspec.structs import replace
 
+from demos import TITLES, Demo
 from gitrepo import sh
 from jobs import dispatch, run
 from processes_for_tests import until
-from test_demo import TITLES, Demo
 from windlass.agents import registry
 from windlass.agents.base import Adapter, AgentEvent, Job, SessionSeen, ToolFinished, ToolStarted
 from windlass.agents.contracts.registry import parse

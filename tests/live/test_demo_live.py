@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from clis import CLIS, PATIENT, binary_of
 
-from test_demo import TITLES, Demo
+from demos import TITLES, Demo
 
 HEADINGS = ["## Tasks", "## Final Review", "## Decisions", "## Changed Files", "## Where The Code Is"]
 
