@@ -17,10 +17,10 @@ demo: $(READY)  ## a run on a sample repository; only the model's words are not 
 	@$(BIN)/windlass demo $(ARGS)
 
 test: $(READY)
-	@$(BIN)/python -m pytest -n $(JOBS) -m "not storm" $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not storm" $(ARGS)
 
 storms: $(READY)  ## the tests that `make test` leaves out: whole sweeps of kills, tables of proofs
-	@$(BIN)/python -m pytest -n $(JOBS) -m storm $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m storm $(ARGS)
 
 proofs: $(READY)  ## the whole table of cheats and honest changes for the TDD proof; `make test` takes every third
 	@WINDLASS_PROOFS=all $(BIN)/python -m pytest -q -n $(JOBS) tests/test_proof_table.py $(ARGS)
