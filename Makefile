@@ -10,19 +10,19 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.stamp
 INPUTS := requirements-uv.lock pyproject.toml tools/setup.py
 
-.PHONY: demo test storms proofs noloss stopped powercut outage agents lint format spec mutants bench setup lock clean
+.PHONY: demo test long proofs noloss stopped powercut outage agents lint format spec mutants bench setup lock clean
 
 demo: $(READY)  ## a run on a sample repository; only the model's words are not real
 	@$(BIN)/python -m compileall -q src
 	@$(BIN)/windlass demo $(ARGS)
 
 test: $(READY)
-	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not storm" $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not long" $(ARGS)
 
-storms: $(READY)  ## the tests that `make test` leaves out: whole sweeps of kills, tables of proofs
-	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m storm $(ARGS)
+long: $(READY)  ## the tests that `make test` leaves out: whole sweeps of kills, the proofs, the pages of the guides
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m long $(ARGS)
 
-proofs: $(READY)  ## the whole table of cheats and honest changes for the TDD proof; `make test` takes every third
+proofs: $(READY)  ## the whole table of cheats and honest changes for the TDD proof; `make long` takes every third
 	@WINDLASS_PROOFS=all $(BIN)/python -m pytest -q -n $(JOBS) tests/test_proof_table.py $(ARGS)
 
 noloss: $(READY)  ## 200 runs with random graphs, conflicts and kills; RUNS=N for another number

@@ -330,9 +330,9 @@ def plan_path(bench: Bench) -> str:
     return f"docs/plans/{row['date']}-{row['slug']}.md"
 
 
-def mostly_storm(values: Iterable[Any], step: int) -> list[Any]:
-    """Parameters of a sweep: `make test` takes each STEPth of them, `make storms` the others."""
-    return [pytest.param(value, marks=pytest.mark.storm if n % step else ()) for n, value in enumerate(values)]
+def mostly_long(values: Iterable[Any], step: int) -> list[Any]:
+    """Parameters of a sweep: `make test` takes each STEPth of them, `make long` the others."""
+    return [pytest.param(value, marks=pytest.mark.long if n % step else ()) for n, value in enumerate(values)]
 
 
 # -- what must hold of a run that was killed, however often

@@ -9,7 +9,7 @@ import pytest
 
 from brainstorming import NO_EXTRAS, REQUEST, brainstorm
 from processes_for_tests import until
-from runs import Bench, Said, make_bench, mostly_storm, wait_for
+from runs import Bench, Said, make_bench, mostly_long, wait_for
 
 FACTS = ("question-1=SAML", "question-2=fast", "question-3=1")
 CHOICE = ("approach=other", "own-approach=Basic auth")
@@ -55,7 +55,7 @@ def assert_nothing_twice(bench: Bench, keys: set[str]) -> None:
 
 
 @pytest.mark.req("S1-05", "S1-06", "S1-35", "S1-42")
-@pytest.mark.parametrize("point", mostly_storm(POINTS, 4))
+@pytest.mark.parametrize("point", mostly_long(POINTS, 4))
 def test_killed_at_this_sub_step_a_bare_windlass_comes_to_the_same_question(point: str, tmp_path: Path) -> None:
     bench = bench_of(tmp_path)
     said = begin(bench, *ALL, crash=point)

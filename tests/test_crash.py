@@ -23,7 +23,7 @@ from runs import (
     go_on_until_done,
     kill_supervisors,
     make_bench,
-    mostly_storm,
+    mostly_long,
     wait_for,
 )
 
@@ -61,7 +61,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Told:
 
 
 @pytest.mark.req("S0-02", "S0-67")
-@pytest.mark.parametrize("point", mostly_storm(range(1, POINTS + 1), 8))
+@pytest.mark.parametrize("point", mostly_long(range(1, POINTS + 1), 8))
 def test_killed_at_this_point_a_bare_windlass_brings_the_run_to_the_same_end(
     point: int, small: Told, tmp_path: Path
 ) -> None:
@@ -82,7 +82,7 @@ def test_the_sweep_passes_the_last_crash_point(small: Told, tmp_path: Path) -> N
 
 
 @pytest.mark.req("S0-78", "S0-86")
-@pytest.mark.parametrize("lives", mostly_storm([(9, 3, 10, 4, 11), (8,), (6, 13, 5, 17, 7)], 3))
+@pytest.mark.parametrize("lives", mostly_long([(9, 3, 10, 4, 11), (8,), (6, 13, 5, 17, 7)], 3))
 def test_killed_again_and_again_it_still_comes_to_the_same_end(
     lives: tuple[int, ...], full: Told, tmp_path: Path
 ) -> None:
@@ -100,7 +100,7 @@ def test_killed_again_and_again_it_still_comes_to_the_same_end(
     assert_whole(bench, full.tree, full.keys, kills)
 
 
-@pytest.mark.parametrize("seed", mostly_storm([1, 2, 3, 4], 4))
+@pytest.mark.parametrize("seed", mostly_long([1, 2, 3, 4], 4))
 def test_killed_at_random_moments_with_agents_at_work_it_comes_to_the_same_end(
     seed: int, full: Told, tmp_path: Path
 ) -> None:
@@ -131,28 +131,29 @@ def _ends_within(driver: subprocess.Popen[bytes], seconds: float) -> bool:
     return True
 
 
-@pytest.mark.parametrize(
-    ("place", "when", "number"),
-    [
-        ("os:replace", "before", 3),
-        ("os:replace", "before", 12),
-        ("os:replace", "after", 13),
-        ("windlass.views.files:replace_file", "before", 9),
-        ("windlass.git.engine_repo:EngineRepo.show_tip", "before", 3),
-        ("windlass.git.engine_repo:EngineRepo.show_tip", "after", 3),
-        ("windlass.tasks.lander:publish", "before", 1),
-        ("windlass.tasks.lander:publish", "after", 1),
-        ("windlass.git.slots:Slots.take", "after", 2),
-        ("windlass.git.slots:Slots.release", "before", 2),
-        ("windlass.git.slots:keep", "after", 2),
-        ("windlass.git.engine_repo:EngineRepo.hold", "before", 1),
-        ("windlass.git.trees:harvest", "after", 1),
-        ("windlass.driver.context:commit_artifacts", "after", 1),
-    ],
-)
+PLACES = [
+    ("os:replace", "before", 3),
+    ("os:replace", "before", 12),
+    ("os:replace", "after", 13),
+    ("windlass.views.files:replace_file", "before", 9),
+    ("windlass.git.engine_repo:EngineRepo.show_tip", "before", 3),
+    ("windlass.git.engine_repo:EngineRepo.show_tip", "after", 3),
+    ("windlass.tasks.lander:publish", "before", 1),
+    ("windlass.tasks.lander:publish", "after", 1),
+    ("windlass.git.slots:Slots.take", "after", 2),
+    ("windlass.git.slots:Slots.release", "before", 2),
+    ("windlass.git.slots:keep", "after", 2),
+    ("windlass.git.engine_repo:EngineRepo.hold", "before", 1),
+    ("windlass.git.trees:harvest", "after", 1),
+    ("windlass.driver.context:commit_artifacts", "after", 1),
+]
+
+
+@pytest.mark.parametrize("call", mostly_long(PLACES, 4), ids=lambda call: "-".join(map(str, call)))
 def test_killed_between_an_effect_and_its_record_it_comes_to_the_same_end(
-    place: str, when: str, number: int, small: Told, tmp_path: Path
+    call: tuple[str, str, int], small: Told, tmp_path: Path
 ) -> None:
+    place, when, number = call
     bench = make_bench(tmp_path, config=SMALL)
     said = bench.killed_at(place, when, number, "run", REQUEST, "--script", str(bench.script), "--yes")
     assert said.killed, f"{place} was not called {number} times: {said}"

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import reference
+from runs import mostly_long
 from windlass.agents.cli.script import parse_script
 from windlass.agents.contracts import registry as contracts
 from windlass.agents.contracts.fences import last_block
@@ -119,7 +120,9 @@ def missing(wanted: list[str], output: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if any(b.page == page for b in of("console"))], ids=lambda page: page.stem
+    "page",
+    mostly_long([page for page in PAGES if any(b.page == page for b in of("console"))], 5),
+    ids=lambda page: page.stem,
 )
 def test_the_commands_of_a_page_do_what_it_shows(page: Path, tmp_path: Path) -> None:
     shell = Shell.open(tmp_path)

@@ -10,6 +10,8 @@ import pytest
 
 from powercuts import Outage, disk, lacking
 
+pytestmark = pytest.mark.long
+
 CUTS = int(os.environ.get("WINDLASS_POWER_CUTS", "2"))
 EVENTS = 75
 """About so many a whole run records."""

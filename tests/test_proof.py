@@ -12,6 +12,8 @@ from proofs import ADD_SUB, BASE, PYTEST, REPORTING, TEST_SUB, Proving
 from windlass.proof.facts import ProofTree
 from windlass.proof.rules import shuffled
 
+pytestmark = pytest.mark.long
+
 OLD_TEST = BASE["tests/test_calc.py"]
 HONEST_SUB = {"calc.py": ADD_SUB, "tests/test_sub.py": TEST_SUB}
 

@@ -10,7 +10,10 @@ import pytest
 from proofs import Proving
 from windlass.runs.init import GO_TEST
 
-pytestmark = pytest.mark.skipif(shutil.which("go") is None, reason="there is no go here")
+pytestmark = [
+    pytest.mark.skipif(shutil.which("go") is None, reason="there is no go here"),
+    pytest.mark.long,
+]
 
 CALC = (
     'package calc\n\nimport "strings"\n\nfunc Half(n int) int { return n / 2 }\n\n'

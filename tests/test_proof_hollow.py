@@ -8,6 +8,8 @@ import pytest
 
 from proofs import BASE, Proving
 
+pytestmark = pytest.mark.long
+
 MUL = BASE["calc.py"] + "\n\ndef mul(a, b):\n    return a * b\n"
 NAMED = "from calc import mul\n\n\ndef test_mul():\n    assert callable(mul)\n"
 CHEATS = {

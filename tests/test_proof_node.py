@@ -11,7 +11,10 @@ import pytest
 from proofs import Proving
 from windlass.events import TaskProved
 
-pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="there is no node here")
+pytestmark = [
+    pytest.mark.skipif(shutil.which("node") is None, reason="there is no node here"),
+    pytest.mark.long,
+]
 
 NODE = ["node", "--test", "--test-reporter=junit", "--test-reporter-destination={junit}", "{files}"]
 HEAD = 'import { test } from "node:test";\nimport assert from "node:assert";\n'

@@ -12,6 +12,8 @@ from proof_bench import Case, ProofBench
 from proof_cases import BASE, CHEATS, HONEST, PROGRAMS, UNDETECTED
 from windlass.proof.facts import REFUSED, Proof
 
+pytestmark = pytest.mark.long
+
 NOT_PROVED = {*REFUSED, Proof.WEAK}
 
 #: each case runs real test programs several times: `make proofs` judges all of them, other runs every third

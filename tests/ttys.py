@@ -8,8 +8,6 @@ import re
 import select
 import signal
 import struct
-import subprocess
-import sys
 import termios
 import threading
 import time
@@ -18,6 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyte
+
+import zygote
 
 ESCAPE, ENTER, CTRL_C, CTRL_D, CTRL_J, CTRL_O = "\x1b", "\r", "\x03", "\x04", "\n", "\x0f"
 UP, DOWN, PAGE_UP, PAGE_DOWN = "\x1b[A", "\x1b[B", "\x1b[5~", "\x1b[6~"
@@ -36,7 +36,7 @@ sys.exit(run(sys.argv[1:], windlass.app.compose()))
 
 class Tty:
     def __init__(
-        self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], columns: int = 80, rows: int = 24
+        self, arguments: Sequence[str], cwd: Path, env: Mapping[str, str], columns: int = 80, rows: int = 24
     ) -> None:
         self.screen = pyte.HistoryScreen(columns, rows, history=5000, ratio=0.5)
         self.raw = b""
@@ -44,16 +44,14 @@ class Tty:
         self._lock = threading.Lock()
         self._master, slave = os.openpty()
         self._set_size(columns, rows)
-        self.process = subprocess.Popen(
-            list(argv),
+        self.process = zygote.popen(
+            arguments,
             cwd=cwd,
             env={"TERM": "xterm-256color", "LANG": "C.UTF-8", **env},
-            stdin=slave,
             stdout=slave,
             stderr=slave,
-            start_new_session=True,
-            # Its controlling terminal: who closes it sends SIGHUP.
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509
+            own_session=True,
+            terminal=True,
         )
         os.close(slave)
         self._closing = threading.Event()
@@ -163,7 +161,7 @@ def windlass_in(
     cwd: Path, env: Mapping[str, str], *argv: str, columns: int = 80, rows: int = 24, still: bool = False
 ) -> Iterator[Tty]:
     start = ["-c", STILL] if still else ["-m", "windlass"]
-    tty = Tty([sys.executable, *start, *argv], cwd, env, columns, rows)
+    tty = Tty([*start, *argv], cwd, env, columns, rows)
     try:
         yield tty
     finally:

@@ -5,11 +5,12 @@ one: it has a pid, a session and files of its own, can be killed, and ends as th
 
 The client is `popen`: like `subprocess.Popen([sys.executable, *arguments])` for `-m windlass …` and `-c CODE …`.
 What differs from a fresh interpreter: modules are loaded already, and /proc shows the zygote's command and environment.
-Tests about start-up, about a terminal or about the command line of a process start a fresh interpreter instead.
+Tests about start-up or about the command line of a process start a fresh interpreter instead.
 """
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import importlib
 import json
@@ -21,6 +22,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -33,6 +35,7 @@ LOADED = (
     "windlass.interfaces.exit",
     "windlass.interfaces.cli.drive",
     "windlass.interfaces.cli.read",
+    "windlass.interfaces.terminal.live",
     "windlass.runs.drive",
     "windlass.runs.start",
     "windlass.runs.land",
@@ -89,21 +92,46 @@ Process: TypeAlias = "Forked | subprocess.Popen[bytes]"
 
 
 def popen(
-    arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdout: IO[Any], stderr: IO[Any], own_session: bool
+    arguments: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    stdout: IO[Any] | int,
+    stderr: IO[Any] | int,
+    own_session: bool,
+    terminal: bool = False,
 ) -> Process:
-    """A process of `python ARGUMENTS`, with nothing on its standard input."""
+    """A process of `python ARGUMENTS`. With `terminal` stdout is its controlling terminal and its standard input;
+    else it reads nothing."""
     if not hasattr(os, "pidfd_open"):  # not on Linux
-        command, nothing = [sys.executable, *arguments], subprocess.DEVNULL
         return subprocess.Popen(
-            command, cwd=cwd, env=env, stdin=nothing, stdout=stdout, stderr=stderr, start_new_session=own_session
+            [sys.executable, *arguments],
+            cwd=cwd,
+            env=env,
+            stdin=stdout if terminal else subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=own_session,
+            preexec_fn=_take_terminal if terminal else None,  # noqa: PLW1509
         )
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     connection.connect(_address())
-    request = {"arguments": list(arguments), "cwd": str(cwd), "env": dict(env), "own_session": own_session}
+    request = {
+        "arguments": list(arguments),
+        "cwd": str(cwd),
+        "env": dict(env),
+        "own_session": own_session,
+        "terminal": terminal,
+    }
     text = json.dumps(request).encode()
     assert len(text) < MOST
-    socket.send_fds(connection, [text], [stdout.fileno(), stderr.fileno()])
+    socket.send_fds(connection, [text], [file if isinstance(file, int) else file.fileno() for file in (stdout, stderr)])
     return Forked(connection, int(connection.recv(64)), arguments)
+
+
+def _take_terminal() -> None:
+    """Whoever closes it sends SIGHUP then."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def run(
@@ -185,14 +213,19 @@ def become(request: dict[str, Any]) -> None:
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for number, fd in enumerate((nothing, *request["fds"])):
+    out, err = request["fds"]
+    given = os.dup(out) if request["terminal"] else os.open(os.devnull, os.O_RDONLY)
+    for number, fd in enumerate((given, out, err)):
         os.dup2(fd, number)
         os.close(fd)
+    if request["terminal"]:
+        _take_terminal()
     time.tzset()
-    sys.stdin = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)  # noqa: SIM115
-    sys.stdout = open(1, "w", encoding="utf-8", errors="surrogateescape", closefd=False)  # noqa: SIM115
-    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False, buffering=1)  # noqa: SIM115
+    encoding = request["env"].get("PYTHONIOENCODING", "utf-8")
+    buffering = 1 if os.isatty(1) else -1
+    sys.stdin = open(0, encoding=encoding, errors="surrogateescape", closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", buffering, encoding=encoding, errors="surrogateescape", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", 1, encoding=encoding, errors="backslashreplace", closefd=False)  # noqa: SIM115
     option, what, *rest = request["arguments"]
     if option == "-m":
         sys.argv[:] = [what, *rest]
