@@ -12,8 +12,8 @@ from windlass.errors import UserError, near
 from windlass.flow.check import check
 from windlass.flow.problem import FlowError, FlowProblem
 from windlass.flow.schema import Flow
-from windlass.flow.shape import read_shape
-from windlass.flow.strict_yaml import load_strict
+from windlass.flow.shape import read_shape, without_unread
+from windlass.flow.strict_yaml import Located, load_strict
 from windlass.model import is_id
 
 SUFFIXES = (".yaml", ".yml")
@@ -28,11 +28,20 @@ class FlowSource(Struct, frozen=True):
 
 
 def parse_flow(text: str, where: str, *, roles: Collection[str], contracts: Collection[str]) -> Flow:
-    located = load_strict(text, where)
+    return _checked(load_strict(text, where), roles, contracts)
+
+
+def parse_recorded_flow(text: str, where: str, *, roles: Collection[str], contracts: Collection[str]) -> Flow:
+    """The flow of a run that has begun. A run must be able to go on with the version after the one that began it, so
+    keys that were accepted then, and that nothing has ever read, are left out."""
+    return _checked(without_unread(load_strict(text, where)), roles, contracts)
+
+
+def _checked(located: Located, roles: Collection[str], contracts: Collection[str]) -> Flow:
     flow = read_shape(located)
     problems = check(flow, located, roles=roles, contracts=contracts)
     if problems:
-        raise FlowError(where, problems)
+        raise FlowError(located.where, problems)
     return flow
 
 

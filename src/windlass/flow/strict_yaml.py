@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TypeAlias
 
 import yaml
 from msgspec import Struct, field
@@ -21,10 +20,9 @@ from yaml.events import (
     StreamStartEvent,
 )
 
+from windlass.conversion import Path
 from windlass.flow.problem import FlowError, FlowProblem
 from windlass.model import Json
-
-Path: TypeAlias = tuple[str | int, ...]
 
 MAX_CHARS = 400_000
 MAX_DEPTH = 24
