@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from flow_files import CONTRACTS, FILES, load, roles_named
 from windlass.errors import UserError
+from windlass.flow.document import load_strict
 from windlass.flow.graph import graph, mermaid
 from windlass.flow.load import find_flow, list_flows, parse_flow, roles_beside, template
 from windlass.flow.problem import FlowError
 from windlass.flow.simulate import simulate
-from windlass.flow.strict_yaml import load_strict
 
 PLAN = FILES["plan"].read_text(encoding="utf-8")
 ROLES = roles_named(PLAN, "plan")

@@ -280,7 +280,7 @@ class _BoundError(ValueError):
 def _bounds(meta: Meta) -> Callable[[Any], Any]:
     def check(value: Any) -> Any:
         if meta.ge is not None and not value >= meta.ge:
-            low = f"must not be negative, it is {value}" if meta.ge == 0 else f"must be at least {meta.ge}"
+            low = f"must not be negative, it is {value:g}" if meta.ge == 0 else f"must be at least {meta.ge}"
             raise _BoundError(low)
         if meta.le is not None and not value <= meta.le:
             raise _BoundError(f"must be at most {meta.le}")

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from windlass.conversion import Path
 from windlass.errors import near
 from windlass.flow.conditions import FACTS
+from windlass.flow.document import Located
 from windlass.flow.fault import FlowFault, calls_of, places
 from windlass.flow.schema import Flow, Setting
-from windlass.flow.strict_yaml import Located
 from windlass.kinds.routes import Route
 from windlass.kinds.spec import words_of
 from windlass.kinds.visit_cost import When

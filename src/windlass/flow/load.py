@@ -10,10 +10,10 @@ from msgspec import Struct
 
 from windlass.errors import UserError, near
 from windlass.flow.check import check
+from windlass.flow.document import Located, load_strict
 from windlass.flow.problem import FlowError, FlowProblem
 from windlass.flow.schema import Flow
 from windlass.flow.shape import read_shape, without_unread
-from windlass.flow.strict_yaml import Located, load_strict
 from windlass.model import is_id
 
 SUFFIXES = (".yaml", ".yml")

@@ -120,7 +120,8 @@ class Flow(FlowStruct, frozen=True, kw_only=True):
     branch: str = "windlass/{slug}-{id8}"
     """The run's branch; {slug}, {id8}, {date} and {n} are filled in."""
     agent_branch: str = ""
-    """A branch that each task's commits are shown on; {slug}, {id8}, {date} and {n} are filled in."""
+    """A branch in the engine's repository for each agent, at the task it worked on last; {slug}, {id8}, {date} and {n}
+    are filled in."""
     tdd: Literal["required", "preserve", "off"] = "off"
     """Whether code must come with tests."""
     over_budget: Literal["stop", "ask"] = "stop"
@@ -128,7 +129,7 @@ class Flow(FlowStruct, frozen=True, kw_only=True):
     progress: str = ""
     """Where the page that says how far the run is lies; {date} and {slug} are filled in."""
     projection: Literal["none", "superteam-workflow"] = "none"
-    """Files that other tools read the run's state from: `superteam-workflow` writes `.superteam/workflow.json`."""
+    """Files that other tools read the run's state from: `superteam-workflow` writes `.superteam-workflow.json`."""
     instructions: Names = ()
     """Files of the repository that every agent of the flow is told to follow, as AGENTS.md."""
     source: SourceSpec = SourceSpec()

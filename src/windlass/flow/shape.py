@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from windlass.conversion import ConversionError, Fault, Path, convert
 from windlass.flow import schema
+from windlass.flow.document import Located
 from windlass.flow.problem import FlowError, FlowProblem
-from windlass.flow.strict_yaml import Located
 from windlass.model import Json
 
 NOT_YET = {

@@ -18,10 +18,10 @@ from windlass.agents.contracts import schemas
 from windlass.agents.contracts.fences import closed_blocks
 from windlass.agents.contracts.json_schema import description, schema_of
 from windlass.agents.contracts.task_list import PlanParse, parse_entries, parse_plan
-from windlass.agents.plain_yaml import YamlError, read, values
 from windlass.conversion import ConversionError, bare, convert, fault_line, fields_of
 from windlass.errors import UserError, near
 from windlass.model import Finding, Json, Severity, Verdict
+from windlass.strict_yaml import YamlError, read, values
 from windlass.text import plain
 
 MAX_CHARS = 1_000_000
