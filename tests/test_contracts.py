@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -248,6 +249,14 @@ def test_every_contract_describes_itself_with_an_example_that_meets_it(name: str
     assert json.loads(json.dumps(json_schema(name)))["type"] in ("object", "array")
     assert describe(name) in reminder(name, "it was\nempty")
     assert "it was empty" in reminder(name, "it was\nempty")
+
+
+SCHEMAS = json.loads((Path(__file__).parent / "contract_schemas.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", sorted(CONTRACTS))
+def test_the_json_schema_of_a_contract_stays_as_agents_know_it(name: str) -> None:
+    assert json.dumps(json_schema(name)) == json.dumps(SCHEMAS[name])
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from importlib import resources
 from pathlib import Path
 
 from msgspec import Struct
@@ -16,6 +15,7 @@ from windlass.flow.schema import Flow
 from windlass.flow.shape import read_shape, without_unread
 from windlass.model import is_id
 
+HERE = Path(__file__).parent
 SUFFIXES = (".yaml", ".yml")
 
 
@@ -73,7 +73,7 @@ def template(name: str) -> str:
     """A small flow to start from; it passes the check."""
     if not is_id(name):
         raise UserError(f"'{name}' cannot be a flow's name", hint="letters, digits, '.', '_' and '-', at most 64")
-    starter = resources.files("windlass.flow").joinpath("starter.yaml").read_text(encoding="utf-8")
+    starter = (HERE / "starter.yaml").read_text(encoding="utf-8")
     return starter.replace("FLOW_NAME", name)
 
 
@@ -81,7 +81,7 @@ def _candidates(folders: Sequence[Path]) -> Iterator[tuple[Path, str]]:
     for folder in folders:
         for path in _flow_files(folder):
             yield path, str(folder)
-    for path in _flow_files(Path(str(resources.files("windlass.flow").joinpath("builtin")))):
+    for path in _flow_files(HERE / "builtin"):
         yield path, "built-in"
 
 
