@@ -39,6 +39,6 @@ WORDS = {"table": "must be a table", "text": "must be a text in quotes"}
 
 def problem_of(fault: Fault, file: str, lines: Lines | None) -> ConfigProblem:
     path = tuple(str(part) for part in fault.path)
-    hint = f"; {fault.hint}" if fault.hint else ""
+    hint = f"; {fault.hint}" if fault.code == "unknown" else ""
     message = WORDS.get(fault.code, f"{fault.message}{hint}")
     return ConfigProblem(file, line_of(lines, path) if lines is not None else 0, ".".join(path), message)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from msgspec.structs import replace
 
 from windlass.conversion import ConversionError, Fault, Path, convert
@@ -88,6 +90,7 @@ def _message(fault: Fault) -> tuple[str, str]:
         case "missing":
             return f"{name} is missing", fault.hint
         case "choice":
-            return f"'{fault.value}' does not fit {name}", fault.hint
+            given = fault.value if isinstance(fault.value, str) else json.dumps(fault.value)
+            return f"'{given[:60]}' does not fit {name}", fault.hint
         case _:
             return f"{name}: {fault.message}", fault.hint
