@@ -16,7 +16,6 @@ flow: crew
 about: Several tasks at once.
 branch: windlass/{slug}-{id8}
 tdd: off
-commit: agent
 over_budget: stop
 artifacts:
   plan: {kind: file, path: docs/plan.md, contract: tasks, commit: true}

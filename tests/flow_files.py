@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import windlass
+from windlass.flow.document import load_strict
 from windlass.flow.fault import places, role_names
 from windlass.flow.load import parse_flow
 from windlass.flow.route_graph import RouteEdge, phase_ways, step_ways
 from windlass.flow.schema import Flow
 from windlass.flow.shape import read_shape
-from windlass.flow.strict_yaml import load_strict
 from windlass.kinds import review, tasks
 from windlass.kinds.spec import routes_of
 

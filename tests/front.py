@@ -38,7 +38,6 @@ flow: tiny
 about: One task, one dispatch, landed.
 branch: windlass/{slug}-{id8}
 tdd: off
-commit: agent
 over_budget: stop
 settings: {}
 artifacts:

@@ -18,7 +18,6 @@ flow: proof
 about: One task, nobody reviews it.
 branch: windlass/{slug}-{id8}
 tdd: TDD
-commit: agent
 over_budget: stop
 artifacts:
   plan: {kind: file, path: plan.md, contract: tasks}

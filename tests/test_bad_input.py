@@ -23,7 +23,6 @@ flow: task
 about: One step a task, and only for hard ones.
 branch: windlass/{slug}-{id8}
 tdd: off
-commit: agent
 over_budget: stop
 artifacts:
   plan: {kind: text, contract: tasks, given: true}

@@ -96,7 +96,7 @@ def test_settings_of_flows_are_words(repo: Path, user: Path) -> None:
 
 
 def test_config_is_frozen() -> None:
-    with pytest.raises(ValueError, match="frozen"):
+    with pytest.raises(AttributeError, match="immutable"):
         Config().flow = "other"  # type: ignore[misc]
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -250,11 +251,19 @@ def test_every_contract_describes_itself_with_an_example_that_meets_it(name: str
     assert "it was empty" in reminder(name, "it was\nempty")
 
 
+SCHEMAS = json.loads((Path(__file__).parent / "contract_schemas.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", sorted(CONTRACTS))
+def test_the_json_schema_of_a_contract_stays_as_agents_know_it(name: str) -> None:
+    assert json.dumps(json_schema(name)) == json.dumps(SCHEMAS[name])
+
+
 @pytest.mark.parametrize(
     ("name", "body", "problem"),
     [
-        ("questions", {"type": "questions", "questions": []}, "questions: Tuple should have at least 1 item"),
-        ("questions", {"type": "design", "questions": []}, "type: Input should be 'questions'"),
+        ("questions", {"type": "questions", "questions": []}, "questions: must have at least 1 item"),
+        ("questions", {"type": "design", "questions": []}, "type: must be 'questions'"),
         (
             "questions",
             {"type": "questions", "questions": [{"id": "q", "text": "?", "type": "choice", "options": ["a"]}]},
@@ -271,7 +280,7 @@ def test_every_contract_describes_itself_with_an_example_that_meets_it(name: str
             "recommendation 'a2' is not the id of an approach",
         ),
         ("sections", {"type": "design", "sections": [{"id": "s", "title": "t", "content": ""}]}, "content"),
-        ("acceptance", {"criteria": [{"id": "AC-1", "text": "works"}]}, "criteria.0.check: Field required"),
+        ("acceptance", {"criteria": [{"id": "AC-1", "text": "works"}]}, "criteria.0.check: is missing"),
         (
             "subtasks",
             {
@@ -282,7 +291,7 @@ def test_every_contract_describes_itself_with_an_example_that_meets_it(name: str
             },
             "these tasks wait for each other",
         ),
-        ("clarification", {"status": "maybe", "message": "m"}, "status: Input should be 'questions' or 'ready'"),
+        ("clarification", {"status": "maybe", "message": "m"}, "status: must be 'questions' or 'ready'"),
     ],
 )
 def test_a_block_that_breaks_its_contract_says_where(name: str, body: Any, problem: str) -> None:
@@ -359,9 +368,9 @@ def test_a_plan_is_read_from_its_block(tag: str) -> None:
         ("- {title: A, difficulty: heroic}", "difficulty 'heroic'"),
         ("- just text", "task 1 is not a mapping"),
         ("title: A", "must be a list"),
-        ("- &a {title: A}\n- *a", "anchors and aliases are not read"),
+        ("- &a {title: A}\n- *a", "an anchor '&a'"),
         ("- !!python/object:os.system {title: A}", "the tag"),
-        ("- {title: A, title: B}", "'title' stands here twice"),
+        ("- {title: A, title: B}", "the key 'title' stands here twice"),
         ("- title: [", "not valid YAML: line"),
         ("[" * 50 + "]" * 50, "nested deeper than"),
         ("- title: " + "x" * 8_000_001, "more than 8,000,000 characters"),

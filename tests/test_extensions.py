@@ -17,7 +17,7 @@ KIND = """
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from windlass.events import Warned
 from windlass.kinds.base import Context, Kind, Outcome
@@ -26,10 +26,9 @@ from windlass.kinds.visit_cost import Sizes, VisitCost
 from windlass.model import Choice, Question
 
 
-class WeatherSpec(PhaseSpec):
+class WeatherSpec(PhaseSpec, frozen=True, kw_only=True, tag="weather"):
     OUTCOMES: ClassVar[tuple[str, ...]] = ("ok", "rain")
 
-    kind: Literal["weather"]
     town: str
 
     def disagreements(self, flow: FlowView) -> Iterator[str]:

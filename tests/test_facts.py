@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from windlass.flow.conditions import ENSURES, FACTS, RECOMMENDERS, FactView, fact
+from windlass.flow.conditions import ENSURES, FACTS, FactView, fact
 from windlass.model import Json
 
 
@@ -57,31 +57,6 @@ def test_qa_looks_at_behaviour_logic_and_acceptance(task: dict[str, Json], neede
 )
 def test_security_looks_at_flagged_tasks_and_at_auth_input_and_network(task: dict[str, Json], needed: bool) -> None:
     assert FACTS["task.needs_security"](FactView(task=task)) is needed
-
-
-def tasks(count: int, **extra: Json) -> list[Json]:
-    return [{"id": f"t{number}", **extra} for number in range(count)]
-
-
-@pytest.mark.req("S4-39")
-@pytest.mark.parametrize(
-    "seen",
-    [
-        view(tasks=tasks(5)),
-        view(tasks=[*tasks(2), {"id": "t9", "depends_on": ["t0", "t1"]}]),
-        view(tasks=[{"id": "a", "depends_on": ["t0"]}, {"id": "b", "depends_on": ["t0"]}, *tasks(1)]),
-        view(tasks=tasks(1), intake={"risk_flags": ["security"]}),
-        view(tasks=tasks(1, difficulty="hard")),
-    ],
-)
-def test_many_entangled_or_risky_tasks_are_better_reviewed_per_batch(seen: FactView) -> None:
-    assert RECOMMENDERS["review-strategy"](seen) == "per-batch"
-
-
-@pytest.mark.req("S4-40")
-def test_few_simple_tasks_are_better_reviewed_once() -> None:
-    chain: list[Json] = [{"id": "a"}, {"id": "b", "depends_on": ["a"]}]
-    assert RECOMMENDERS["review-strategy"](view(tasks=chain, intake={"risk_flags": []})) == "single-final"
 
 
 @pytest.mark.req("S4-06", "S4-15", "S4-36", "S4-106")

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from flow_files import CONTRACTS, FILES, load, roles_named
 from windlass.errors import UserError
+from windlass.flow.document import load_strict
 from windlass.flow.graph import graph, mermaid
-from windlass.flow.load import find_flow, list_flows, parse_flow, roles_beside, template
+from windlass.flow.load import find_flow, list_flows, parse_flow, parse_recorded_flow, roles_beside, template
 from windlass.flow.problem import FlowError
 from windlass.flow.simulate import simulate
-from windlass.flow.strict_yaml import load_strict
 
 PLAN = FILES["plan"].read_text(encoding="utf-8")
 ROLES = roles_named(PLAN, "plan")
@@ -183,3 +183,13 @@ def test_a_flow_survives_being_written_and_read_again(name: str) -> None:
     text = FILES[name].read_text(encoding="utf-8")
     again = json.dumps(load_strict(text, name).value)
     assert parse_flow(again, name, roles=roles_named(text, name), contracts=CONTRACTS) == load(name)
+
+
+def test_a_run_that_has_begun_goes_on_without_the_keys_that_are_refused_by_now() -> None:
+    before = PLAN.replace("tdd: ", "commit: agent\ntdd: ", 1).replace("    yes: ", "    cancel: stop\n    yes: ", 1)
+    told = r"`commit` is not supported yet: remove it.*\n.*`cancel` is not supported yet: remove it"
+    with pytest.raises(FlowError, match=told):
+        parse_flow(before, "f", roles=ROLES, contracts=CONTRACTS)
+    assert parse_recorded_flow(before, "f", roles=ROLES, contracts=CONTRACTS) == load("plan")
+    with pytest.raises(FlowError, match="unknown key 'comit'"):
+        parse_recorded_flow(before.replace("commit: agent", "comit: x"), "f", roles=ROLES, contracts=CONTRACTS)

@@ -83,10 +83,6 @@ def test_a_stage_that_is_off_costs_nothing() -> None:
     assert simulate(flow, 1, {"test_stage": "false"}).min_dispatches == simulate(flow, 1, {}).min_dispatches - 1
 
 
-def test_fixers_called_per_finding_are_named() -> None:
-    assert simulate(load("staged"), 1, {}).per_finding == ("2.3", "3.3", "4.2")
-
-
 def test_lean_costs_less_than_full() -> None:
     flow = load("contract")
     assert simulate(flow, 1, {"mode": "lean"}).min_dispatches < simulate(flow, 1, {"mode": "full"}).min_dispatches

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from windlass.flow.document import MAX_CHARS, MAX_DEPTH, load_strict
 from windlass.flow.problem import FlowError
-from windlass.flow.strict_yaml import MAX_CHARS, MAX_DEPTH, load_strict
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ flow: small
 about: For the machine.
 branch: windlass/{slug}-{id8}
 tdd: off
-commit: agent
 over_budget: stop
 artifacts:
   plan: {kind: text}

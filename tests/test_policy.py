@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from windlass.engine.retry import FORMAT_RETRIES, PAUSES, Fail, Retries, Stop, TryAgain, after
+from windlass.config.schema import RetrySettings
+from windlass.engine.retry import FORMAT_RETRIES, Fail, Stop, TryAgain, after
 from windlass.model import ErrorClass
 
-RETRIES = Retries(crashed=1, timed_out=2)
+RETRIES = RetrySettings(crashed=1, timed_out=2)
+PAUSES = RETRIES.pauses
 
 
 @pytest.mark.parametrize("error", [ErrorClass.RATE_LIMITED, ErrorClass.OVERLOADED])
@@ -23,7 +25,7 @@ def test_what_was_interrupted_is_tried_again_at_once_and_then_in_growing_pauses(
 
 
 def test_pauses_between_crashes_grow() -> None:
-    found = [after(ErrorClass.CRASHED, n, Retries(crashed=3)) for n in range(4)]
+    found = [after(ErrorClass.CRASHED, n, RetrySettings(crashed=3)) for n in range(4)]
     assert found == [TryAgain(PAUSES[0]), TryAgain(PAUSES[1]), TryAgain(PAUSES[2]), Fail()]
 
 

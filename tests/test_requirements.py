@@ -29,6 +29,7 @@ from windlass.agents.assignment import assign
 from windlass.agents.base import ToolFinished, ToolStarted, ToolUpdated
 from windlass.agents.roles import load_roles
 from windlass.config.schema import Config
+from windlass.conversion import convert
 from windlass.events import (
     DispatchFinished,
     DispatchStarted,
@@ -330,7 +331,7 @@ def test_a_role_has_the_model_of_its_profile_on_a_cli_that_serves_it() -> None:
     assert models("codex") == {"architect": "gpt-5.2", "security-reviewer": "gpt-5.3-codex"}
     assert roles["performance-reviewer"].recommended == "gemini-3-pro-high"
     assert models("gemini") == models("scripted") == {}
-    own = Config.model_validate({"agents": {"claude": {"model": "mine"}}, "roles": {"scout": {"model": "other"}}})
+    own = convert({"agents": {"claude": {"model": "mine"}}, "roles": {"scout": {"model": "other"}}}, Config)
     assert models("claude", own) == {"scout": "other"}
     assert assign(config, roles, "planner", "implementer", everyone="claude").model == "claude-opus-4-6"
     reading = ("read", "grep", "find", "ls")

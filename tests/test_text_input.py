@@ -173,9 +173,7 @@ main()
 """
 
 
-@pytest.mark.parametrize(
-    "module", ["click", "windlass.app", "windlass.runs.service", "windlass.runs.drive", "pydantic"]
-)
+@pytest.mark.parametrize("module", ["click", "windlass.app", "windlass.runs.service", "windlass.runs.drive", "yaml"])
 def test_ctrl_c_while_modules_are_loaded_prints_no_traceback(front: Front, module: str) -> None:
     argv = [sys.executable, "-c", INTERRUPTED, module, "run", "x"]
     done = subprocess.run(argv, cwd=front.root, env=front.env, capture_output=True, text=True, check=False)

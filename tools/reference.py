@@ -10,15 +10,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import click
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
+from msgspec import NODEFAULT, Struct
+from msgspec.structs import FieldInfo
 
 from windlass.agents.contracts.registry import CONTRACTS
 from windlass.agents.roles import BUILT_IN, Role, load_roles
 from windlass.config.schema import Config
+from windlass.conversion import Rest, fields_of, notes
 from windlass.errors import Exit
 from windlass.events import TYPES
 from windlass.flow.schema import Artifact, Flow, QuestionSpec, Setting, Stage
@@ -88,35 +89,34 @@ def config_page() -> str:
     return page("Configuration", *lines, "", *table(("key", "default", "meaning"), config_rows(Config, "")))
 
 
-def config_rows(model: type[BaseModel], prefix: str) -> Iterable[tuple[str, str, str]]:
+def config_rows(model: type[Struct], prefix: str) -> Iterable[tuple[str, str, str]]:
     docs = field_docs(model)
-    for name, field in model.model_fields.items():
-        key = f"{prefix}{field.alias or name}"
+    for field in fields_of(model):
+        rest = any(isinstance(note, Rest) for note in notes(field.type))
+        key = f"{prefix}{'NAME' if rest else field.encode_name}"
         inner = table_of(field)
         if inner is None:
-            yield f"`{key}`", default(field), docs.get(name, "")
+            yield f"`{key}`", default(field), docs.get(field.name, "")
         else:
             yield from config_rows(inner, f"{key}.NAME." if is_named(field) else f"{key}.")
-    if model.model_config.get("extra") == "allow":
-        yield f"`{prefix}NAME`", "", "A table of options for the agent of that name: `argv`, `script`, and its own."
 
 
 def kinds_page() -> str:
-    parts = ["## Every phase and step", "", *fields_table(PhaseSpec, skip=("kind",))]
+    parts = ["## Every phase and step", "", *fields_table(PhaseSpec)]
     for name, kind in sorted(KINDS.items()):
         about = sentence((sys.modules[kind.spec.__module__].__doc__ or "").partition(":")[2].split("\n\n")[0])
         parts += ["", f"## {name}", "", about[:1].upper() + about[1:], ""]
         parts += [f"Outcomes: {', '.join(f'`{outcome}`' for outcome in kind.spec.OUTCOMES)}.", ""]
-        parts += fields_table(kind.spec, skip=tuple(PhaseSpec.model_fields))
+        parts += fields_table(kind.spec, skip=PhaseSpec.__struct_fields__)
     for title, model in SHARED.items():
         parts += ["", f"## {title}", "", *fields_table(model)]
     return page("Kinds of phases", *parts)
 
 
-def fields_table(model: type[BaseModel], skip: Sequence[str] = ()) -> list[str]:
+def fields_table(model: type[Struct], skip: Sequence[str] = ()) -> list[str]:
     docs = {name: text for base in reversed(model.__mro__) for name, text in field_docs(base).items()}
-    fields = {name: field for name, field in model.model_fields.items() if name not in skip}
-    rows = [(f"`{field.alias or name}`", default(field), docs.get(name, "")) for name, field in fields.items()]
+    fields = [field for field in fields_of(model) if field.name not in skip]
+    rows = [(f"`{field.encode_name}`", default(field), docs.get(field.name, "")) for field in fields]
     return table(("field", "default", "meaning"), rows)
 
 
@@ -161,7 +161,7 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
         "roles.md": roles_page,
     }
 )
-SHARED: Mapping[str, type[BaseModel]] = MappingProxyType(
+SHARED: Mapping[str, type[Struct]] = MappingProxyType(
     {
         "A call of an agent": CallSpec,
         "land, of tasks": Land,
@@ -203,26 +203,26 @@ def doc(cls: type) -> str:
     return "" if text.startswith(f"{cls.__name__}(") else sentence(text)
 
 
-def table_of(field: FieldInfo) -> type[BaseModel] | None:
-    kinds = [field.annotation, *getattr(field.annotation, "__args__", ())]
-    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+def table_of(field: FieldInfo) -> type[Struct] | None:
+    kinds = [field.type, *get_args(field.type)]
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Struct)), None)
 
 
 def is_named(field: FieldInfo) -> bool:
-    return getattr(field.annotation, "__origin__", None) is dict
+    return get_origin(field.type) is dict
 
 
 def default(field: FieldInfo) -> str:
-    if field.is_required():
+    if field.required:
         return "required"
-    return shown(field.get_default(call_default_factory=True, validated_data={}))
+    return shown(field.default if field.default_factory is NODEFAULT else field.default_factory())
 
 
 def shown(value: Any) -> str:
     match value:
         case None | "" | () | {}:
             return ""
-        case BaseModel():
+        case Struct():
             return ""
         case bool():
             return f"`{str(value).lower()}`"

@@ -12,12 +12,12 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from windlass.agents import plain_yaml
 from windlass.agents.contracts.fences import fence
 from windlass.agents.contracts.registry import CONTRACTS
 from windlass.agents.templates import VARIABLES, Piece, TemplateError, compile_template, fill, is_out, known, names
 from windlass.errors import UserError, near
 from windlass.model import is_id, is_inner_path
+from windlass.strict_yaml import Plain, YamlError, YamlTable, read, values
 from windlass.text import plain
 
 BUILT_IN = Path(__file__).parent / "roles"
@@ -181,21 +181,22 @@ class _RoleReader:
             raise RoleError("\n".join(self.problems), hint="see the role files that ship with Windlass")
 
 
-def _front(lines: Sequence[str], path: Path) -> plain_yaml.YamlTable:
+def _front(lines: Sequence[str], path: Path) -> YamlTable:
     try:
-        node = plain_yaml.read("\n".join(lines))
-    except plain_yaml.YamlError as error:
-        raise RoleError(f"{path}:{error.line + 1}: {error.message}", hint="the front matter is YAML") from None
-    if not isinstance(node, plain_yaml.YamlTable):
+        node = read("\n".join(lines))
+    except YamlError as error:
+        told = "\n".join(f"{path}:{fault.line + 1}: {fault.message}" for fault in error.faults)
+        raise RoleError(told, hint="the front matter is YAML") from None
+    if not isinstance(node, YamlTable):
         raise RoleError(f"{path}:2: the front matter is not a mapping", hint="like 'name: …', 'tools: […]'")
     return node
 
 
-Value = plain_yaml.Plain
+Value = Plain
 Problem = Callable[[str], None]
 
 
-def _fields(table: plain_yaml.YamlTable, reader: _RoleReader) -> dict[str, Any]:
+def _fields(table: YamlTable, reader: _RoleReader) -> dict[str, Any]:
     fields: dict[str, Any] = {"name": "", "about": "", "tools": ()}
     for key, node in table.items.items():
         line = table.lines[key] + 1
@@ -204,7 +205,7 @@ def _fields(table: plain_yaml.YamlTable, reader: _RoleReader) -> dict[str, Any]:
             reader.problem(line, text)
 
         if key in _KEYS:
-            fields |= _KEYS[key](key, plain_yaml.values(node), problem)
+            fields |= _KEYS[key](key, values(node), problem)
         else:
             problem(f"unknown key '{key}'; {near(key, _KEYS)}")
     _whole(fields, reader)

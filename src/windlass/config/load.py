@@ -23,6 +23,7 @@ from windlass.config.schema import (
     Superteam,
 )
 from windlass.config.source_files import REPO_FILE, SUPERTEAM_FILE, USER_FILE, SettingsSource, read_json, read_toml
+from windlass.conversion import convert
 
 COMMAND_LINE = "command line"
 
@@ -41,13 +42,13 @@ def load_config(repo_root: Path, user_dir: Path, overrides: Mapping[str, Any]) -
     merged: dict[str, Any] = {}
     for source in weakest_first:
         merged = _merge(merged, source.data)
-    return Config.model_validate(merged)
+    return convert(merged, Config)
 
 
 def _from_superteam(source: SettingsSource) -> SettingsSource:
     if source.problems:
         return source
-    found = Superteam.model_validate(source.data)
+    found = convert(source.data, Superteam)
     costs = {"warn_usd": found.costs.warnAtUsd, "stop_usd": found.costs.hardLimitUsd}
     roles = {name: {"model": one.model, "effort": one.thinking} for name, one in found.agents.items()}
     data = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from msgspec import Struct, field
 
 from windlass.config.values import (
     Addresses,
@@ -23,15 +23,14 @@ from windlass.config.values import (
     Variables,
     Word,
 )
+from windlass.conversion import Rest
 
 
-class SettingsTable(BaseModel):
-    """Base of every table: frozen, unknown keys refused, nothing converted that was not meant."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+class SettingsTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of every table: frozen, unknown keys refused."""
 
 
-class BudgetSettings(SettingsTable):
+class BudgetSettings(SettingsTable, frozen=True, kw_only=True):
     warn_usd: Money = 5.0
     """Passing it is said once."""
     stop_usd: Money = 20.0
@@ -48,30 +47,29 @@ class BudgetSettings(SettingsTable):
     """The most tokens of all such dispatches of a run; 0: no limit."""
 
 
-class AgentSettings(SettingsTable):
+class AgentSettings(SettingsTable, frozen=True, kw_only=True):
     """`default`, and one table of options per agent: `[agents.claude]`."""
-
-    model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, Options] = Field(init=False)
 
     default: str = ""
     """The agent of roles that name none; empty: the first of claude, codex, pi, gemini, opencode that is installed."""
+    tables: Annotated[dict[str, Options], Rest()] = {}
+    """A table of options for the agent of that name: `argv`, `script`, and its own."""
 
     def options(self, name: str) -> Mapping[str, str | tuple[str, ...]]:
         """What the adapter is made with: texts, and lists such as argv."""
-        return dict((self.__pydantic_extra__ or {}).get(name, {}))
+        return dict(self.tables.get(name, {}))
 
     def configured(self) -> tuple[str, ...]:
-        return tuple(self.__pydantic_extra__ or {})
+        return tuple(self.tables)
 
     def keys(self, environ: Mapping[str, str]) -> list[str]:
         """The secrets that these tables hold or point to."""
-        tables = (self.__pydantic_extra__ or {}).values()
+        tables = self.tables.values()
         named = [str(table.get("api_key_env", "")) for table in tables]
         return [str(table.get("api_key", "")) for table in tables] + [environ.get(name, "") for name in named]
 
 
-class RoleSettings(SettingsTable):
+class RoleSettings(SettingsTable, frozen=True, kw_only=True):
     """What replaces the role file's own values; empty or None leaves them."""
 
     agent: str = ""
@@ -90,19 +88,19 @@ class RoleSettings(SettingsTable):
     """Files of the repository that it is told to follow, in place of those its file names."""
 
 
-class CommandSet(SettingsTable):
+class CommandSet(SettingsTable, frozen=True, kw_only=True):
     commands: Commands = ()
     """Argument lists, run in order up to the first that fails; there is no shell."""
     timeout: Duration = 600.0
     """Seconds that each command may take."""
 
 
-class WorkspaceSettings(SettingsTable):
+class WorkspaceSettings(SettingsTable, frozen=True, kw_only=True):
     setup: Commands = ()
     """Run in each slot before its first use, and again when a lock file changed."""
     setup_timeout: Duration = 900.0
     """Seconds that each set-up command may take."""
-    copied: Annotated[Globs, Field(alias="copy")] = ()
+    copied: Globs = field(default=(), name="copy")
     """Files of the checkout that git does not hold and a slot needs, as `.env`."""
     env: Variables = ()
     """Variables that agents, set-up and checks may see besides the usual ones."""
@@ -126,7 +124,7 @@ class WorkspaceSettings(SettingsTable):
     """Tasks at work at the same time; None: what the flow says."""
 
 
-class TestSettings(SettingsTable):
+class TestSettings(SettingsTable, frozen=True, kw_only=True):
     globs: Globs = ()
     """Which files are tests; empty: the usual names of the common languages."""
     run_files: FilesCommand | None = None
@@ -145,7 +143,7 @@ class TestSettings(SettingsTable):
     """What a proof is worth when it cannot be shown that the new tests ask something of the code."""
 
 
-class RetrySettings(SettingsTable):
+class RetrySettings(SettingsTable, frozen=True, kw_only=True):
     """How often a failed try is repeated before its failure is the result."""
 
     crashed: Count = 1
@@ -163,7 +161,7 @@ class RetrySettings(SettingsTable):
     on."""
 
 
-class LimitSettings(SettingsTable):
+class LimitSettings(SettingsTable, frozen=True, kw_only=True):
     output_mb: AtLeastOne = 64
     """The most that an agent, a check or a set-up command may write to its standard output, and to its standard error.
     Whoever writes more is ended, and the file is cut there."""
@@ -172,13 +170,13 @@ class LimitSettings(SettingsTable):
     goes on as after a timeout."""
 
 
-class NotifySettings(SettingsTable):
+class NotifySettings(SettingsTable, frozen=True, kw_only=True):
     urls: Addresses = ()
     """Where messages go when a run waits, fails or ends, as apprise writes them: `ntfy://ntfy.sh/topic`. They hold
     secrets: keep them in your own config.toml, not in the repository's."""
 
 
-class Config(SettingsTable):
+class Config(SettingsTable, frozen=True, kw_only=True):
     flow: str = "plan"
     """The flow of `windlass run` without --flow."""
     budget: BudgetSettings = BudgetSettings()
@@ -198,18 +196,16 @@ class Config(SettingsTable):
         return self.roles.get(name, RoleSettings())
 
 
-class SuperteamCosts(SettingsTable):
+class SuperteamCosts(SettingsTable, frozen=True, kw_only=True):
     warnAtUsd: Money | None = None  # noqa: N815  the file's own spelling
     hardLimitUsd: Money | None = None  # noqa: N815
 
 
-class SuperteamAgent(SettingsTable):
+class SuperteamAgent(SettingsTable, frozen=True, kw_only=True):
     model: str = ""
     thinking: str = ""
 
 
-class Superteam(SettingsTable):
-    model_config = ConfigDict(extra="ignore")
-
+class Superteam(SettingsTable, frozen=True, kw_only=True, forbid_unknown_fields=False):
     costs: SuperteamCosts = SuperteamCosts()
     agents: dict[str, SuperteamAgent] = {}

@@ -10,11 +10,11 @@ from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
-from pydantic import BaseModel, ValidationError
 
 from windlass.config.lines import Lines, json_lines, toml_lines
-from windlass.config.problems import ConfigProblem, problems_of
-from windlass.config.schema import Config, Superteam
+from windlass.config.problems import ConfigProblem, problem_of
+from windlass.config.schema import Config, SettingsTable, Superteam
+from windlass.conversion import ConversionError, convert
 
 REPO_FILE = ".windlass/config.toml"
 USER_FILE = "config.toml"
@@ -28,11 +28,11 @@ class SettingsSource(Struct, frozen=True):
     problems: tuple[ConfigProblem, ...] = ()
     lines: Lines | None = None
 
-    def checked(self, model: type[BaseModel]) -> SettingsSource:
+    def checked(self, model: type[SettingsTable]) -> SettingsSource:
         try:
-            model.model_validate(self.data)
-        except ValidationError as error:
-            found = problems_of(error, model, self.name, self.lines)
+            convert(self.data, model)
+        except ConversionError as error:
+            found = [problem_of(fault, self.name, self.lines) for fault in error.faults]
             return replace(self, problems=tuple(sorted(found, key=lambda problem: problem.line)))
         return self
 

@@ -7,10 +7,11 @@ import re
 import shlex
 from collections.abc import Sequence
 from pathlib import PurePosixPath
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from msgspec import Meta
 
+from windlass.conversion import After, Read
 from windlass.model import is_id, is_inner_path
 
 DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h|d))+")
@@ -68,10 +69,6 @@ def _shown(value: object) -> str:
     return f"'{value}'" if isinstance(value, str) else json.dumps(value, default=str)
 
 
-def _list_as_tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
 def _inner_path(text: str) -> str:
     path = PurePosixPath(text)
     if not text or path.is_absolute() or ".." in path.parts or ".git" in path.parts:
@@ -116,18 +113,18 @@ def _command_name(name: str) -> str:
     return name
 
 
-Money = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=0)]
-AtLeastOne = Annotated[int, Field(ge=1)]
-Duration = Annotated[float, BeforeValidator(parse_duration)]
-Command = Annotated[tuple[str, ...], BeforeValidator(parse_command)]
-FilesCommand = Annotated[Command, AfterValidator(_with_files)]
-Commands = Annotated[tuple[Command, ...], BeforeValidator(_list_as_tuple)]
-Durations = Annotated[tuple[Duration, ...], BeforeValidator(_list_as_tuple)]
-Globs = Annotated[tuple[Annotated[str, AfterValidator(_inner_path)], ...], BeforeValidator(_list_as_tuple)]
-Paths = Annotated[tuple[Annotated[str, AfterValidator(_file)], ...], BeforeValidator(_list_as_tuple)]
-Variables = Annotated[tuple[Annotated[str, AfterValidator(_variable)], ...], BeforeValidator(_list_as_tuple)]
-Word = Annotated[str, BeforeValidator(_word)]
-Options = dict[str, Annotated[str | tuple[str, ...], BeforeValidator(_option)]]
-CommandName = Annotated[str, BeforeValidator(_command_name)]
-Addresses = Annotated[tuple[Annotated[str, AfterValidator(_address)], ...], BeforeValidator(_list_as_tuple)]
+Money: TypeAlias = Annotated[float, Meta(ge=0)]
+Count: TypeAlias = Annotated[int, Meta(ge=0)]
+AtLeastOne: TypeAlias = Annotated[int, Meta(ge=1)]
+Duration: TypeAlias = Annotated[float, Read(parse_duration)]
+Durations: TypeAlias = tuple[Duration, ...]
+Command: TypeAlias = Annotated[tuple[str, ...], Read(parse_command)]
+Commands: TypeAlias = tuple[Command, ...]
+FilesCommand: TypeAlias = Annotated[Command, After(_with_files)]
+Globs: TypeAlias = tuple[Annotated[str, After(_inner_path)], ...]
+Paths: TypeAlias = tuple[Annotated[str, After(_file)], ...]
+Variables: TypeAlias = tuple[Annotated[str, After(_variable)], ...]
+Addresses: TypeAlias = tuple[Annotated[str, After(_address)], ...]
+Word: TypeAlias = Annotated[str, Read(_word)]
+Options: TypeAlias = dict[str, Annotated[str | tuple[str, ...], Read(_option)]]
+CommandName: TypeAlias = Annotated[str, After(_command_name)]

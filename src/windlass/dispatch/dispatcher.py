@@ -15,7 +15,7 @@ from windlass.dispatch.versions import Versions
 from windlass.engine.journal import AttemptFailure
 from windlass.engine.quota import WAITS
 from windlass.engine.recovery import InterruptedAttempt
-from windlass.engine.retry import Fail, Next, Retries, Stop, TryAgain, after
+from windlass.engine.retry import Fail, Next, Stop, TryAgain, after
 from windlass.engine.services import RunServices
 from windlass.errors import StoppedError
 from windlass.kinds.base import Call, Reply
@@ -101,9 +101,7 @@ class Dispatcher:
     def _next(self, key: Key, failure: AttemptFailure, recorded: int) -> Next:
         """Counted from the attempts on record, so that a restart gives no more tries."""
         errors = Counter(row.error for row in self._journal.attempts(key))
-        settings = self._parts.config.retries
-        retries = Retries(settings.crashed, settings.timed_out, settings.refused, settings.context_overflow)
-        return after(failure.error, errors[failure.error] - recorded, retries, settings.pauses)
+        return after(failure.error, errors[failure.error] - recorded, self._parts.config.retries)
 
     async def _pause(self, key: Key, failure: AttemptFailure, began: float) -> None:
         match self._next(key, failure, 1):

@@ -24,7 +24,7 @@ async def establish(shared: RunScope, desk: Workspace) -> None:
     desk.move(shared.parts.tip.now if shared.parts.journal.recorded(KEY) else desk.head)
     if not shared.checker.configured:
         return
-    ctx = StepContext(shared, KEY, PhaseSpec(id="baseline", kind="command", on={}), desk)
+    ctx = StepContext(shared, KEY, PhaseSpec(id="baseline"), desk)
     verdict = await _observe(ctx, 1)
     if verdict["ok"] is not True:
         await _red(ctx, verdict)

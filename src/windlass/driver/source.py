@@ -25,7 +25,7 @@ async def establish(shared: RunScope, desk: Workspace) -> None:
     spec = shared.parts.world.flow.source
     if spec.sync == "none":
         return
-    here = StepContext(shared, KEY, PhaseSpec(id="source", kind="command", on={}), desk)
+    here = StepContext(shared, KEY, PhaseSpec(id="source"), desk)
     _label(here, spec.labels, SYNC)
     behind = str(await here.observe("sync", lambda: _sync(shared)))
     if behind:

@@ -6,12 +6,10 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from windlass.config.schema import RetrySettings
 from windlass.model import ErrorClass
 
 FORMAT_RETRIES = 2
-PAUSES = (2.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-"""Seconds before each try again; the last one repeats."""
-
 
 #: nothing is stored: the run stops, a person mends it, a resume tries again
 STOPS = {
@@ -44,18 +42,11 @@ class Stop(Struct, frozen=True):
 Next: TypeAlias = TryAgain | Fail | Stop
 
 
-class Retries(Struct, frozen=True):
-    crashed: int = 1
-    timed_out: int = 1
-    refused: int = 0
-    context_overflow: int = 0
-
-
-def after(error: ErrorClass, failed_before: int, retries: Retries, pauses: tuple[float, ...] = PAUSES) -> Next:
+def after(error: ErrorClass, failed_before: int, retries: RetrySettings) -> Next:
     """`failed_before`: earlier attempts of this key that ended with this class."""
     if error in STOPS:
         return Stop(STOPS[error])
-    pause = pauses[min(failed_before, len(pauses) - 1)]
+    pause = retries.pauses[min(failed_before, len(retries.pauses) - 1)]
     match error:
         case ErrorClass.RATE_LIMITED | ErrorClass.OVERLOADED:
             return TryAgain(shared=True)

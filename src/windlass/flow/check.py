@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from windlass.flow import check_names, check_questions, check_routes, check_values
+from windlass.flow.document import Located
 from windlass.flow.problem import FlowProblem
 from windlass.flow.schema import Flow
-from windlass.flow.strict_yaml import Located
 
 CHECKS = (
     check_names.bad_ids,

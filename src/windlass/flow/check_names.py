@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 
+from windlass.conversion import Path
 from windlass.errors import near
-from windlass.flow.conditions import ENSURES, FALLBACKS
+from windlass.flow.conditions import ENSURES
 from windlass.flow.fault import FlowFault, PhasePlace, phases_of, places, role_names
 from windlass.flow.schema import Flow
-from windlass.flow.strict_yaml import Path
 from windlass.kinds.routes import To
 from windlass.model import is_id
 
@@ -106,7 +106,6 @@ def unknown_references(flow: Flow) -> Iterator[FlowFault]:
             "question": (flow.questions, "question"),
             "setting": (flow.settings, "setting"),
             "tasks phase": (tasks_phases, "tasks phase"),
-            "fallback": (FALLBACKS, "fallback"),
         }
         for one in place.phase.references():
             yield from _unknown([((*place.path, *one.path), one.name)], *known[one.what])

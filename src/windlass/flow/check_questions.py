@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
+from windlass.conversion import Path
 from windlass.errors import near
 from windlass.flow.check_names import findings_names
 from windlass.flow.check_values import TASK_FIELDS, TEMPLATE
-from windlass.flow.conditions import RECOMMENDERS
 from windlass.flow.fault import FlowFault, PhasePlace, places
 from windlass.flow.route_graph import RouteEdge, all_ways, leads_back
 from windlass.flow.schema import Flow, QuestionSpec
-from windlass.flow.strict_yaml import Path
 from windlass.kinds.routes import Route, To
 from windlass.kinds.spec import routes_of
 from windlass.model import is_id
 
 TEXT_NAMES = frozenset({"role", "reason", "phase", "stage", "step", "n", "attempts", "request"})
 PARTS = ("count", "titles", "path")
-AUTOMATIC = ("yes", "default", "on_timeout")
-ENDS = frozenset({To.STOP, To.BLOCK, To.ABORT})
-DURATION = re.compile(r"[1-9][0-9]*[smhd]")
+AUTOMATIC = ("yes", "default")
 
 
 def wrong_questions(flow: Flow) -> Iterator[FlowFault]:
@@ -45,7 +41,6 @@ def _wrong_options(path: Path, question: QuestionSpec) -> Iterator[FlowFault]:
             yield FlowFault((*path, "options", key), "an answer cannot lead to another question")
     named = [((*path, field), getattr(question, field)) for field in AUTOMATIC]
     named += [((*path, "labels", key), key) for key in question.labels]
-    named += [((*path, "record", key), key) for key in question.record if key != "*"]
     named += [((*path, "aliases", alias), key) for alias, key in question.aliases.items()]
     for where, key in named:
         if key and key not in question.options:
@@ -57,12 +52,10 @@ def _wrong_options(path: Path, question: QuestionSpec) -> Iterator[FlowFault]:
 def _wrong_texts(flow: Flow, path: Path, question: QuestionSpec) -> Iterator[FlowFault]:
     known = set(TEXT_NAMES) | flow.settings.keys() | {f"{name}.{part}" for name in flow.artifacts for part in PARTS}
     known |= TASK_FIELDS if question.per == "task" else set()
-    texts = [((*path, "text"), question.text, known), ((*path, "title"), question.title, known)]
-    texts += [((*path, "record", key), text, {"comment", "value"}) for key, text in question.record.items()]
-    for where, text, names in texts:
+    for key, text in (("text", question.text), ("title", question.title)):
         for name in TEMPLATE.findall(text):
-            if name not in names:
-                yield FlowFault(where, f"there is nothing to put in for '{{{name}}}'", near(name, names))
+            if name not in known:
+                yield FlowFault((*path, key), f"there is nothing to put in for '{{{name}}}'", near(name, known))
     shown = flow.artifacts.keys() | findings_names(flow) | {"findings", "reason"}
     shown |= {f"{name}.{part}" for name in flow.artifacts for part in PARTS}
     for index, name in enumerate(question.show):
@@ -76,17 +69,6 @@ def _wrong_manners(path: Path, question: QuestionSpec) -> Iterator[FlowFault]:
         yield FlowFault(
             (*path, "comment"), f"'{question.comment}' does not fit 'comment'", near(question.comment, kinds[1:])
         )
-    if question.recommend and question.recommend not in RECOMMENDERS:
-        hint = near(question.recommend, RECOMMENDERS)
-        yield FlowFault((*path, "recommend"), f"there is no recommender '{question.recommend}'", hint)
-    if (question.type == "multi") != (question.source == "findings") or question.source not in ("", "findings"):
-        yield FlowFault(path, "`type: multi` and `from: findings` go together")
-    if bool(question.timeout) != bool(question.on_timeout):
-        yield FlowFault(path, "`timeout` and `on_timeout` go together")
-    if question.timeout and not DURATION.fullmatch(question.timeout):
-        yield FlowFault((*path, "timeout"), f"'{question.timeout}' is not a time", "like 30m or 12h")
-    if question.cancel and question.cancel.to not in ENDS:
-        yield FlowFault((*path, "cancel"), f"'{question.cancel}' does not fit 'cancel'", "stop, abort or block REASON")
 
 
 def _wrong_askers(flow: Flow, path: Path, name: str, question: QuestionSpec) -> Iterator[FlowFault]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from windlass.conversion import Path
 from windlass.errors import near
 from windlass.flow.fault import FlowFault, PhasePlace, phases_of, places
 from windlass.flow.route_graph import (
@@ -19,7 +20,6 @@ from windlass.flow.route_graph import (
     step_ways,
 )
 from windlass.flow.schema import Flow
-from windlass.flow.strict_yaml import Path
 from windlass.kinds.routes import PHASE_ONLY, TASK_ONLY, Route, Target, To
 from windlass.kinds.spec import DEFAULTED, PhaseSpec
 
@@ -194,11 +194,11 @@ def unbounded_loops(flow: Flow) -> Iterator[FlowFault]:
 
 
 def _unbounded(flow: Flow, way: RouteEdge, ways: list[RouteEdge]) -> bool:
-    """An answer that --yes or a timeout can give is no bound, unless it leads back: that is refused on its own."""
+    """An answer that --yes or an empty line can give is no bound, unless it leads back: that is refused on its own."""
     if way.bound != "person" or way.count is not None:
         return not way.bound
     question = flow.questions[way.question]
-    return way.answer in (question.yes, question.default, question.on_timeout) and not leads_back(way, ways)
+    return way.answer in (question.yes, question.default) and not leads_back(way, ways)
 
 
 def _loops(free: list[RouteEdge]) -> Iterator[FlowFault]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from windlass.conversion import Path
 from windlass.errors import near
 from windlass.flow.conditions import FACTS
+from windlass.flow.document import Located
 from windlass.flow.fault import FlowFault, calls_of, places
 from windlass.flow.schema import Flow, Setting
-from windlass.flow.strict_yaml import Located, Path
 from windlass.kinds.routes import Route
 from windlass.kinds.spec import words_of
 from windlass.kinds.visit_cost import When
@@ -21,9 +22,7 @@ TEMPLATE = re.compile(r"\{([^{}]*)\}")
 RUN_NAMES = frozenset({"slug", "id8", "date"})
 PATH_NAMES = RUN_NAMES | {"session"}
 #: fields that may hold a $setting; anywhere else it would be taken for a text
-SETTING_FIELDS = frozenset(
-    {"max", "times", "slots", "pause", "pause_every", "failure", "mode", "threshold", "remote", "base"}
-)
+SETTING_FIELDS = frozenset({"max", "slots", "pause", "pause_every", "failure", "mode", "threshold", "remote", "base"})
 
 
 def wrong_settings(flow: Flow) -> Iterator[FlowFault]:
@@ -82,7 +81,6 @@ def _counts(flow: Flow) -> Iterator[tuple[Path, int | str | None]]:
     if flow.restarts:
         yield ("restarts", "max"), flow.restarts.max
     for place in places(flow):
-        yield from (((*path, "times"), call.times) for path, call in calls_of(place))
         for key in ("max", "slots", "pause_every"):
             yield (*place.path, key), getattr(place.phase, key, None)
         yield from _route_counts((*place.path, "on"), place.phase.on)
@@ -151,7 +149,6 @@ def _fact_values(flow: Flow, in_task: bool) -> dict[str, tuple[str, ...]]:
     known: dict[str, tuple[str, ...]] = {name: () for name in FACTS if in_task or not name.startswith("task.")}
     known |= dict.fromkeys(TASK_FIELDS, ()) if in_task else {}
     known |= {"mode": tuple(flow.modes)} if flow.modes else {}
-    known |= {q.sets: (*q.options, "none") for q in flow.questions.values() if q.sets}
     return known | {name: _setting_values(setting) for name, setting in flow.settings.items()}
 
 

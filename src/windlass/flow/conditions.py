@@ -1,9 +1,9 @@
-"""Named functions that flows may refer to: conditions, recommendations and rules of form. Pure, and few."""
+"""Named functions that flows may refer to: conditions and rules of form. Pure, and few."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from msgspec import Struct, field
@@ -15,7 +15,7 @@ class FactView(Struct, frozen=True):
     """What a condition may look at: recorded results only."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
-    """As answered, given or defaulted; a question's `sets` stands here too."""
+    """As answered, given or defaulted."""
     mode: str = ""
     artifacts: Mapping[str, Json] = field(default_factory=dict)
     """The parsed data of artifacts that have some; a task list is a list of its entries."""
@@ -25,14 +25,12 @@ class FactView(Struct, frozen=True):
 
 
 Fact: TypeAlias = Callable[[FactView], Json]
-Recommender: TypeAlias = Callable[[FactView], str]
 Rule: TypeAlias = Callable[[str, FactView], str]
 """The text of an artifact in, what is missing out; '' when nothing is."""
 
-PER_BATCH, SINGLE_FINAL = "per-batch", "single-final"
+SINGLE_FINAL = "single-final"
 RISKY_WORDS = frozenset({"security", "auth", "input", "network"})
 BEHAVIOUR_WORDS = frozenset({"behaviour", "behavior", "logic", "acceptance"})
-MANY_TASKS = 5
 REPORT_PARTS = {
     "work done": r"\bdone\b|\bwork\b",
     "running it": r"\brun",
@@ -84,34 +82,6 @@ FACTS: dict[str, Fact] = {
     "task.needs_qa": _needs_qa,
     "task.needs_security": _needs_security,
 }
-
-
-def _review_strategy(view: FactView) -> str:
-    tasks = _entries(view.artifacts.get("tasks"))
-    risky = _flags(view, tasks) or any(_complex(task) for task in tasks)
-    return PER_BATCH if len(tasks) >= MANY_TASKS or _cross_cutting(tasks) or risky else SINGLE_FINAL
-
-
-def _flags(view: FactView, tasks: Sequence[Mapping[str, Json]]) -> set[str]:
-    intake = view.artifacts.get("intake")
-    general = _words(intake.get("risk_flags")) if isinstance(intake, Mapping) else set()
-    return general.union(*(_words(task.get("risk_flags")) for task in tasks))
-
-
-def _complex(task: Mapping[str, Json]) -> bool:
-    return task.get("difficulty") == "hard" or task.get("complexity") == "high"
-
-
-def _cross_cutting(tasks: Sequence[Mapping[str, Json]]) -> bool:
-    """A task that joins several others, or that several others wait for."""
-    wanted = [sorted(_words(task.get("depends_on"))) for task in tasks]
-    needed = [name for names in wanted for name in names]
-    return any(len(names) > 1 for names in wanted) or len(needed) > len(set(needed))
-
-
-RECOMMENDERS: dict[str, Recommender] = {"review-strategy": _review_strategy}
-FALLBACKS = frozenset({"minimal-artifacts"})
-"""What the engine itself writes when a role is not available."""
 
 
 def _has_criteria(text: str, _view: FactView) -> str:

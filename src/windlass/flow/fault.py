@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from windlass.conversion import Path
 from windlass.flow.schema import Flow
-from windlass.flow.strict_yaml import Path
 from windlass.kinds.spec import CallSpec, PhaseSpec
 
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from importlib import resources
 from pathlib import Path
 
 from msgspec import Struct
 
 from windlass.errors import UserError, near
 from windlass.flow.check import check
+from windlass.flow.document import Located, load_strict
 from windlass.flow.problem import FlowError, FlowProblem
 from windlass.flow.schema import Flow
-from windlass.flow.shape import read_shape
-from windlass.flow.strict_yaml import load_strict
+from windlass.flow.shape import read_shape, without_unread
 from windlass.model import is_id
 
+HERE = Path(__file__).parent
 SUFFIXES = (".yaml", ".yml")
 
 
@@ -28,11 +28,20 @@ class FlowSource(Struct, frozen=True):
 
 
 def parse_flow(text: str, where: str, *, roles: Collection[str], contracts: Collection[str]) -> Flow:
-    located = load_strict(text, where)
+    return _checked(load_strict(text, where), roles, contracts)
+
+
+def parse_recorded_flow(text: str, where: str, *, roles: Collection[str], contracts: Collection[str]) -> Flow:
+    """The flow of a run that has begun. A run must be able to go on with the version after the one that began it, so
+    keys that were accepted then, and that nothing has ever read, are left out."""
+    return _checked(without_unread(load_strict(text, where)), roles, contracts)
+
+
+def _checked(located: Located, roles: Collection[str], contracts: Collection[str]) -> Flow:
     flow = read_shape(located)
     problems = check(flow, located, roles=roles, contracts=contracts)
     if problems:
-        raise FlowError(where, problems)
+        raise FlowError(located.where, problems)
     return flow
 
 
@@ -64,7 +73,7 @@ def template(name: str) -> str:
     """A small flow to start from; it passes the check."""
     if not is_id(name):
         raise UserError(f"'{name}' cannot be a flow's name", hint="letters, digits, '.', '_' and '-', at most 64")
-    starter = resources.files("windlass.flow").joinpath("starter.yaml").read_text(encoding="utf-8")
+    starter = (HERE / "starter.yaml").read_text(encoding="utf-8")
     return starter.replace("FLOW_NAME", name)
 
 
@@ -72,7 +81,7 @@ def _candidates(folders: Sequence[Path]) -> Iterator[tuple[Path, str]]:
     for folder in folders:
         for path in _flow_files(folder):
             yield path, str(folder)
-    for path in _flow_files(Path(str(resources.files("windlass.flow").joinpath("builtin")))):
+    for path in _flow_files(HERE / "builtin"):
         yield path, "built-in"
 
 

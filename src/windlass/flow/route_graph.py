@@ -8,8 +8,8 @@ from typing import Literal, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from windlass.conversion import Path
 from windlass.flow.schema import Flow
-from windlass.flow.strict_yaml import Path
 from windlass.kinds.routes import BACK, Route, Target, To
 from windlass.kinds.spec import PhaseSpec, routes_of
 from windlass.kinds.visit_cost import When

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Union
 
-from pydantic import BeforeValidator, Field
-
+from windlass.conversion import Before, Read
 from windlass.kinds import KINDS
 from windlass.kinds.routes import Target
-from windlass.kinds.spec import Count, Names, PhaseSpec, Strict
+from windlass.kinds.spec import Count, FlowStruct, Names, PhaseSpec
 from windlass.kinds.visit_cost import When
 
 if TYPE_CHECKING:
     Phase: TypeAlias = PhaseSpec
 else:
     # One of the registered kinds, told apart by its `kind`.
-    Phase = Annotated[Union[tuple(kind.spec for kind in KINDS.values())], Field(discriminator="kind")]  # noqa: UP007
+    Phase = Union[tuple(kind.spec for kind in KINDS.values())]  # noqa: UP007
 
 
-class Setting(Strict):
+class Setting(FlowStruct, frozen=True, kw_only=True):
     """A value the flow is run with: from --set, from config, from the person, else its default; in that order."""
 
     ask: str = ""
@@ -42,7 +41,7 @@ def _setting(value: Any) -> Any:
     return value
 
 
-class Artifact(Strict):
+class Artifact(FlowStruct, frozen=True, kw_only=True):
     """A declared output, stored by content."""
 
     kind: Literal["text", "json", "file", "dir", "diff"]
@@ -57,21 +56,21 @@ class Artifact(Strict):
     """The engine commits it on the run's tip."""
     given: bool = False
     """Supplied when the run starts; no phase has to produce it."""
-    optional: bool = False
-    """The agent decides whether there is a need for it; not having made it is no failure."""
     per: Literal["", "task"] = ""
 
 
-def _target(value: Any) -> Any:
-    return Target.parse(value) if isinstance(value, str) else value
+def _target(value: Any) -> Target:
+    if not isinstance(value, str):
+        raise ValueError("a target is a word such as next, stop or a phase's id")  # noqa: TRY004
+    return Target.parse(value)
 
 
-class QuestionSpec(Strict):
+class QuestionSpec(FlowStruct, frozen=True, kw_only=True):
     """A question of the flow: each option is a route."""
 
     text: str
     """What is asked; {task.title} and {reason} are filled in."""
-    options: dict[str, Annotated[Target, BeforeValidator(_target)]]
+    options: dict[str, Annotated[Target, Read(_target)]]
     """Key -> target."""
     id: str = ""
     title: str = ""
@@ -82,42 +81,29 @@ class QuestionSpec(Strict):
     """What the person sees before it: findings, titles of a plan."""
     comment: str = ""
     """optional | required | required-unless-OPTION | editor"""
-    record: dict[str, str] = {}
-    sets: str = ""
-    recommend: str = ""
     mandatory: bool = False
     """--yes does not answer it unless it is named."""
-    reask: int = 0
-    cancel: Annotated[Target | None, BeforeValidator(_target)] = None
     yes: str = ""
     """The answer of --yes; it never leads back."""
     aliases: dict[str, str] = {}
     """Other word -> key."""
     per: Literal["", "task"] = ""
+    """`task`: the check makes sure that only steps of a task ask it."""
     default: str = ""
     """The answer of an empty line."""
-    type: Literal["choice", "multi"] = "choice"
-    source: Annotated[str, Field(alias="from")] = ""
-    timeout: str = ""
-    on_timeout: str = ""
 
 
-class Restarts(Strict):
+class Restarts(FlowStruct, frozen=True, kw_only=True):
     max: Count = 3
-    then: Annotated[Target, BeforeValidator(_target)]
-    code: Literal["keep", "reset"] = "keep"
+    then: Annotated[Target, Read(_target)]
 
 
-class SourceSpec(Strict):
+class SourceSpec(FlowStruct, frozen=True, kw_only=True):
     sync: Literal["fetch", "none"] = "none"
     labels: tuple[str, ...] = ()
 
 
-class Compact(Strict):
-    between: Literal["stages", "phases"]
-
-
-class Stage(Strict):
+class Stage(FlowStruct, frozen=True, kw_only=True):
     id: str
     """Its name in routes."""
     when: When = {}
@@ -126,7 +112,7 @@ class Stage(Strict):
     """In order."""
 
 
-class Flow(Strict):
+class Flow(FlowStruct, frozen=True, kw_only=True):
     flow: str
     """Its name."""
     about: str
@@ -134,20 +120,20 @@ class Flow(Strict):
     branch: str = "windlass/{slug}-{id8}"
     """The run's branch; {slug}, {id8}, {date} and {n} are filled in."""
     agent_branch: str = ""
+    """A branch in the engine's repository for each agent, at the task it worked on last; {slug}, {id8}, {date} and {n}
+    are filled in."""
     tdd: Literal["required", "preserve", "off"] = "off"
     """Whether code must come with tests."""
-    commit: Literal["agent", "harvest", "none"] = "harvest"
-    """Who commits: the agent, or the engine what it left."""
     over_budget: Literal["stop", "ask"] = "stop"
     """What a limit that is reached leads to."""
     progress: str = ""
     """Where the page that says how far the run is lies; {date} and {slug} are filled in."""
-    projection: Literal["none", "superteam-workflow", "agents-tmp-state", "agents-work-status"] = "none"
-    context: str = ""
+    projection: Literal["none", "superteam-workflow"] = "none"
+    """Files that other tools read the run's state from: `superteam-workflow` writes `.superteam-workflow.json`."""
     instructions: Names = ()
     """Files of the repository that every agent of the flow is told to follow, as AGENTS.md."""
     source: SourceSpec = SourceSpec()
-    settings: dict[str, Annotated[Setting, BeforeValidator(_setting)]] = {}
+    settings: dict[str, Annotated[Setting, Before(_setting)]] = {}
     """Name -> setting."""
     artifacts: dict[str, Artifact] = {}
     """Name -> artifact."""
@@ -156,9 +142,9 @@ class Flow(Strict):
     modes: dict[str, tuple[str, ...]] = {}
     """Name -> the list of phases to go through instead."""
     must_run: dict[str, tuple[str, ...]] = {}
+    """Mode -> the roles that the need `roles ran` asks for."""
     restarts: Restarts | None = None
     """How often a stage may be restarted, and what then."""
-    compact: Compact | None = None
     phases: tuple[Phase, ...] = ()
     """In order."""
     stages: tuple[Stage, ...] = ()

@@ -1,39 +1,44 @@
-"""What does not fit the grammar, said in the words of the flow file."""
+"""Does a document fit the grammar of flows? Every fault in the words of the flow file, with its line."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from typing import Any
+import json
 
-from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+from msgspec.structs import replace
 
-from windlass.errors import near
+from windlass.conversion import ConversionError, Fault, Path, convert
 from windlass.flow import schema
+from windlass.flow.document import Located
 from windlass.flow.problem import FlowError, FlowProblem
-from windlass.flow.strict_yaml import Located, Path
-from windlass.kinds import KINDS
-from windlass.kinds.produce import Empty, Merge
-from windlass.kinds.spec import CallSpec, Label, Land
+from windlass.model import Json
 
-COLLECTIONS: dict[str, type[BaseModel]] = {
-    "settings": schema.Setting,
-    "artifacts": schema.Artifact,
-    "questions": schema.QuestionSpec,
-    "restarts": schema.Restarts,
-    "source": schema.SourceSpec,
-    "compact": schema.Compact,
+NOT_YET = {
+    ("Artifact", "optional"): "it will let an agent leave the artifact out",
+    ("CallSpec", "by"): "it will choose a variant of the role for each task",
+    ("CallSpec", "per"): "it will call the fixer once for each finding",
+    ("CallSpec", "times"): "it will make the call several times",
+    ("CommandSpec", "out"): "it will store the results as an artifact",
+    ("Flow", "commit"): "Windlass always commits what an agent left uncommitted",
+    ("Flow", "compact"): "it will shorten what agents are told between stages",
+    ("Flow", "context"): "it will give all agents a summary of the run",
+    ("ProduceSpec", "done"): "it will name the state after the step",
+    ("ProduceSpec", "fallback"): "it will make the artifacts when no agent plays the role",
+    ("ProduceSpec", "merge"): "it will join the results of several calls",
+    ("ProduceSpec", "only"): "it will repeat only the calls that an answer names",
+    ("QuestionSpec", "cancel"): "it will say where leaving the question leads",
+    ("QuestionSpec", "from"): "it will offer findings as options",
+    ("QuestionSpec", "on_timeout"): "it will be the answer when nobody answers in time",
+    ("QuestionSpec", "reask"): "it will ask again after an answer that does not fit",
+    ("QuestionSpec", "recommend"): "it will recommend an option",
+    ("QuestionSpec", "record"): "it will say how the answer is written down",
+    ("QuestionSpec", "sets"): "it will make the answer a fact",
+    ("QuestionSpec", "timeout"): "it will bound how long the question waits",
+    ("QuestionSpec", "type"): "it will allow several options as an answer",
+    ("Restarts", "code"): "it will say what becomes of the code of a stage",
+    ("ReviewSpec", "out"): "it will store the result as an artifact",
+    ("TasksSpec", "out"): "it will store the results as an artifact",
 }
-PARTS: dict[str, type[BaseModel]] = {
-    "calls": CallSpec,
-    "reviewers": CallSpec,
-    "fixer": CallSpec,
-    "label": Label,
-    "merge": Merge,
-    "empty": Empty,
-    "land": Land,
-}
+"""Keys of the grammar that nothing reads yet: refused, so that nobody relies on them."""
 
 
 def read_shape(located: Located) -> schema.Flow:
@@ -41,75 +46,51 @@ def read_shape(located: Located) -> schema.Flow:
     if not isinstance(located.value, dict):
         raise FlowError(located.where, [FlowProblem(1, "a flow is a mapping: flow, about, phases ...")])
     try:
-        return schema.Flow.model_validate(located.value)
-    except ValidationError as error:
-        raise FlowError(located.where, list(_problems(error, located))) from None
+        return convert(located.value, schema.Flow)
+    except ConversionError as error:
+        problems = [FlowProblem(located.line(fault.path), *_message(fault)) for fault in error.faults]
+        raise FlowError(located.where, problems) from None
 
 
-def _problems(error: ValidationError, located: Located) -> Iterator[FlowProblem]:
-    for detail in error.errors():
-        path = _path(detail["loc"], located.value)
-        message, hint = _say(detail)
-        yield FlowProblem(located.line(path), message, hint)
+def without_unread(located: Located) -> Located:
+    """The document without the keys of `NOT_YET`."""
+    try:
+        convert(located.value, schema.Flow)
+    except ConversionError as error:
+        unread = {fault.path for fault in error.faults if _plan_for(fault)}
+        return replace(located, value=_without(located.value, unread, ()))
+    return located
 
 
-def _path(loc: tuple[str | int, ...], value: Any) -> Path:
-    """Where the error stands in the file: pydantic's location without the names of its own union members."""
-    path: list[str | int] = []
-    for part in loc:
-        inside = isinstance(value, dict) and part in value
-        if inside or (isinstance(value, list) and isinstance(part, int) and part < len(value)):
-            value = value[part]
-            path.append(part)
-    return tuple(path)
-
-
-def _say(detail: ErrorDetails) -> tuple[str, str]:
-    name = str(detail["loc"][-1]) if detail["loc"] else ""
-    context = detail.get("ctx") or {}
-    match detail["type"]:
-        case "extra_forbidden":
-            return f"unknown key '{name}'", near(name, _known_keys(detail["loc"]))
-        case "missing":
-            return f"'{name}' is missing", ""
-        case "union_tag_not_found":
-            return "'kind' is missing", f"one of {', '.join(KINDS)}"
-        case "union_tag_invalid":
-            return f"unknown kind '{context.get('tag')}'", near(str(context.get("tag")), KINDS)
-        case "literal_error":
-            return f"'{detail['input']}' does not fit '{name}'", near(str(detail["input"]), _quoted(context))
-        case "value_error":
-            return f"{_field(detail['loc'])}: {context.get('error')}", ""
-        case "is_instance_of":
-            return f"{_field(detail['loc'])}: a target is a word such as next, stop or a phase's id", ""
+def _without(value: Json, unread: set[Path], path: Path) -> Json:
+    match value:
+        case dict():
+            kept = {key: one for key, one in value.items() if (*path, key) not in unread}
+            return {key: _without(one, unread, (*path, key)) for key, one in kept.items()}
+        case list():
+            return [_without(one, unread, (*path, index)) for index, one in enumerate(value)]
         case _:
-            return f"{_field(detail['loc'])}: {detail['msg'][0].lower()}{detail['msg'][1:]}", ""
+            return value
 
 
-def _field(loc: tuple[str | int, ...]) -> str:
-    names = [str(part) for part in loc if isinstance(part, str) and part.replace("_", "").replace("-", "").isalnum()]
-    return f"'{names[-1]}'" if names else "the flow"
+def _plan_for(fault: Fault) -> str:
+    """What a key of `NOT_YET` will do; '' for any other fault."""
+    return NOT_YET.get((fault.owner.__name__, str(fault.path[-1])), "") if fault.owner else ""
 
 
-def _quoted(context: dict[str, Any]) -> list[str]:
-    return [word for word in re.findall(r"'([^']*)'", str(context.get("expected", ""))) if word]
-
-
-def _known_keys(loc: tuple[str | int, ...]) -> set[str]:
-    return {info.alias or name for name, info in _model(loc[:-1]).model_fields.items()}
-
-
-def _model(loc: tuple[str | int, ...]) -> type[BaseModel]:
-    if loc and loc[0] in COLLECTIONS:
-        return COLLECTIONS[str(loc[0])]
-    for before, part in reversed(list(zip((None, *loc), loc, strict=False))):
-        if part in PARTS:
-            return PARTS[str(part)]
-        if isinstance(before, int) and part in KINDS:
-            return _spec(str(part))
-    return schema.Stage if loc else schema.Flow
-
-
-def _spec(kind: str) -> type[BaseModel]:
-    spec: type[BaseModel] = KINDS[kind].spec
-    return spec
+def _message(fault: Fault) -> tuple[str, str]:
+    plan = _plan_for(fault)
+    if plan:
+        return f"`{fault.path[-1]}` is not supported yet: remove it", plan
+    names = [part for part in fault.path if isinstance(part, str)]
+    name = f"'{names[-1]}'" if names else "the flow"
+    match fault.code:
+        case "unknown" | "tag":
+            return fault.message, fault.hint
+        case "missing":
+            return f"{name} is missing", fault.hint
+        case "choice":
+            given = fault.value if isinstance(fault.value, str) else json.dumps(fault.value)
+            return f"'{given[:60]}' does not fit {name}", fault.hint
+        case _:
+            return f"{name}: {fault.message}", fault.hint

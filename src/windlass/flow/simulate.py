@@ -54,8 +54,6 @@ class Simulation(Struct, frozen=True):
     max_questions: int
     unbounded_by_person: tuple[str, ...] = ()
     """Questions and phases with which a person can go round as often as they like."""
-    per_finding: tuple[str, ...] = ()
-    """Reviews whose fixer is called once per finding; counted here as one finding per cycle."""
 
 
 def simulate(flow: Flow, tasks: int, settings: Mapping[str, str]) -> Simulation:
@@ -70,7 +68,6 @@ def simulate(flow: Flow, tasks: int, settings: Mapping[str, str]) -> Simulation:
         min_questions=_whole(total.min_questions),
         max_questions=_whole(total.max_questions),
         unbounded_by_person=tuple(_person_loops(sizes)),
-        per_finding=tuple(_per_finding(flow)),
     )
 
 
@@ -212,9 +209,3 @@ def _person_loops(sizes: FlowSizes) -> Iterator[str]:
     names = {way.question for ways in all_ways(sizes.flow) for way in ways if way.question and leads_back(way, ways)}
     yield from (name for name in sizes.flow.questions if name in names)
     yield from (p.phase.id for p in places(sizes.flow) if p.phase.loops_with_person())
-
-
-def _per_finding(flow: Flow) -> Iterator[str]:
-    for place in places(flow):
-        if place.phase.fixes_per_finding():
-            yield place.phase.id

@@ -61,5 +61,5 @@ class FlowSizes(Struct, frozen=True):
     def count(self, calls: Sequence[CallSpec]) -> tuple[int, int]:
         """How many dispatches these calls are, at least and at most."""
         there = [(call, self.known(call.when)) for call in calls]
-        fewest = sum(self.number(call.times) for call, holds in there if holds and not call.optional)
-        return fewest, sum(self.number(call.times) for call, holds in there if holds is not False)
+        fewest = sum(1 for call, holds in there if holds and not call.optional)
+        return fewest, sum(1 for _, holds in there if holds is not False)

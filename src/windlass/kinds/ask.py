@@ -13,11 +13,10 @@ from windlass.kinds.visit_cost import Sizes, VisitCost
 """With `question`, the outcomes are that question's option keys."""
 
 
-class AskSpec(PhaseSpec):
+class AskSpec(PhaseSpec, frozen=True, kw_only=True, tag="ask"):
     OUTCOMES: ClassVar[tuple[str, ...]] = ("ok",)
     ASKS: ClassVar[bool] = True
 
-    kind: Literal["ask"]
     question: str = ""
     """A question of the flow; the answer is the route."""
     settings: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ the verbs of `Context`, so that a replay from the top gives the same calls in th
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol, get_args
+from typing import Any, Protocol
 
 from msgspec import Struct, field
 
@@ -39,7 +39,6 @@ class Call(Struct, frozen=True):
     outs: tuple[str, ...] = ()
     profile: str = ""
     guard: bool = True
-    variant: str = ""
     flags: tuple[str, ...] = ()
     cycles: int = 0
     """The cap of the loop this call belongs to, so that it can be shown as attempt k of max."""
@@ -253,4 +252,4 @@ class Kind(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        return str(get_args(self.spec.model_fields["kind"].annotation)[0])
+        return str(self.spec.__struct_config__.tag)

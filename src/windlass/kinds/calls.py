@@ -42,7 +42,6 @@ def make_call(
         outs=spec.out,
         profile=spec.profile,
         guard=spec.guard not in (False, "off", "false"),
-        variant=_variant(ctx, spec),
         flags=spec.flags,
         instructions=spec.instructions,
     )
@@ -95,10 +94,6 @@ def _take(ctx: Context, name: str, compared: dict[str, Json], stored: dict[str, 
     stored[name] = content
     if ctx.task is None and ctx.fact(f"artifact.{name}.kind") != "text":
         compared[name] = content_id(content)
-
-
-def _variant(ctx: Context, spec: CallSpec) -> str:
-    return str(ctx.fact(spec.by)) if spec.by else ""
 
 
 def reached(ctx: Context, label: str, at: str) -> None:

@@ -8,13 +8,14 @@ from typing import ClassVar, Literal
 
 from msgspec.structs import replace
 
+from windlass.conversion import Path
 from windlass.kinds.base import CommandRun, Context, Kind, Outcome
 from windlass.kinds.calls import make_call
-from windlass.kinds.spec import CallSpec, Count, FlowView, Path, PhaseSpec, Reference, fixed_by
+from windlass.kinds.spec import CallSpec, Count, FlowView, PhaseSpec, fixed_by
 from windlass.kinds.visit_cost import Sizes, VisitCost
 
 
-class CommandSpec(PhaseSpec):
+class CommandSpec(PhaseSpec, frozen=True, kw_only=True, tag="command"):
     OUTCOMES: ClassVar[tuple[str, ...]] = (
         "ok",
         "failed",
@@ -24,7 +25,6 @@ class CommandSpec(PhaseSpec):
         "exhausted",
     )
 
-    kind: Literal["command"]
     run: str = "checks"
     """checks | acceptance | a name under [commands] in the config"""
     classify: Literal["", "first-file"] = ""
@@ -33,11 +33,6 @@ class CommandSpec(PhaseSpec):
     """Who mends what failed, before the commands run again."""
     max: Count = 0
     """How often the fixer may try."""
-    out: str = ""
-    """The artifact that holds the results."""
-
-    def artifacts_out(self) -> set[str]:
-        return {self.out} if self.out else set()
 
     def roles(self) -> set[str]:
         return {name for name in (self.fixer.role, self.fixer.otherwise) if name} if self.fixer else set()
@@ -51,11 +46,6 @@ class CommandSpec(PhaseSpec):
     def agent_calls(self) -> Iterator[tuple[Path, CallSpec]]:
         if self.fixer:
             yield ("fixer",), self.fixer
-
-    def references(self) -> Iterator[Reference]:
-        yield from super().references()
-        if self.out:
-            yield Reference("output", ("out",), self.out)
 
     def disagreements(self, flow: FlowView) -> Iterator[str]:
         if self.fixer and self.classify:
@@ -86,9 +76,7 @@ async def run(spec: CommandSpec, ctx: Context) -> Outcome:
 
 
 async def _fix(fixer: CallSpec, ctx: Context, ran: CommandRun, cycle: int, cap: int) -> bool:
-    chosen = (
-        fixer if ctx.has_role(fixer.role) or not fixer.otherwise else fixer.model_copy(update={"role": fixer.otherwise})
-    )
+    chosen = fixer if ctx.has_role(fixer.role) or not fixer.otherwise else replace(fixer, role=fixer.otherwise)
     call = make_call(ctx, chosen, "fix-checks", inputs={"checks_output": ran.output})
     reply = await ctx.dispatch(ctx.id("fix"), replace(call, cycles=cap), cycle=cycle)
     return reply.ok

@@ -9,14 +9,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from pydantic import Field
+from msgspec import field
 
+from windlass.conversion import Path
 from windlass.events import RunSaid
 from windlass.kinds.base import Call, Context, Kind, Outcome, Reply
 from windlass.kinds.calls import make_call
-from windlass.kinds.spec import CallSpec, Count, Names, Path, PhaseSpec, Reference
+from windlass.kinds.spec import CallSpec, Count, Names, PhaseSpec, Reference
 from windlass.kinds.visit_cost import Sizes, VisitCost
 from windlass.model import Answer, Json, Question
 
@@ -28,15 +29,14 @@ YES_PHRASES = (("go", "ahead"), ("looks", "good"))
 RESERVATIONS = frozenset({"but", "except", "however", "unless", "not", "no", "don't", "dont", "wait", "if"})
 
 
-class DialogueSpec(PhaseSpec):
+class DialogueSpec(PhaseSpec, frozen=True, kw_only=True, tag="dialogue"):
     OUTCOMES: ClassVar[tuple[str, ...]] = ("ok", "limit", "failed")
 
-    kind: Literal["dialogue"]
     role: str
     """Who talks with the person."""
     max: Count = 10
     """The most rounds."""
-    ins: Annotated[Names, Field(alias="in")] = ()
+    ins: Names = field(default=(), name="in")
     out: Names = ()
     """What the talk makes: the summary that the person confirmed, else the request as it was."""
     log: str = ""
@@ -95,7 +95,7 @@ async def run(spec: DialogueSpec, ctx: Context) -> Outcome:
 
 def _turn(spec: DialogueSpec, ctx: Context, history: list[Json], most: int) -> Call:
     told = "\n\n".join(f"{entry['role']}: {entry['text']}" for entry in history if isinstance(entry, dict))
-    caller = CallSpec.model_validate({"role": spec.role, "in": spec.ins})
+    caller = CallSpec(role=spec.role, ins=spec.ins)
     call = make_call(ctx, caller, "clarify", inputs={"history": [*history]}, context={"history": told})
     return Call(call.role, call.purpose, call.inputs, call.context, cycles=most)
 

@@ -7,16 +7,17 @@ settled stays settled: a revision changes the one section it is for, and neither
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
+from msgspec import field
 from msgspec.structs import replace
-from pydantic import Field
 
+from windlass.conversion import Path
 from windlass.events import ItemsProposed, Warned
 from windlass.kinds import proposals
 from windlass.kinds.base import Call, Context, Kind, Outcome, Reply
 from windlass.kinds.calls import make_call, unusable
-from windlass.kinds.spec import CallSpec, FlowView, Names, Path, PhaseSpec, Reference
+from windlass.kinds.spec import CallSpec, FlowView, Names, Number, PhaseSpec, Reference
 from windlass.kinds.visit_cost import Sizes, VisitCost
 from windlass.model import ErrorClass, Json
 
@@ -26,23 +27,22 @@ LEAST = {"questions": 1, "approaches": 2, "sections": 1}
 """With fewer there is nothing to handle; other counts that an agent insists on are taken with a warning."""
 
 
-class ElicitSpec(PhaseSpec):
+class ElicitSpec(PhaseSpec, frozen=True, kw_only=True, tag="elicit"):
     OUTCOMES: ClassVar[tuple[str, ...]] = ("ok", "failed")
 
-    kind: Literal["elicit"]
     role: str
     """Who proposes."""
     item: Literal["questions", "approaches", "sections"]
     """What is proposed."""
-    min: int = 1
+    min: Number = 1
     """The fewest items."""
-    max: int
+    max: Number
     """The most items."""
     other: bool = False
     """The person may answer in their own words."""
     revise: bool = False
     """The person may send an item back."""
-    ins: Annotated[Names, Field(alias="in")] = ()
+    ins: Names = field(default=(), name="in")
     out: Names = ()
 
     def artifacts_in(self) -> set[str]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from msgspec.structs import replace
 
+from windlass.conversion import Path
 from windlass.events import Warned
 from windlass.kinds.base import Context, Kind, Outcome, Reply
 from windlass.kinds.calls import failure_words, keeps_form, make_call, reached, unusable
-from windlass.kinds.spec import CallSpec, FlowView, Path, PhaseSpec, Reference, Strict, listed
+from windlass.kinds.spec import CallSpec, FlowStruct, FlowView, Number, PhaseSpec, listed
 from windlass.kinds.visit_cost import Sizes, VisitCost, holds
 
 #: a contract may add outcomes of its own, named by its block's status; one that is not routed counts as failed
@@ -21,32 +22,20 @@ EXTRA_OUTCOMES = ("rejected", "too_complex", "needs_decision")
 MAX_SHOWN = 2_000
 
 
-class Merge(Strict):
-    role: str
-
-
-class Empty(Strict):
-    retry: int = 0
+class Empty(FlowStruct, frozen=True, kw_only=True):
+    retry: Number = 0
     """How often the calls are made once more, with what was missing as feedback, before the outcome is `empty`."""
 
 
-class ProduceSpec(PhaseSpec):
+class ProduceSpec(PhaseSpec, frozen=True, kw_only=True, tag="produce"):
     OUTCOMES: ClassVar[tuple[str, ...]] = ("ok", "failed", "empty", "invalid")
 
-    kind: Literal["produce"]
     calls: tuple[CallSpec, ...]
     """One after the other; each may use what the ones before it made."""
-    merge: Literal["", "headings"] | Merge = ""
-    """How the results of several calls become one artifact."""
     empty: Empty = Empty()
     """What is done about a plan without tasks before the outcome is `empty`."""
-    fallback: str = ""
-    """What the engine makes when no agent plays the role."""
     harvest: str = ""
     """The label of the engine's commit of what the agent left uncommitted."""
-    done: str = ""
-    only: str = ""
-    """On a second visit only the calls that this question's answer names."""
 
     def artifacts_in(self) -> set[str]:
         return {name for call in self.calls for name in call.ins}
@@ -55,19 +44,17 @@ class ProduceSpec(PhaseSpec):
         return {name for call in self.calls for name in call.out}
 
     def roles(self) -> set[str]:
-        merge = {self.merge.role} if isinstance(self.merge, Merge) else set()
-        return {call.role for call in self.calls} | {call.profile for call in self.calls if call.profile} | merge
+        return {call.role for call in self.calls} | {call.profile for call in self.calls if call.profile}
 
     def parts(self) -> set[tuple[str, str]]:
-        merge = {(self.merge.role, "")} if isinstance(self.merge, Merge) else set()
-        return {(call.role, call.profile) for call in self.calls} | merge
+        return {(call.role, call.profile) for call in self.calls}
 
     def outcomes(self, flow: FlowView) -> tuple[str, ...]:
-        """`empty` with `empty:`, with `merge:`, or when an `out` lists tasks. `invalid` when an `out` has rules, or is
+        """`empty` with `empty:`, or when an `out` lists tasks. `invalid` when an `out` has rules, or is
         a file with a contract that is no task list."""
         lists = {phase.task_list() for phase in flow.all_phases()}
         outs = self.artifacts_out()
-        empty = self.empty.retry > 0 or bool(self.merge) or bool(outs & lists)
+        empty = self.empty.retry > 0 or bool(outs & lists)
         known = {name: flow.artifacts[name] for name in outs if name in flow.artifacts}
         invalid = any(
             bool(one.ensure) or (one.kind == "file" and bool(one.contract) and name not in lists)
@@ -81,28 +68,14 @@ class ProduceSpec(PhaseSpec):
     def agent_calls(self) -> Iterator[tuple[Path, CallSpec]]:
         yield from ((("calls", index), call) for index, call in enumerate(self.calls))
 
-    def role_names(self) -> Iterator[tuple[Path, str]]:
-        yield from super().role_names()
-        if isinstance(self.merge, Merge):
-            yield ("merge", "role"), self.merge.role
-
-    def references(self) -> Iterator[Reference]:
-        yield from super().references()
-        if self.only:
-            yield Reference("question", ("only",), self.only)
-        if self.fallback:
-            yield Reference("fallback", ("fallback",), self.fallback)
-
     def disagreements(self, flow: FlowView) -> Iterator[str]:
         if not self.calls:
             yield "there are no calls"
 
     def visit_cost(self, sizes: Sizes) -> VisitCost:
         fewest, _ = sizes.count(self.calls)
-        merges = 1 if isinstance(self.merge, Merge) else 0
         most = sum(sizes.count([call])[1] * (self.empty.retry + 1 if call.out else 1) for call in self.calls)
-        # A fallback stands in for a role that no agent plays, so nothing has to be dispatched.
-        return VisitCost(0 if self.fallback else fewest + merges, most + merges)
+        return VisitCost(fewest, most)
 
     def summary(self) -> str:
         return listed(call.role for call in self.calls)

@@ -8,11 +8,10 @@ from windlass.kinds.base import Context, Kind, Outcome
 from windlass.kinds.spec import PhaseSpec
 
 
-class PublishSpec(PhaseSpec):
+class PublishSpec(PhaseSpec, frozen=True, kw_only=True, tag="publish"):
     OUTCOMES: ClassVar[tuple[str, ...]] = ("ok", "failed")
     RUN_TEMPLATES: ClassVar[tuple[str, ...]] = ("tag",)
 
-    kind: Literal["publish"]
     do: tuple[Literal["push", "pr", "tag"], ...]
     """In order: push the branch, open a pull request, set a tag. What the machine has no means for is left out, and
     the commands that do it are shown."""

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from windlass.kinds.base import Context, Kind, Outcome
 from windlass.kinds.spec import PhaseSpec, Reference
 
 
-class ReportSpec(PhaseSpec):
+class ReportSpec(PhaseSpec, frozen=True, kw_only=True, tag="report"):
     OUTCOMES: ClassVar[tuple[str, ...]] = ("ok",)
     REPORTS_FAILURE: ClassVar[bool] = True
 
-    kind: Literal["report"]
     template: str
     """Which report: plan | task | brainstorm"""
     to: tuple[str, ...] = ("terminal", "store")

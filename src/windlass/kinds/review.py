@@ -15,10 +15,11 @@ from typing import Any, ClassVar, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from windlass.conversion import Path
 from windlass.events import ReviewFinished, Warned
 from windlass.kinds.base import NOBODY_REVIEWED, Call, Context, Kind, Outcome, Reply
 from windlass.kinds.calls import format_finding, keeps_form, make_call, reached
-from windlass.kinds.spec import CallSpec, Count, FlowView, Path, PhaseSpec, Reference, fixed_by, listed, words_of
+from windlass.kinds.spec import CallSpec, Count, FlowView, PhaseSpec, Reference, fixed_by, listed, words_of
 from windlass.kinds.visit_cost import Sizes, VisitCost, holds
 from windlass.model import Choice, Finding, Json, Question, Severity, Task, Verdict, content_id
 
@@ -30,7 +31,7 @@ DROPPED = "dropped-tasks"
 """The question about tasks that a revision of a plan left out."""
 
 
-class ReviewSpec(PhaseSpec):
+class ReviewSpec(PhaseSpec, frozen=True, kw_only=True, tag="review"):
     OUTCOMES: ClassVar[tuple[str, ...]] = (
         "pass",
         "noted",
@@ -43,7 +44,6 @@ class ReviewSpec(PhaseSpec):
     HAS_FINDINGS: ClassVar[bool] = True
     ANNOUNCES_ITSELF: ClassVar[bool] = True
 
-    kind: Literal["review"]
     of: str
     """The artifact that is judged."""
     scope: Literal["task", "run"] = "task"
@@ -61,8 +61,6 @@ class ReviewSpec(PhaseSpec):
     threshold: str = ""
     """Findings below it are noted: low | medium | high | critical | $setting. Not given: everything blocks in an
     iterative review, nothing in a single pass."""
-    out: str = ""
-    """The artifact that holds the result."""
     feedback: str = ""
     """The question whose comment is a finding of the next visit."""
     completes: str = ""
@@ -73,8 +71,7 @@ class ReviewSpec(PhaseSpec):
         return {self.of} | {name for call in calls for name in call.ins}
 
     def artifacts_out(self) -> set[str]:
-        fixed = set(self.fixer.out) if self.fixer else set()
-        return fixed | ({self.out} if self.out else set())
+        return set(self.fixer.out) if self.fixer else set()
 
     def roles(self) -> set[str]:
         calls = [*self.reviewers, *([self.fixer] if self.fixer else [])]
@@ -103,8 +100,6 @@ class ReviewSpec(PhaseSpec):
     def references(self) -> Iterator[Reference]:
         yield from super().references()
         yield Reference("artifact", ("of",), self.of)
-        if self.out:
-            yield Reference("output", ("out",), self.out)
         if self.feedback:
             yield Reference("question", ("feedback",), self.feedback)
         if self.completes:
@@ -131,9 +126,6 @@ class ReviewSpec(PhaseSpec):
 
     def can_fix(self) -> bool:
         return self.fixer is not None
-
-    def fixes_per_finding(self) -> bool:
-        return self.fixer is not None and bool(self.fixer.per)
 
     def judges_changes(self) -> bool:
         return self.of == "changes"

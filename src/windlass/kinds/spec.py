@@ -8,20 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeAlias
 
-from msgspec import Struct
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from msgspec import Struct, field
 
+from windlass.conversion import Before, Path, Read
 from windlass.kinds.routes import Route, Target, To
 from windlass.kinds.visit_cost import Sizes, VisitCost, When
 
-Path: TypeAlias = tuple[str | int, ...]
-"""Where a value lies in a flow file, or below a phase."""
 
-
-class Strict(BaseModel):
+class FlowStruct(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of everything read from a flow file: frozen, unknown keys refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, arbitrary_types_allowed=True)
 
 
 def _one_or_many(value: Any) -> Any:
@@ -31,18 +26,24 @@ def _one_or_many(value: Any) -> Any:
 def _setting_or_int(value: Any) -> Any:
     if isinstance(value, str) and value.startswith("$"):
         return value
-    if isinstance(value, bool) or not str(value).isdecimal():
-        raise ValueError(f"'{value}' is neither a whole number nor a $setting")
+    return _whole_number(value, "neither a whole number nor a $setting")
+
+
+def _whole_number(value: Any, fault: str = "not a whole number") -> int:
+    """Flow files hold texts: their YAML knows no numbers."""
+    if not isinstance(value, str) or not (value.isascii() and value.isdecimal()):
+        raise ValueError(f"'{value}' is {fault}")
     return int(value)
 
 
-Names = Annotated[tuple[str, ...], BeforeValidator(_one_or_many)]
-Routes = Annotated[dict[str, Annotated[Route, BeforeValidator(Route.of)]], Field(default_factory=dict)]
-Count = Annotated[int | str, BeforeValidator(_setting_or_int)]
+Names: TypeAlias = Annotated[tuple[str, ...], Before(_one_or_many)]
+Routes: TypeAlias = dict[str, Annotated[Route, Read(Route.of)]]
+Count: TypeAlias = Annotated[int | str, Read(_setting_or_int)]
 """A whole number, or a $setting that holds one."""
+Number: TypeAlias = Annotated[int, Read(_whole_number)]
 
 
-class Label(Strict):
+class Label(FlowStruct, frozen=True, kw_only=True):
     """Names that a document demands for entering, leaving and repairing."""
 
     enter: str = ""
@@ -54,7 +55,7 @@ def _label(value: Any) -> Any:
     return {"enter": value} if isinstance(value, str) else value
 
 
-class CallSpec(Strict):
+class CallSpec(FlowStruct, frozen=True, kw_only=True):
     """One agent call: who, with what, for what."""
 
     role: str
@@ -65,18 +66,13 @@ class CallSpec(Strict):
     """`off`: without the TDD guard, although the profile has one."""
     flags: tuple[str, ...] = ()
     """Passed to the role's prompt."""
-    by: str = ""
-    """A task field that picks the variant of the role, as `task.difficulty`."""
-    times: Count = 1
-    """How many such calls are made."""
     when: When = {}
     """Made only if these facts hold."""
-    ins: Annotated[Names, Field(alias="in")] = ()
+    ins: Names = field(default=(), name="in")
     """What the prompt is given: request, task, artifacts."""
     out: Names = ()
     """Artifacts it has to make."""
-    per: str = ""
-    otherwise: Annotated[str, Field(alias="or")] = ""
+    otherwise: str = field(default="", name="or")
     """The role that stands in when the first is not available."""
     optional: bool = False
     """A role that no agent plays is left out instead of being an error."""
@@ -89,7 +85,7 @@ class CallSpec(Strict):
 class Reference(Struct, frozen=True):
     """A name that a phase uses and that must exist elsewhere."""
 
-    what: Literal["output", "artifact", "input", "question", "setting", "tasks phase", "fallback"]
+    what: Literal["output", "artifact", "input", "question", "setting", "tasks phase"]
     path: Path
     """Below the phase."""
     name: str
@@ -113,22 +109,25 @@ class FlowView(Protocol):
     def all_phases(self) -> Sequence[PhaseSpec]: ...
 
 
-class PhaseSpec(Strict):
+class PhaseSpec(FlowStruct, frozen=True, kw_only=True, tag_field="kind"):
     """What every phase, and every step of a task, has."""
 
     id: str
     """Its name in routes, keys and logs."""
-    kind: str
-    label: Annotated[Label, BeforeValidator(_label)] = Label()
+    label: Annotated[Label, Before(_label)] = Label()
     """The name shown for it; {enter, done, fix} for different ones."""
     when: When = {}
     """{fact: value | [any of]}; all must hold, else the phase is skipped."""
     needs: tuple[str, ...] = ()
     """The gate: `file A` | `answered Q [value]` | `criteria met` | `roles ran` | `no pending question`."""
-    on: Routes
+    on: Routes = {}
     """Outcome -> target, or {to, max, then}."""
     via: Literal["", "route"] = ""
     """Entered only by a route, never by falling through."""
+
+    @property
+    def kind(self) -> str:
+        return str(self.__struct_config__.tag)
 
     def artifacts_in(self) -> set[str]:
         return set()
@@ -238,9 +237,6 @@ class PhaseSpec(Strict):
         """A route `fix` leads to its fixer."""
         return False
 
-    def fixes_per_finding(self) -> bool:
-        return False
-
     def judges_changes(self) -> bool:
         """It reviews the code that changed."""
         return False
@@ -254,7 +250,7 @@ class PhaseSpec(Strict):
         return set()
 
 
-class Land(Strict):
+class Land(FlowStruct, frozen=True, kw_only=True):
     OUTCOMES: ClassVar[tuple[str, ...]] = ("conflict", "red", "unproved")
 
     checks: Literal["all", "none"] = "all"
@@ -263,8 +259,8 @@ class Land(Strict):
     """Who mends a conflict, red checks or a missing proof."""
     max: Count = 1
     """How often the fixer may try."""
-    label: Annotated[Label, BeforeValidator(_label)] = Label()
-    on: Routes
+    label: Annotated[Label, Before(_label)] = Label()
+    on: Routes = {}
     """conflict, red and unproved -> target."""
 
     def outcomes(self, flow: FlowView) -> tuple[str, ...]:

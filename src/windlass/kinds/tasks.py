@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, ClassVar, Literal, Protocol, TypeAlias
+from typing import ClassVar, Literal, Protocol, TypeAlias
 
-from pydantic import Field
+from msgspec import field
 
+from windlass.conversion import Path
 from windlass.kinds import command, produce, review
 from windlass.kinds.base import Context, Kind, Outcome
 from windlass.kinds.routes import To
@@ -15,7 +16,6 @@ from windlass.kinds.spec import (
     Count,
     FlowView,
     Land,
-    Path,
     PhaseSpec,
     Reference,
     routes_of,
@@ -30,15 +30,14 @@ Order: TypeAlias = Literal["list", "deps", "waves"]
 FAILURES = ("retry", "continue", "stop")
 PAUSES = ("auto", "checkpoint", "batch")
 
-Step: TypeAlias = Annotated[produce.ProduceSpec | review.ReviewSpec | command.CommandSpec, Field(discriminator="kind")]
+Step: TypeAlias = produce.ProduceSpec | review.ReviewSpec | command.CommandSpec
 
 
-class TasksSpec(PhaseSpec):
+class TasksSpec(PhaseSpec, frozen=True, kw_only=True, tag="tasks"):
     OUTCOMES: ClassVar[tuple[str, ...]] = ("done", "stopped", "escape")
     OWN_SLOTS: ClassVar[bool] = True
 
-    kind: Literal["tasks"]
-    source: Annotated[str, Field(alias="from")]
+    source: str = field(name="from")
     """The artifact that lists the tasks."""
     order: Order = "list"
     """`list`: as the plan has them; `deps`: who has the most waiting for it first; `waves`: layer by layer, each landed
@@ -53,19 +52,16 @@ class TasksSpec(PhaseSpec):
     """retry (once, then without it) | continue (without it) | stop | $setting: what `fail` means."""
     steps: tuple[Step, ...]
     """What each task goes through: phases of the kinds produce, review and command."""
-    land: Land = Land(on={})
+    land: Land = Land()
     """How a task's commits join the run's tip."""
     done_label: str = ""
     """The name of the state of a finished task."""
-    out: str = ""
-    """The artifact that holds the results."""
 
     def artifacts_in(self) -> set[str]:
         return {self.source} | {name for step in self.steps for name in step.artifacts_in()}
 
     def artifacts_out(self) -> set[str]:
-        own = {self.out} if self.out else set()
-        return own | {name for step in self.steps for name in step.artifacts_out()}
+        return {name for step in self.steps for name in step.artifacts_out()}
 
     def roles(self) -> set[str]:
         fixer = {self.land.fixer.role} if self.land.fixer else set()
@@ -96,8 +92,6 @@ class TasksSpec(PhaseSpec):
     def references(self) -> Iterator[Reference]:
         yield from super().references()
         yield Reference("artifact", ("from",), self.source)
-        if self.out:
-            yield Reference("output", ("out",), self.out)
 
     def word_fields(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield "failure", FAILURES

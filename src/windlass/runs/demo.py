@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 import windlass
-from windlass.agents.plain_yaml import read, values
 from windlass.agents.registry import CLIS
 from windlass.git import run as git
+from windlass.strict_yaml import read, values
 
 if TYPE_CHECKING:
     from windlass.testing.scripted_model import ScriptedModel

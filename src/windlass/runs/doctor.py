@@ -18,7 +18,7 @@ from windlass.agents.process.supervise import marked
 from windlass.engine.journal import Journal
 from windlass.engine.recovery import record_of, repair_repositories
 from windlass.errors import UserError, WindlassError
-from windlass.flow.load import parse_flow
+from windlass.flow.load import parse_recorded_flow
 from windlass.git import run as git
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.repair import find_damage, replace_engine
@@ -234,7 +234,7 @@ def repair(kit: Project) -> Iterator[DoctorFinding]:
 
 
 def _repaired(kit: Project, store: Store, row: RunRow, engine: EngineRepo) -> Iterator[DoctorFinding]:
-    flow = parse_flow(row.flow_text, row.flow, roles=set(kit.roles()), contracts=set(contracts.CONTRACTS))
+    flow = parse_recorded_flow(row.flow_text, row.flow, roles=set(kit.roles()), contracts=set(contracts.CONTRACTS))
     with driver_lock(kit.world.place.lock(row.id), row.id):
         tasks = {phase.id for phase in flow.all_phases() if phase.OWN_SLOTS}
         done = repair_repositories(store, row.id, engine, tasks)

@@ -41,7 +41,7 @@ from windlass.errors import (
     exhausted,
 )
 from windlass.events import BranchPublished, BudgetChanged, Recorded, RunEnded, RunResumed, Warned
-from windlass.flow.load import parse_flow
+from windlass.flow.load import parse_recorded_flow
 from windlass.flow.schema import Flow
 from windlass.git import run as git
 from windlass.git.engine_repo import EngineRepo
@@ -217,7 +217,7 @@ class _Driver:
 
     def _flow(self, row: RunRow, roles: Mapping[str, Role]) -> Flow:
         name = f"{row.flow} (of run {row.id})"
-        return parse_flow(row.flow_text, name, roles=set(roles), contracts=set(contracts.CONTRACTS))
+        return parse_recorded_flow(row.flow_text, name, roles=set(roles), contracts=set(contracts.CONTRACTS))
 
     async def _session(
         self, row: RunRow, fence: Fence, on_event: Callable[[Recorded], None], asker: Asker | None, retry: bool

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.agents import installed, registry
 from windlass.agents.base import Adapter
@@ -39,7 +40,7 @@ class Project(Struct, frozen=True):
         if config.agents.default:
             return config
         found = installed.first(self.world.environ, lambda name: str(config.agents.options(name).get("bin", "")))
-        return config.model_copy(update={"agents": config.agents.model_copy(update={"default": found})})
+        return replace(config, agents=replace(config.agents, default=found))
 
     def folders(self) -> list[Path]:
         return [self.world.place.root / ".windlass", config_dir(self.world.environ)]

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from windlass.agents.plain_yaml import Node, YamlError, YamlScalar, YamlSequence, YamlTable, read
 from windlass.errors import UserError, near
 from windlass.model import Json
+from windlass.strict_yaml import Node, YamlError, YamlScalar, YamlSequence, YamlTable, read
 
 WHEN = ("role", "phase", "task", "step", "cycle", "attempt", "purpose")
 Fields: TypeAlias = Mapping[str, Callable[[Node], Json]]
@@ -39,7 +39,8 @@ def parse_script(text: str, path: Path, fields: Fields | None = None) -> Script:
     try:
         node = read(text)
     except YamlError as error:
-        raise ScriptError(f"{path}:{error.line}: {error.message}", hint="a script is a YAML list of rules") from None
+        told = "\n".join(f"{path}:{fault.line}: {fault.message}" for fault in error.faults)
+        raise ScriptError(told, hint="a script is a YAML list of rules") from None
     if not isinstance(node, YamlSequence):
         raise ScriptError(f"{path}:1: a script is a list of rules", hint="begin each rule with '- when: {role: …}'")
     problems: list[str] = []
@@ -69,7 +70,7 @@ def _rule(node: Node, fields: Fields, problems: list[str]) -> dict[str, Json]:
 
 def _text(node: Node) -> Json:
     if isinstance(node, YamlScalar):
-        return node.text or ""
+        return node.value or ""
     raise ValueError("is text")
 
 
@@ -146,7 +147,7 @@ def _any(node: Node) -> Json:
         case YamlScalar(text=str(text), quoted=False) if re.fullmatch(r"-?[0-9]{1,15}\.[0-9]{1,15}", text):
             return float(text)
         case YamlScalar():
-            return node.text
+            return node.value
 
 
 FIELDS: Fields = {

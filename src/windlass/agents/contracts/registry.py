@@ -9,17 +9,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin
 
-from msgspec import Struct, field
-from pydantic import BaseModel, Field, ValidationError
+from msgspec import Meta, Struct, field, to_builtins
+from msgspec.structs import FieldInfo
 
 from windlass.agents.contracts import schemas
 from windlass.agents.contracts.fences import closed_blocks
+from windlass.agents.contracts.json_schema import description, schema_of
 from windlass.agents.contracts.task_list import PlanParse, parse_entries, parse_plan
-from windlass.agents.plain_yaml import YamlError, read, values
+from windlass.conversion import ConversionError, bare, convert, fault_line, fields_of
 from windlass.errors import UserError, near
 from windlass.model import Finding, Json, Severity, Verdict
+from windlass.strict_yaml import YamlError, read, values
 from windlass.text import plain
 
 MAX_CHARS = 1_000_000
@@ -67,7 +69,7 @@ class Contract(Struct, frozen=True):
     name: str
     tags: tuple[str, ...]
     """The block's tag; a further one is accepted too."""
-    schema: type[BaseModel]
+    schema: type[schemas.ContractBlock]
     example: str
     finish: Finish
     language: Literal["json", "yaml"] = "json"
@@ -77,6 +79,8 @@ class Contract(Struct, frozen=True):
     """A file of its own: the whole text counts when it has no tagged block."""
     optional: bool = False
     """An answer without the block meets it as an empty one does."""
+    list_field: str = ""
+    """A list alone counts as the value of this field."""
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
 
     @property
@@ -135,10 +139,12 @@ def check(name: str, data: object) -> Parsed:
     contract = _contract(name)
     if contract.listed:
         return contract.finish(data)
+    if contract.list_field and isinstance(data, list):
+        data = {contract.list_field: data}
     try:
-        return contract.finish(contract.schema.model_validate(data))
-    except ValidationError as error:
-        return _unusable(contract, _problems(error))
+        return contract.finish(convert(data, contract.schema))
+    except ConversionError as error:
+        return _unusable(contract, "; ".join(fault_line(fault) for fault in error.faults[:5]))
 
 
 def verdict(name: str, word: str) -> Verdict:
@@ -153,7 +159,7 @@ def outcome(value: Json) -> str:
 
 def json_schema(name: str) -> dict[str, Json]:
     contract = _contract(name)
-    schema: dict[str, Json] = contract.schema.model_json_schema()
+    schema = schema_of(contract.schema)
     return {"type": "array", "items": schema} if contract.listed else schema
 
 
@@ -216,42 +222,36 @@ def _no_constant(word: str) -> object:
     raise ValueError(f"{word} is not a JSON value")
 
 
-def _problems(error: ValidationError) -> str:
-    found = [(".".join(str(part) for part in item["loc"]), item["msg"]) for item in error.errors()[:5]]
-    return "; ".join(f"{place}: {message}" if place else message for place, message in found)
+def _fields(schema: type[Struct], indent: str = "") -> str:
+    return "\n".join(_described(info, indent) for info in fields_of(schema))
 
 
-def _fields(schema: type[BaseModel], indent: str = "") -> str:
-    return "\n".join(_described(name, info, indent) for name, info in schema.model_fields.items())
-
-
-def _described(name: str, info: Any, indent: str) -> str:
-    inner = _inner(info.annotation)
-    need = "" if info.is_required() else " (optional)"
-    about = f": {info.description}" if info.description else ": a list, each with" if inner else ""
-    own = f"{indent}- `{name}`{need}{about or _choices(info.annotation)}"
+def _described(info: FieldInfo, indent: str) -> str:
+    inner = _inner(bare(info.type))
+    need = "" if info.required else " (optional)"
+    text = description(info.type)
+    about = f": {text}" if text else ": a list, each with" if inner else ""
+    own = f"{indent}- `{info.name}`{need}{about or _choices(bare(info.type))}"
     return f"{own}\n{_fields(inner, indent + '  ')}" if inner else own
 
 
-def _inner(annotation: Any) -> type[BaseModel] | None:
-    for item in getattr(annotation, "__args__", ()):
-        if isinstance(item, type) and issubclass(item, BaseModel):
-            return item
-    return None
+def _inner(hint: Any) -> type[Struct] | None:
+    return next((one for one in get_args(hint) if isinstance(one, type) and issubclass(one, Struct)), None)
 
 
-def _choices(annotation: Any) -> str:
-    if getattr(annotation, "__origin__", None) is Literal:
-        return ": " + ", ".join(f"`{word}`" for word in annotation.__args__)
-    return ": true or false" if annotation is bool else ""
+def _choices(hint: Any) -> str:
+    if get_origin(hint) is Literal:
+        return ": " + ", ".join(f"`{word}`" for word in get_args(hint))
+    return ": true or false" if hint is bool else ""
 
 
-def _as_json(block: BaseModel) -> dict[str, Json]:
-    data: dict[str, Json] = block.model_dump(mode="json")
+def _as_json(block: schemas.ContractBlock) -> dict[str, Json]:
+    # Through JSON, so that tuples are lists, as in what is on record.
+    data: dict[str, Json] = json.loads(json.dumps(to_builtins(block)))
     return data
 
 
-def _plain_value(block: BaseModel) -> Parsed:
+def _plain_value(block: schemas.ContractBlock) -> Parsed:
     return Parsed(_as_json(block))
 
 
@@ -316,7 +316,7 @@ def _contract_tasks(block: schemas.ContractTasks) -> Parsed:
     return checked if checked.problem else Parsed(data)
 
 
-def _unique(items: str, block: BaseModel) -> Parsed:
+def _unique(items: str, block: schemas.ContractBlock) -> Parsed:
     ids = [item.id for item in getattr(block, items)]
     twice = sorted({id for id in ids if ids.count(id) > 1})
     return Parsed(None, f"two {items} have the id '{twice[0]}'") if twice else Parsed(_as_json(block))
@@ -369,18 +369,20 @@ tasks:
 """
 
 
-class _PlanItem(schemas.ContractBlock):
-    title: str = Field(description="short and unique")
-    description: str = Field("", description="all that the implementer needs to know")
-    files: list[str] = Field([], description="paths below the repository root that it creates or changes")
-    id: str = Field("", description="keep the id of a task that has one")
-    depends_on: list[str] = Field([], description="ids of tasks that must be done before")
-    difficulty: str = Field("medium", description="`easy`, `medium` or `hard`")
-    tdd: str = Field(
-        "",
-        description="leave out for code that comes with a failing test first; else `behaviour-change` (old tests"
-        " change what they expect), `preserve` (refactoring), `test-only` or `exempt` (nothing to test)",
-    )
+class _PlanItem(schemas.ContractBlock, frozen=True, kw_only=True):
+    title: Annotated[str, Meta(description="short and unique")]
+    description: Annotated[str, Meta(description="all that the implementer needs to know")] = ""
+    files: Annotated[list[str], Meta(description="paths below the repository root that it creates or changes")] = []
+    id: Annotated[str, Meta(description="keep the id of a task that has one")] = ""
+    depends_on: Annotated[list[str], Meta(description="ids of tasks that must be done before")] = []
+    difficulty: Annotated[str, Meta(description="`easy`, `medium` or `hard`")] = "medium"
+    tdd: Annotated[
+        str,
+        Meta(
+            description="leave out for code that comes with a failing test first; else `behaviour-change` (old tests"
+            " change what they expect), `preserve` (refactoring), `test-only` or `exempt` (nothing to test)"
+        ),
+    ] = ""
 
 
 def _table() -> dict[str, Contract]:
@@ -419,7 +421,7 @@ def _table() -> dict[str, Contract]:
         Contract("intake-facts", _JSON, schemas.IntakeFacts,
                  '{"needs_research": false, "ui": false, "risk_flags": ["security"]}', _plain_value),
         Contract("contract-tasks", ("superteam-tasks",), schemas.ContractTasks, _CONTRACT_TASK_EXAMPLE,
-                 _contract_tasks, "yaml", bare=True),
+                 _contract_tasks, "yaml", bare=True, list_field="tasks"),
         Contract("docs-result", _JSON, schemas.DocsResult,
                  '{"readme": "updated", "reason": "The new option is described."}', _plain_value),
         Contract("coder-result", _JSON, schemas.CoderResult,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from msgspec import Meta, Struct
 
 from windlass.agents.contracts.task_list import is_inside
+from windlass.conversion import Before
 from windlass.text import plain
 
 
@@ -39,66 +40,88 @@ def _words(value: Any) -> Any:
     return [str(one) for one in listed if isinstance(one, str | int)]
 
 
-Text = Annotated[str, BeforeValidator(_text)]
-Filled = Annotated[str, BeforeValidator(_text), Field(min_length=1)]
-Texts = Annotated[tuple[Text, ...], BeforeValidator(_many)]
-Word = BeforeValidator(_word)
+def _flag(value: Any) -> Any:
+    """Agents write truth in many ways, and YAML read as texts has no other."""
+    word = value.lower() if isinstance(value, str) else value
+    return True if word in _TRUE else False if word in _FALSE else value
 
 
-class ContractBlock(BaseModel):
-    # A run meets few of the contracts, so each is built when it is first used.
-    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
+def _number(value: Any) -> Any:
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
 
 
-class FindingBlock(ContractBlock):
+_TRUE = (True, "true", "t", "yes", "y", "on", "1")
+_FALSE = (False, "false", "f", "no", "n", "off", "0")
+Flag: TypeAlias = Annotated[bool, Before(_flag)]
+Text: TypeAlias = Annotated[str, Before(_text)]
+Filled: TypeAlias = Annotated[str, Before(_text), Meta(min_length=1)]
+Texts: TypeAlias = Annotated[tuple[Text, ...], Before(_many)]
+Word = Before(_word)
+
+
+class ContractBlock(Struct, frozen=True, kw_only=True):
+    """Base of every block: frozen, unknown keys ignored."""
+
+
+class FindingBlock(ContractBlock, frozen=True, kw_only=True):
     severity: Annotated[Literal["critical", "high", "medium", "low"], Word]
-    file: Annotated[str, BeforeValidator(_inside)] = Field("", description="path below the repository root, or empty")
-    line: Annotated[int | None, BeforeValidator(_line)] = None
-    message: Filled = Field(description="what is wrong and why it matters")
-    suggestion: Text = Field("", description="the smallest change that closes it")
-    tasks: Annotated[tuple[Text, ...], BeforeValidator(_words)] = Field(
-        (), description="of a plan only: the tasks it is about, each by number, title or id; `plan` for its structure"
-    )
+    file: Annotated[str, Before(_inside), Meta(description="path below the repository root, or empty")] = ""
+    line: Annotated[int | None, Before(_line)] = None
+    message: Annotated[Filled, Meta(description="what is wrong and why it matters")]
+    suggestion: Annotated[Text, Meta(description="the smallest change that closes it")] = ""
+    tasks: Annotated[
+        tuple[Text, ...],
+        Before(_words),
+        Meta(
+            description="of a plan only: the tasks it is about, each by number, title or id; `plan` for its structure"
+        ),
+    ] = ()
 
 
-Findings = Annotated[tuple[FindingBlock, ...], BeforeValidator(_many)]
+Findings: TypeAlias = Annotated[tuple[FindingBlock, ...], Before(_many)]
 
 
-class Review(ContractBlock):
-    status: Annotated[str, Word] = Field(description="`pass` or `fail`")
-    findings: Findings = Field((), description="empty when there is nothing to say")
-    summary: Text = Field("", description="one or two sentences")
+class Review(ContractBlock, frozen=True, kw_only=True):
+    status: Annotated[str, Word, Meta(description="`pass` or `fail`")]
+    findings: Annotated[Findings, Meta(description="empty when there is nothing to say")] = ()
+    summary: Annotated[Text, Meta(description="one or two sentences")] = ""
 
 
-class StagedReview(ContractBlock):
-    status: Annotated[str, Word] = Field(description="`approved`, `needs_revision` or `blocked`")
-    issues: Findings = Field((), description="empty when approved")
+class StagedReview(ContractBlock, frozen=True, kw_only=True):
+    status: Annotated[str, Word, Meta(description="`approved`, `needs_revision` or `blocked`")]
+    issues: Annotated[Findings, Meta(description="empty when approved")] = ()
     summary: Text = ""
 
 
-class ContractReview(ContractBlock):
-    status: Annotated[str, Word] = Field(description="`OK`, `PASS WITH NOTES`, `BLOCKED` or `NEEDS_DECISION`")
-    findings: Findings = Field((), description="the notes or the blocking findings")
-    summary: Text = Field("", description="for NEEDS_DECISION: the decision a person has to take")
+class ContractReview(ContractBlock, frozen=True, kw_only=True):
+    status: Annotated[str, Word, Meta(description="`OK`, `PASS WITH NOTES`, `BLOCKED` or `NEEDS_DECISION`")]
+    findings: Annotated[Findings, Meta(description="the notes or the blocking findings")] = ()
+    summary: Annotated[Text, Meta(description="for NEEDS_DECISION: the decision a person has to take")] = ""
 
 
-class Resolution(ContractBlock):
-    resolved: Texts = Field(
-        (), description="paths in conflict that are right as they are now, also those you did not have to change"
-    )
-    summary: Text = Field("", description="how the conflicts were resolved")
+class Resolution(ContractBlock, frozen=True, kw_only=True):
+    resolved: Annotated[
+        Texts,
+        Meta(description="paths in conflict that are right as they are now, also those you did not have to change"),
+    ] = ()
+    summary: Annotated[Text, Meta(description="how the conflicts were resolved")] = ""
 
 
-class Work(ContractBlock):
-    nothing_to_change: bool = Field(
-        False, description="true when all that the task asks for is there already, and you changed no file"
-    )
-    reason: Text = Field("", description="where it is, so that a reviewer can look; needed with nothing_to_change")
+class Work(ContractBlock, frozen=True, kw_only=True):
+    nothing_to_change: Annotated[
+        Flag, Meta(description="true when all that the task asks for is there already, and you changed no file")
+    ] = False
+    reason: Annotated[
+        Text, Meta(description="where it is, so that a reviewer can look; needed with nothing_to_change")
+    ] = ""
 
 
-class SubtaskReview(ContractBlock):
-    approved: bool
-    feedback: Text = Field("", description="what to change; must be there when not approved")
+class SubtaskReview(ContractBlock, frozen=True, kw_only=True):
+    approved: Flag
+    feedback: Annotated[Text, Meta(description="what to change; must be there when not approved")] = ""
 
 
 def _one_line(value: Any) -> Any:
@@ -107,82 +130,78 @@ def _one_line(value: Any) -> Any:
 
 
 #: what a person takes in at a glance, in a paragraph, on a page
-Label = Annotated[str, Field(min_length=1, max_length=200), BeforeValidator(_one_line)]
-Paragraph = Annotated[str, Field(max_length=2_000), BeforeValidator(_text)]
-FilledParagraph = Annotated[str, Field(min_length=1, max_length=2_000), BeforeValidator(_text)]
-PageText = Annotated[str, Field(min_length=1, max_length=20_000), BeforeValidator(_text)]
+Label: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200), Before(_one_line)]
+Paragraph: TypeAlias = Annotated[str, Meta(max_length=2_000), Before(_text)]
+FilledParagraph: TypeAlias = Annotated[str, Meta(min_length=1, max_length=2_000), Before(_text)]
+PageText: TypeAlias = Annotated[str, Meta(min_length=1, max_length=20_000), Before(_text)]
 MOST_OPTIONS, MOST_ITEMS = 12, 20
 
 
-class QuestionBlock(ContractBlock):
+class QuestionBlock(ContractBlock, frozen=True, kw_only=True):
     id: Filled
     text: FilledParagraph
     type: Literal["choice", "input"]
-    options: Annotated[tuple[Label, ...], BeforeValidator(_many)] = Field(
-        (), max_length=MOST_OPTIONS, description="for choice: at least two, the one you would take first"
-    )
-    placeholder: Annotated[Paragraph, Field(description="for input: an example of an answer")] = ""
+    options: Annotated[
+        tuple[Label, ...],
+        Before(_many),
+        Meta(max_length=MOST_OPTIONS, description="for choice: at least two, the one you would take first"),
+    ] = ()
+    placeholder: Annotated[Paragraph, Meta(description="for input: an example of an answer")] = ""
 
-    @model_validator(mode="after")
-    def _choice_has_options(self) -> QuestionBlock:
+    def __post_init__(self) -> None:
         if self.type == "choice" and len(self.options) < 2:
             raise ValueError("a choice needs at least two options")
         if len({option.casefold() for option in self.options}) < len(self.options):
             raise ValueError("two options of a question are the same")
-        return self
 
 
-class QuestionsBlock(ContractBlock):
+class QuestionsBlock(ContractBlock, frozen=True, kw_only=True):
     type: Literal["questions"]
-    questions: tuple[QuestionBlock, ...] = Field(min_length=1, max_length=MOST_ITEMS)
+    questions: Annotated[tuple[QuestionBlock, ...], Meta(min_length=1, max_length=MOST_ITEMS)]
 
 
-class ApproachBlock(ContractBlock):
+class ApproachBlock(ContractBlock, frozen=True, kw_only=True):
     id: Filled
     title: Label
     summary: Paragraph = ""
     tradeoffs: Paragraph = ""
-    taskEstimate: float = Field(0, ge=0, le=1000, description="number of tasks")  # noqa: N815 (the document's name)
+    taskEstimate: Annotated[float, Before(_number), Meta(ge=0, le=1000, description="number of tasks")] = 0  # noqa: N815 (the document's name)
 
 
-class ApproachesBlock(ContractBlock):
+class ApproachesBlock(ContractBlock, frozen=True, kw_only=True):
     type: Literal["approaches"]
-    approaches: tuple[ApproachBlock, ...] = Field(min_length=1, max_length=MOST_ITEMS)
-    recommendation: Filled = Field(description="the id of one of the approaches")
+    approaches: Annotated[tuple[ApproachBlock, ...], Meta(min_length=1, max_length=MOST_ITEMS)]
+    recommendation: Annotated[Filled, Meta(description="the id of one of the approaches")]
     reasoning: Paragraph = ""
 
-    @model_validator(mode="after")
-    def _recommends_one_of_them(self) -> ApproachesBlock:
+    def __post_init__(self) -> None:
         if self.recommendation not in {approach.id for approach in self.approaches}:
             raise ValueError(f"recommendation '{self.recommendation}' is not the id of an approach")
         if len({approach.title.casefold() for approach in self.approaches}) < len(self.approaches):
             raise ValueError("two approaches have the same title")
-        return self
 
 
-class SectionBlock(ContractBlock):
+class SectionBlock(ContractBlock, frozen=True, kw_only=True):
     id: Filled
     title: Label
     content: PageText
 
 
-class SectionsBlock(ContractBlock):
+class SectionsBlock(ContractBlock, frozen=True, kw_only=True):
     type: Literal["design"]
-    sections: tuple[SectionBlock, ...] = Field(min_length=1, max_length=MOST_ITEMS)
+    sections: Annotated[tuple[SectionBlock, ...], Meta(min_length=1, max_length=MOST_ITEMS)]
 
-    @model_validator(mode="after")
-    def _titles_differ(self) -> SectionsBlock:
+    def __post_init__(self) -> None:
         if len({section.title.casefold() for section in self.sections}) < len(self.sections):
             raise ValueError("two sections have the same title")
-        return self
 
 
-class Clarification(ContractBlock):
+class Clarification(ContractBlock, frozen=True, kw_only=True):
     status: Annotated[Literal["questions", "ready"], Word]
-    message: Filled = Field(description="shown to the person unchanged; for ready: the summary of the request")
+    message: Annotated[Filled, Meta(description="shown to the person unchanged; for ready: the summary of the request")]
 
 
-class Subtask(ContractBlock):
+class Subtask(ContractBlock, frozen=True, kw_only=True):
     id: Filled
     title: Filled
     description: Text = ""
@@ -190,64 +209,59 @@ class Subtask(ContractBlock):
     files: Texts = ()
 
 
-class Subtasks(ContractBlock):
+class Subtasks(ContractBlock, frozen=True, kw_only=True):
     summary: Text = ""
-    subtasks: tuple[Subtask, ...] = Field(min_length=1)
+    subtasks: Annotated[tuple[Subtask, ...], Meta(min_length=1)]
 
 
-class TestResult(ContractBlock):
+class TestResult(ContractBlock, frozen=True, kw_only=True):
     __test__ = False
-    passed: bool
-    errors: Texts = Field((), description="one entry per failure; empty when passed")
+    passed: Flag
+    errors: Annotated[Texts, Meta(description="one entry per failure; empty when passed")] = ()
 
 
-class Criterion(ContractBlock):
+class Criterion(ContractBlock, frozen=True, kw_only=True):
     id: Filled
-    text: Filled = Field(description="what must be true")
-    check: Filled = Field(description="the command or observation that proves it")
-    met: bool = False
+    text: Annotated[Filled, Meta(description="what must be true")]
+    check: Annotated[Filled, Meta(description="the command or observation that proves it")]
+    met: Flag = False
 
 
-class Acceptance(ContractBlock):
-    criteria: tuple[Criterion, ...] = Field(min_length=1)
+class Acceptance(ContractBlock, frozen=True, kw_only=True):
+    criteria: Annotated[tuple[Criterion, ...], Meta(min_length=1)]
 
 
-class IntakeFacts(ContractBlock):
-    needs_research: bool
-    ui: bool
+class IntakeFacts(ContractBlock, frozen=True, kw_only=True):
+    needs_research: Flag
+    ui: Flag
     risk_flags: Texts = ()
     notes: Texts = ()
 
 
-class ContractTask(ContractBlock):
+class ContractTask(ContractBlock, frozen=True, kw_only=True):
     id: Filled
     title: Filled
     description: Text = ""
     files: Texts = ()
-    depends_on: Annotated[tuple[Text, ...], BeforeValidator(_many)] = Field(description="[] when it needs no other")
+    depends_on: Annotated[tuple[Text, ...], Before(_many), Meta(description="[] when it needs no other")]
     difficulty: Annotated[Literal["easy", "medium", "hard"], Word] = "medium"
-    acceptance_checks: Texts = Field(min_length=1, description="commands that must succeed")
-    done_when: Texts = Field(min_length=1, description="facts that hold when the task is done")
+    acceptance_checks: Annotated[Texts, Meta(min_length=1, description="commands that must succeed")]
+    done_when: Annotated[Texts, Meta(min_length=1, description="facts that hold when the task is done")]
     risk_flags: Texts = ()
-    needs_qa: bool = Field(True, description="behaviour or acceptance is concerned")
-    needs_security: bool = Field(False, description="authentication, input or network is touched")
+    needs_qa: Annotated[Flag, Meta(description="behaviour or acceptance is concerned")] = True
+    needs_security: Annotated[Flag, Meta(description="authentication, input or network is touched")] = False
 
 
-class ContractTasks(ContractBlock):
-    tasks: tuple[ContractTask, ...] = Field(min_length=1)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _may_be_the_list_alone(cls, data: Any) -> Any:
-        return {"tasks": data} if isinstance(data, list) else data
+class ContractTasks(ContractBlock, frozen=True, kw_only=True):
+    tasks: Annotated[tuple[ContractTask, ...], Meta(min_length=1)]
 
 
-class DocsResult(ContractBlock):
+class DocsResult(ContractBlock, frozen=True, kw_only=True):
     readme: Annotated[Literal["updated", "unchanged"], Word]
     reason: Filled
 
 
-class CoderResult(ContractBlock):
-    status: Annotated[Literal["done", "too_complex"], Word] = Field(description="`DONE` or `TOO_COMPLEX`")
-    reason: Text = Field("", description="for TOO_COMPLEX: what the short way cannot hold")
+class CoderResult(ContractBlock, frozen=True, kw_only=True):
+    status: Annotated[Literal["done", "too_complex"], Word, Meta(description="`DONE` or `TOO_COMPLEX`")]
+    reason: Annotated[Text, Meta(description="for TOO_COMPLEX: what the short way cannot hold")] = ""
     summary: Text = ""

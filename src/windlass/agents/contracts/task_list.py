@@ -12,8 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.agents.contracts.fences import last_block
-from windlass.agents.plain_yaml import Plain, YamlError, read, values
 from windlass.model import Json, Task, is_id
+from windlass.strict_yaml import Plain, YamlError, read, values
 from windlass.text import plain
 
 TAGS = ("superteam-tasks", "superteam-plan")

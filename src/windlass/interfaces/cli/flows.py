@@ -145,8 +145,6 @@ def _simulated(simulated: SimulatedFlow, tasks: int) -> str:
     out.line(f"questions   {found.min_questions} to {found.max_questions}", indent=2)
     if found.unbounded_by_person:
         out.line(f"more if a person goes round again: {', '.join(found.unbounded_by_person)}", indent=2)
-    if found.per_finding:
-        out.line(f"more if a review finds more than one thing: {', '.join(found.per_finding)}", indent=2)
     out.line("A dispatch that fails and is repeated counts once.", indent=2)
     return out.text()
 
