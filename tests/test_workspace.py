@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gitrepo import commit, footprint, make_engine, make_repo, sh, write
-from windlass.errors import GitError, UserError
+from windlass.errors import GitLockError, UserError
 from windlass.git import run as git
 from windlass.git.engine_repo import IDENTITY, EngineRepo, RefChange
 from windlass.git.slots import Slots
@@ -95,7 +95,7 @@ def test_a_lock_left_behind_on_the_tip_is_an_error_and_not_a_lost_race(tmp_path:
     new = commit_tree(engine, engine.tree_of(base), [base], "new\n", 1)
     lock = engine.path / "refs" / "windlass" / "r1" / "tip.lock"
     lock.touch()
-    with pytest.raises(GitError) as caught:
+    with pytest.raises(GitLockError) as caught:
         engine.set_tip("r1", new, base)
     assert str(lock) in caught.value.hint
 

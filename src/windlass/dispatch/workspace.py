@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from msgspec import Struct
 
-from windlass.errors import GitError, GitUnansweredError
+from windlass.errors import GitError
 from windlass.git import slot_files as files
 from windlass.git import trees
 from windlass.git.conflicts import Conflict, OpenConflicts, unresolved
@@ -162,8 +162,6 @@ class Workspace:
     def _status(self, slot: Slot) -> SlotStatus:
         try:
             return trees.status(self.engine, slot)
-        except GitUnansweredError:
-            raise
         except GitError:
             # HEAD was left on a branch that has no commit; the files are all there.
             slot.git("update-ref", "--no-deref", "HEAD", self.head)

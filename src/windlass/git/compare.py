@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from windlass.errors import GitError, GitUnansweredError
+from windlass.errors import GitError
 from windlass.git.plumbing.objects import Entry, Objects
 
 NOTHING = Entry("000000", "")
@@ -95,8 +95,6 @@ def meeting(objects: Objects, tip: str, head: str) -> str | None:
     """The one best common ancestor of a run's tip and a task's head, when the task's own history is a straight line."""
     try:
         return _meeting(objects, tip, head)
-    except GitUnansweredError:
-        raise
     except GitError:
         # A history that was cut off, as a shallow clone's.
         return None

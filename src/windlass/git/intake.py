@@ -16,7 +16,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from windlass.errors import GitError, GitUnansweredError
+from windlass.errors import GitError
 from windlass.git import run as git
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.plumbing.objects import Entry, Objects
@@ -68,8 +68,6 @@ def take_what_is_there(engine: EngineRepo, slot: Slot, shas: Iterable[str]) -> s
         try:
             take_in(engine, slot, [sha])
             found.add(sha)
-        except GitUnansweredError:
-            raise
         except GitError:
             continue
     return found
@@ -211,8 +209,6 @@ def _take_pack(engine: EngineRepo, slot: Slot, shas: Sequence[str]) -> None:
         pack = git.run_raw([*slot.places(), "pack-objects", *options], slot.path, input=wanted)
         git.run_raw([f"--git-dir={engine.path}", "index-pack", "--strict", "--stdin"], engine.home, input=pack.stdout)
         engine.barrier.add([engine.path / "objects" / "pack"])
-    except GitUnansweredError:
-        raise
     except GitError as error:
         raise RefusedObjectsError(f"objects of slot {slot.n} are refused: {error.message}", hint=error.hint) from None
     missing = [sha for sha in shas if not engine.objects.has(sha)]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from windlass.errors import GitError, GitUnansweredError
+from windlass.errors import GitError
 from windlass.git import run as git
 from windlass.git.durable import write_durably
 from windlass.git.engine_repo import EngineRepo, tip_ref
@@ -101,8 +101,6 @@ def _salvage(old: Path, engine: EngineRepo, sha: str, base: str) -> None:
         command = [f"--git-dir={old}", "pack-objects", "--revs", "--thin", "--stdout", "-q"]
         pack = git.run_raw(command, engine.home, input=wanted)
         git.run_raw([f"--git-dir={engine.path}", "unpack-objects", "-q"], engine.home, input=pack.stdout)
-    except GitUnansweredError:
-        raise
     except GitError:
         return
 

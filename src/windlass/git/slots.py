@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from windlass.errors import GitError, GitUnansweredError, StoppedError
+from windlass.errors import GitError, StoppedError
 from windlass.git.disk import MIN_FREE_BYTES, lacking, make_writable, remove_tree
 from windlass.git.durable import write_atomically, write_durably
 from windlass.git.engine_repo import EngineRepo, RefChange, locked
@@ -167,8 +167,6 @@ class Slots(Struct, frozen=True):
         try:
             if lease.run:
                 self.keep(slot, Attempt(lease.run, lease.key, 0), date)
-        except GitUnansweredError:
-            raise
         except GitError:
             # A power cut tore it: nobody can say what is in it.
             self._set_aside(slot.path)
@@ -238,8 +236,6 @@ class Slots(Struct, frozen=True):
         """What git cannot read any more, after a power cut, is set aside."""
         try:
             self._reset(slot, at)
-        except GitUnansweredError:
-            raise
         except GitError:
             self._set_aside(slot.path)
             self._set_aside(slot.git_dir)
