@@ -6,20 +6,23 @@ import asyncio
 import json
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from gitrepo import commit, make_engine, sh
 from stores import journal, stored
+from windlass import private_files
 from windlass.engine.lost_commits import lost_steps
-from windlass.errors import GitError
-from windlass.git import durable
-from windlass.git.durable import Barrier
+from windlass.errors import StoppedError
+from windlass.git import disk
+from windlass.git.disk import Barrier
 from windlass.git.keep import Attempt
 from windlass.git.repair import RunRecord, repair, repair_slot
 from windlass.git.slots import Slots, SlotUse
 from windlass.model import Json, Key
+from windlass.private_files import replace_file
 from windlass.store.rows import StepRow
 from windlass.store.tips import tips_of_steps
 
@@ -28,13 +31,14 @@ from windlass.store.tips import tips_of_steps
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Every file and folder that was written to the disk, in order."""
     found: list[Path] = []
-    real = durable.sync
+    real = private_files.sync
 
     def noted(path: Path) -> None:
         real(path)
         found.append(path)
 
-    monkeypatch.setattr(durable, "sync", noted)
+    monkeypatch.setattr(disk, "sync", noted)
+    monkeypatch.setattr(private_files, "sync", noted)
     return found
 
 
@@ -67,7 +71,7 @@ def test_a_file_that_is_gone_is_no_error_and_a_failure_is_tried_again(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", broken)
-        with pytest.raises(GitError, match="Input/output error"):
+        with pytest.raises(StoppedError, match="Input/output error"):
             barrier.settle()
     assert not barrier.is_clear
     barrier.settle()
@@ -81,7 +85,7 @@ def test_who_settles_while_another_does_waits_for_both(tmp_path: Path, monkeypat
         begun.set()
         assert go_on.wait(10)
 
-    monkeypatch.setattr(durable, "sync", slow)
+    monkeypatch.setattr(disk, "sync", slow)
     barrier = Barrier()
     barrier.add([tmp_path / "a"])
     first = threading.Thread(target=barrier.settle)
@@ -124,6 +128,42 @@ def test_leases_and_the_base_are_on_the_disk_when_they_are_made(tmp_path: Path, 
     Slots(engine).take("r1", "x", engine.tip("r1"))
     assert any(path.name.startswith("1.json") for path in synced)
     assert engine.home / "slots" in synced
+
+
+def test_a_file_is_replaced_after_its_content_is_on_the_disk(tmp_path: Path, synced: list[Path]) -> None:
+    path = tmp_path / "sub" / "x"
+    replace_file(path, "one")
+    assert synced == []
+    replace_file(path, b"two", sync_to="content")
+    assert [(one.parent, one.name == "x") for one in synced] == [(path.parent, False)]
+    replace_file(path, [b"thr", b"ee"], sync_to="name")
+    assert synced[-1] == path.parent
+    assert path.read_text() == "three"
+    assert [one.name for one in path.parent.iterdir()] == ["x"]
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_content_that_fails_half_way_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    replace_file(path, "old")
+
+    def half() -> Iterator[bytes]:
+        yield b"half"
+        raise ValueError("no more")
+
+    with pytest.raises(ValueError, match="no more"):
+        replace_file(path, half())
+    assert path.read_text() == "old"
+    assert [one.name for one in tmp_path.iterdir()] == ["x"]
+
+
+def test_neither_the_file_nor_its_scratch_is_written_through_a_link(tmp_path: Path) -> None:
+    victim, path, scratch = tmp_path / "victim", tmp_path / "x", tmp_path / "x.tmp"
+    victim.write_text("precious")
+    for link in (path, scratch):
+        link.symlink_to(victim)
+    replace_file(path, "ours", scratch=scratch)
+    assert (victim.read_text(), path.read_text(), path.is_symlink()) == ("precious", "ours", False)
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"n": 1}', "[]", "\0\0\0"])

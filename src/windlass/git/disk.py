@@ -1,12 +1,23 @@
-"""Room on the disk, and folders that resist being removed."""
+"""The disk: what waits to be written to it, how much room is left on it, and folders that resist being removed.
+
+The journal names commits and refs. Their files are synced first: a file that was renamed into place without a sync may
+be empty after a power cut.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import stat
+import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 
+from windlass.private_files import sync
+
+AT_ONCE = 8
 MIN_FREE_BYTES = 200 * 1024 * 1024
 
 
@@ -35,3 +46,55 @@ def make_writable(folder: Path) -> None:
             mode = place.lstat().st_mode
             if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
                 place.chmod(stat.S_IMODE(mode) | stat.S_IRWXU)
+
+
+def sync_tree(top: Path) -> None:
+    """Everything below a folder, and the folder."""
+    for folder, _, files in os.walk(top, topdown=False):
+        for name in files:
+            sync(Path(folder) / name)
+        sync(Path(folder))
+
+
+class Barrier:
+    """Files that wait for the disk. Safe to be used by several threads; whoever settles first settles for all.
+
+    The files are synced side by side: the file system then writes its own journal once for many of them.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[Path, None] = {}
+        self._access = threading.Lock()
+        self._turn = threading.Lock()
+
+    def add(self, paths: Iterable[Path]) -> None:
+        with self._access:
+            self._waiting.update(dict.fromkeys(paths))
+
+    @property
+    def is_clear(self) -> bool:
+        """Nothing waits, and nobody is at work on what waited."""
+        return not self._waiting and not self._turn.locked()
+
+    def settle(self) -> None:
+        """Contract: everything that was added before the call is on the disk when it returns."""
+        with self._turn:
+            with self._access:
+                waiting, self._waiting = self._waiting, {}
+            try:
+                # Files first: a folder's entry is worth nothing before its file is.
+                self._sync_all(list(waiting))
+                self._sync_all(list(dict.fromkeys(path.parent for path in waiting)))
+            except BaseException:
+                self.add(waiting)
+                raise
+
+    def _sync_all(self, paths: list[Path]) -> None:
+        if len(paths) > 1:
+            list(self._threads.map(sync, paths))
+        elif paths:
+            sync(paths[0])
+
+    @cached_property
+    def _threads(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(AT_ONCE, thread_name_prefix="sync")

@@ -24,7 +24,7 @@ from msgspec import Struct, field
 from windlass.errors import GitError, StoppedError, UserError
 from windlass.git import compare
 from windlass.git import run as git
-from windlass.git.durable import Barrier, sync_tree, write_durably
+from windlass.git.disk import Barrier, sync_tree
 from windlass.git.plumbing.objects import Objects
 from windlass.git.plumbing.refs import Refs, move
 from windlass.git.ref_moves import Moves
@@ -35,6 +35,7 @@ from windlass.git.state_folder import StateFolder, look_up, settle_home
 from windlass.git.user_watch import UserWatch
 from windlass.locks import is_stopped, lock_holder
 from windlass.model import is_id
+from windlass.private_files import replace_file
 from windlass.text import plain
 
 # Settings of the user's own repository that change what a checkout or a commit contains.
@@ -141,7 +142,7 @@ class EngineRepo(Struct, frozen=True, eq=False, dict=True):
             if not self.path.exists():
                 self._create()
                 exclude = read_or_empty(self.user.common_dir / "info" / "exclude")
-                write_durably(self.path / "info" / "exclude", exclude)
+                replace_file(self.path / "info" / "exclude", exclude, sync_to="name")
             self._restore_skeleton()
             self.seal()
 
@@ -178,13 +179,13 @@ class EngineRepo(Struct, frozen=True, eq=False, dict=True):
         for name in ("refs/heads", "objects/info", "objects/pack"):
             (self.path / name).mkdir(parents=True, exist_ok=True)
         if not read_or_empty(self.path / "HEAD").startswith("ref: "):
-            write_durably(self.path / "HEAD", "ref: refs/heads/main\n")
+            replace_file(self.path / "HEAD", "ref: refs/heads/main\n", sync_to="name")
 
     def seal(self) -> list[str]:
         """Put back what no one but the engine may change here; the names of what was changed."""
         wrong = [name for name, text in self.sealed.items() if read_or_empty(self.path / name) != text]
         for name in wrong:
-            write_durably(self.path / name, self.sealed[name])
+            replace_file(self.path / name, self.sealed[name], sync_to="name")
         return wrong
 
     def clear_locks(self) -> None:
@@ -235,7 +236,7 @@ class EngineRepo(Struct, frozen=True, eq=False, dict=True):
             old = read_or_empty(exclude).splitlines()
             new = [line for line in map(_exclude_line, paths) if line not in old]
             if new:
-                write_durably(exclude, "\n".join([*old, *new, ""]))
+                replace_file(exclude, "\n".join([*old, *new, ""]), sync_to="name")
 
     def pin_base(self, run: str, sha: str) -> None:
         """A base the user amends away must outlive their `git gc`."""

@@ -14,6 +14,7 @@ from windlass.git.keep import transfer
 from windlass.git.run import UserRepo
 from windlass.git.user_checkout import FOLLOW, LAND, CheckoutMove, Record, advance, no_record, require_clean, settle
 from windlass.model import LandResult, LandStyle
+from windlass.private_files import replace_file
 from windlass.text import plain
 
 STATE_FILES = (".superteam-workflow.json",)
@@ -122,8 +123,8 @@ def _ignore(exclude: Path, names: tuple[str, ...]) -> None:
     old = exclude.read_text() if exclude.exists() else ""
     new = [f"/{name}" for name in names if f"/{name}" not in old.splitlines()]
     if new:
-        exclude.parent.mkdir(exist_ok=True)
-        exclude.write_text(old + ("" if old.endswith("\n") or not old else "\n") + "\n".join(new) + "\n")
+        text = old + ("" if old.endswith("\n") or not old else "\n") + "\n".join(new) + "\n"
+        replace_file(exclude.resolve(), text, private=False)
 
 
 def follow(engine: EngineRepo, run: str, branch: str, tip: str) -> None:

@@ -13,12 +13,12 @@ from msgspec import Struct, field
 
 from windlass.errors import GitError
 from windlass.git import run as git
-from windlass.git.durable import write_durably
 from windlass.git.engine_repo import EngineRepo, tip_ref
 from windlass.git.plumbing.objects import Objects
 from windlass.git.plumbing.refs import HELD, move, remove_file, torn
 from windlass.git.slot import Slot
 from windlass.git.slot_files import read_or_empty
+from windlass.private_files import replace_file
 
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 INDEX = b"DIRC"
@@ -192,7 +192,7 @@ def repair_slot(slot: Slot, base: str, object_format: str) -> None:
     """So that what is in it can be looked at: its files are whole or not, but git reads them."""
     head = slot.git_dir / "HEAD"
     if slot.git_dir.is_dir() and not _is_head(head):
-        write_durably(head, f"{base}\n")
+        replace_file(head, f"{base}\n", sync_to="name")
     index = slot.git_dir / "index"
     if index.exists() and not index.read_bytes().startswith(INDEX):
         index.unlink()

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from windlass.git import run as git
 from windlass.git.disk import remove_tree
-from windlass.git.durable import write_atomically
 from windlass.git.run import GitResult
+from windlass.private_files import replace_file
 
 FOLDERS = ("objects", "objects/info", "objects/pack", "info", "refs", "refs/heads", "logs")
 #: files that would make git read its settings, history or objects from elsewhere
@@ -99,4 +99,4 @@ def restore(file: Path, text: str) -> None:
     if file.is_symlink() or not file.is_file() or file.read_bytes() != text.encode("utf-8", "surrogateescape"):
         if file.is_dir() and not file.is_symlink():
             remove_tree(file)
-        write_atomically(file, text)
+        replace_file(file, text)

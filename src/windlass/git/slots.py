@@ -13,13 +13,13 @@ from msgspec.structs import replace
 
 from windlass.errors import GitError, StoppedError
 from windlass.git.disk import MIN_FREE_BYTES, lacking, make_writable, remove_tree
-from windlass.git.durable import write_atomically, write_durably
 from windlass.git.engine_repo import EngineRepo, RefChange, locked
 from windlass.git.index_flags import checkout_bytes, may_hide, unhide
 from windlass.git.keep import PSEUDO_REFS, Attempt, Kept, keep
 from windlass.git.slot import Slot, restore
 from windlass.git.slot_files import copy_into
 from windlass.git.trees import SlotStatus, clear_locks
+from windlass.private_files import replace_file
 
 # `checkout --force` ends a merge, but not these.
 UNFINISHED = ("rebase-merge", "rebase-apply", "sequencer")
@@ -187,7 +187,7 @@ class Slots(Struct, frozen=True):
         return self.folder / f"{slot.n}.changing"
 
     def _write(self, lease: Lease) -> None:
-        write_durably(self._file(lease.n), json.dumps(to_builtins(lease)))
+        replace_file(self._file(lease.n), json.dumps(to_builtins(lease)), sync_to="name")
 
     def _renew(self, slot: Slot, at: str, seen: SlotStatus | None = None) -> None:
         """A clean checkout of `at`. What was in the slot is kept; killed half way, nothing of it is taken for work.
@@ -260,7 +260,7 @@ class Slots(Struct, frozen=True):
         remove_tree(new)
         (new / "refs" / "heads").mkdir(parents=True)
         for name, text in {**slot.sealed(), "HEAD": f"{at}\n"}.items():
-            write_atomically(new / name, text)
+            replace_file(new / name, text)
         new.rename(slot.git_dir)
 
     def _convert(self, slot: Slot) -> None:
@@ -276,7 +276,7 @@ class Slots(Struct, frozen=True):
         if head.startswith("ref: "):
             # A branch of the shared repository, where every agent's branches were.
             ref = head.removeprefix("ref: ").strip()
-            write_atomically(new / "HEAD", f"{self.engine.refs().get(ref) or _last_logged(old)}\n")
+            replace_file(new / "HEAD", f"{self.engine.refs().get(ref) or _last_logged(old)}\n")
         new.rename(slot.git_dir)
         remove_tree(old)
 
@@ -325,7 +325,7 @@ def _start_log(slot: Slot, at: str) -> None:
         if entry.name != "HEAD":
             remove_tree(entry)
     first = f"{'0' * len(at)} {at} Windlass <windlass@localhost> 0 +0000\tplaced\n"
-    write_atomically(logs / "HEAD", first)
+    replace_file(logs / "HEAD", first)
 
 
 def _detach(slot: Slot) -> None:

@@ -17,8 +17,7 @@ from itertools import count
 from pathlib import Path
 
 from windlass.errors import GitLockError, GitUnansweredError
-from windlass.git.durable import sync
-from windlass.private_files import make_private
+from windlass.private_files import make_private, sync
 
 YOUNG_S = 1.0
 """Whoever made the lock this moment may not hold it by `flock` yet."""

@@ -16,8 +16,8 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from windlass.errors import StoppedError
-from windlass.git.durable import write_durably
 from windlass.locks import holder, is_driven
+from windlass.private_files import replace_file
 
 PLACE, OWNER = "place.json", "owner.json"
 
@@ -62,9 +62,9 @@ def settle_home(common_dir: Path, state_dir: Path) -> StateFolder:
         _require_at_rest(common_dir)
         old.rename(home)
     if found != known:
-        write_durably(common_dir / "windlass" / PLACE, json.dumps(to_builtins(found)))
+        replace_file(common_dir / "windlass" / PLACE, json.dumps(to_builtins(found)), sync_to="name")
     if _owner(home) != found.id:
-        write_durably(home / OWNER, json.dumps({"id": found.id, "path": found.path}))
+        replace_file(home / OWNER, json.dumps({"id": found.id, "path": found.path}), sync_to="name")
     return found
 
 

@@ -23,6 +23,7 @@ from msgspec import Struct, field, to_builtins
 from windlass.errors import GitError, UserError
 from windlass.git import run as git
 from windlass.git.run import UserRepo
+from windlass.private_files import replace_file
 from windlass.text import plain
 
 LAND, FOLLOW = "land", "follow"
@@ -98,7 +99,7 @@ def advance(user: UserRepo, move: CheckoutMove, record: Record = no_record) -> N
         if intent.exists():
             raise UserError("another move of this checkout was interrupted", hint="run the same command again")
         move = _planned(user, move)
-        _store(intent, move)
+        replace_file(intent, json.dumps(to_builtins(move)), sync_to="name", scratch=intent.with_suffix(".part"))
         try:
             _lock_index(user, move, folder)
         except UserError:
@@ -435,20 +436,6 @@ def _wait_for(handle: int) -> None:
                 "another windlass command is at work on this checkout", hint="wait until it is done, then try again"
             )
         time.sleep(LOCK_LOOK_S)
-
-
-def _store(file: Path, move: CheckoutMove) -> None:
-    part = file.with_suffix(".part")
-    with part.open("w", encoding="ascii") as handle:
-        json.dump(to_builtins(move), handle)
-        handle.flush()
-        os.fsync(handle.fileno())
-    part.replace(file)
-    folder = os.open(file.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _load(file: Path) -> CheckoutMove:

@@ -47,7 +47,7 @@ from windlass.agents.process.supervise import (
 from windlass.agents.process.usage_files import UsageFiles
 from windlass.errors import UserError
 from windlass.model import ErrorClass, Usage
-from windlass.private_files import make_private, open_private, write_private
+from windlass.private_files import make_private, open_private, replace_file
 from windlass.text import plain
 
 
@@ -220,7 +220,7 @@ class AgentRun(Struct, eq=False, dict=True):
         )
         if self.live and self.job.session:
             # whoever counts after a crash must know what is of the attempts before
-            write_private(self.job.folder / CONTINUED, json.dumps(told.sizes))
+            replace_file(self.job.folder / CONTINUED, json.dumps(told.sizes))
         return told.pull
 
     def _take_all(self, read: Callable[[], list[AgentEvent]]) -> None:
@@ -490,7 +490,7 @@ def _write(folder: Path, files: Mapping[str, str]) -> None:
         if not path.is_relative_to(root) or path == root:
             raise UserError(f"'{name}' is not a file below the attempt's folder", hint="this is a fault of the adapter")
         make_private(path.parent)
-        write_private(path, text)
+        replace_file(path, text, errors="replace")
 
 
 def _tail(path: Path) -> str:

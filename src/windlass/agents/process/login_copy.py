@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
@@ -10,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from windlass.private_files import make_private
+from windlass.private_files import make_private, replace_file
 
 MAX_BYTES = 4 << 20
 
@@ -31,7 +30,7 @@ def bring(folder: Path, wanted: Mapping[str, str]) -> list[LoginCopy]:
             _link(place, origin)
         elif (content := _read(origin)) is not None:
             # claude opens its credentials with O_NOFOLLOW: a link would not do
-            _write(place, content)
+            replace_file(place.resolve(), content)
             found.append(LoginCopy(place, origin, content))
     return found
 
@@ -42,7 +41,7 @@ def take_away(carried: list[LoginCopy]) -> None:
         with suppress(OSError):
             # a renewed token makes the old one void; but who renewed it elsewhere meanwhile has the newer one
             if now and now != one.content and _read(one.source) == one.content:
-                _write(one.source, now)
+                replace_file(one.source.resolve(), now)
         one.copy.unlink(missing_ok=True)
 
 
@@ -58,12 +57,3 @@ def _read(path: Path) -> bytes | None:
         return path.read_bytes()
     except OSError:
         return None
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Whole or not at all, and for the owner alone."""
-    target = path.resolve()
-    draft = target.with_name(f".{target.name}.{os.getpid()}")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(content)
-    draft.replace(target)

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from windlass.agents.base import Invocation
 from windlass.agents.process.forkserver import Supervisor
 from windlass.locks import boot_id, process_start
-from windlass.private_files import make_private, open_private, write_private
+from windlass.private_files import make_private, open_private, replace_file
 
 MARKER = "WINDLASS_ATTEMPT"
 FOLDER = "WINDLASS_FOLDER"
@@ -143,8 +143,8 @@ def _prepare(
     make_private(folder)
     for old in ("proc.json", "exit.json"):
         (folder / old).unlink(missing_ok=True)
-    write_private(folder / "stdin", invocation.stdin)
-    write_private(folder / "stdout", "")
+    replace_file(folder / "stdin", invocation.stdin, errors="replace")
+    replace_file(folder / "stdout", "")
     return {
         "argv": list(invocation.argv),
         "cwd": str(cwd),

@@ -21,7 +21,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from windlass.errors import GitError
-from windlass.git.durable import Barrier
+from windlass.git.disk import Barrier
 from windlass.git.plumbing.cat_file import CatFile
 
 MANY_COMMITS = 20_000

@@ -13,7 +13,7 @@ from typing import BinaryIO, TypeAlias
 
 from windlass.errors import GitError
 from windlass.git import run as git
-from windlass.git.durable import Barrier
+from windlass.git.disk import Barrier
 from windlass.git.stale_locks import remove_dead
 from windlass.text import plain
 
