@@ -126,7 +126,7 @@ def test_the_canary_breaks_all_code_but_the_tests(tmp_path: Path) -> None:
 
 def test_without_code_the_canary_is_the_base_itself(tmp_path: Path) -> None:
     engine = make_engine(tmp_path, {"README.md": "hi\n"})
-    assert canary_tree(engine, engine.user.head) == engine.tree_of(engine.user.head)
+    assert canary_tree(engine, engine.user.head) == engine.objects.tree_of(engine.user.head)
 
 
 def test_checks_that_look_elsewhere_stay_green_on_the_canary(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from windlass.errors import UserError
 from windlass.git import remote
 from windlass.git import run as git
-from windlass.git.engine_repo import locked
+from windlass.locks import file_lock
 from windlass.paths import state_dir
 from windlass.text import plain
 
@@ -28,7 +28,7 @@ def clone_of(url: str, cwd: Path, environ: Mapping[str, str]) -> Path:
     address = address_of(url, cwd)
     folder = _folder(address, environ)
     root = folder / _name(address)
-    with locked(folder / "lock"):
+    with file_lock(folder / "lock"):
         if root.exists():
             _update(root, address, environ)
         else:

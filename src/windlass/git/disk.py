@@ -30,6 +30,14 @@ def lacking(folder: Path, needed: int) -> str:
     return f"only {left // 2**20} MiB left on the disk of '{folder}', {needed // 2**20} MiB are needed"
 
 
+def read_or_empty(path: Path) -> str:
+    """A file of Windlass or git that may not exist."""
+    try:
+        return path.read_text(encoding="utf-8", errors="surrogateescape")
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return ""
+
+
 def remove_tree(folder: Path) -> None:
     """Also what somebody made read-only, as tools do with their caches. Links are removed, never followed."""
     if folder.is_symlink() or folder.is_file():
@@ -78,6 +86,8 @@ class Barrier:
 
     def settle(self) -> None:
         """Contract: everything that was added before the call is on the disk when it returns."""
+        if self.is_clear:
+            return
         with self._turn:
             with self._access:
                 waiting, self._waiting = self._waiting, {}

@@ -11,12 +11,14 @@ from msgspec import Struct
 
 from windlass.git import run as git
 from windlass.git.disk import remove_tree
-from windlass.git.engine_repo import EngineRepo, locked
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.keep import branch_tips, contained
 from windlass.git.proof_slot import remove_idle
 from windlass.git.publish import checked_out
+from windlass.git.run_refs import base_ref
 from windlass.git.slots import Lease, Slots, SlotUse
 from windlass.git.state_folder import owner_of
-from windlass.git.task_work import branch_tips, contained
+from windlass.locks import file_lock
 from windlass.model import Collected, GcKept, GcRemoved
 
 NO_BRANCH = "no branch contains it"
@@ -51,7 +53,7 @@ def gc(
     `branches`: made by final runs, to remove when they are merged or empty.
     """
     # Another collector may be at work: what it has begun to remove is its own until it ends or dies.
-    with locked(engine.home / "slots" / "gc.lock"):
+    with file_lock(engine.home / "slots" / "gc.lock"):
         slots = list(_collect_slots(engine, runs_final, dry=dry, date=date, chosen=chosen, occupant=occupant))
     # The refs first: what is only in a run's own branch is in a branch, and stays one with it.
     refs = list(_collect_refs(engine, runs_final, dry=dry, named=named))
@@ -90,7 +92,7 @@ def _collect_refs(
     """All runs at once: a git for each ref would take a minute where this takes a second."""
     theirs = git.read_refs(engine.user.root, "refs/windlass/", "refs/heads/")
     tips = [sha for name, sha in theirs.items() if name.startswith("refs/heads/")]
-    own = _by_run(engine.refs(), "refs/windlass/", runs)
+    own = _by_run(engine.refs.all(), "refs/windlass/", runs)
     kept = _by_run(theirs, "refs/windlass/keep/", runs)
     found = [refs for run in runs for refs in (own[run], kept[run])]
     safe = contained(engine, {sha for refs in found for sha in refs.values()}, tips)
@@ -102,7 +104,7 @@ def _collect_refs(
         ]
         gone += [name for name in own[run] if name not in loose]
         gone_theirs += [name for name in kept[run] if name not in loose]
-        base = f"refs/windlass/base/{run}"
+        base = base_ref(run)
         if base in theirs and not loose.isdisjoint(own[run]):
             entries.append(GcKept(base, "the run's commits need it"))
         elif base in theirs:
@@ -110,7 +112,7 @@ def _collect_refs(
             gone_theirs.append(base)
     if not dry:
         if gone:
-            engine.drop(gone)
+            engine.refs.drop(gone)
         if gone_theirs:
             drop_user_refs(engine, gone_theirs)
     yield from entries
@@ -162,7 +164,7 @@ def in_a_branch(engine: EngineRepo, sha: str) -> bool:
 def drop_user_refs(engine: EngineRepo, names: Collection[str]) -> None:
     if not all(name.startswith("refs/windlass/") for name in names):
         raise ValueError(f"not ours: {sorted(names)}")
-    with engine.moving_user_refs(list(names)):
+    with engine.user_refs.intent(list(names)):
         git.run(["update-ref", "--stdin"], engine.user.root, input="".join(f"delete {name}\n" for name in names))
 
 

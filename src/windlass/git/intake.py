@@ -147,7 +147,7 @@ class _ObjectWalk(Struct, frozen=True):
         return self.store / sha[:2] / sha[2:]
 
     def _adopt(self, sha: str) -> None:
-        self.ours.adopt(sha, self._file(sha))
+        self.ours.loose.adopt(sha, self._file(sha))
 
     def _read(self, sha: str) -> tuple[str, bytes]:
         """The object's kind, and its content unless it is a blob. It is what its name says, or it is unusual."""
@@ -202,7 +202,7 @@ def _is_plain(name: bytes, entry: Entry) -> bool:
 
 def _take_pack(engine: EngineRepo, slot: Slot, shas: Sequence[str]) -> None:
     _require_files(slot)
-    known = [f"^{sha}" for sha in dict.fromkeys(engine.refs().values())][-MOST_KNOWN:]
+    known = [f"^{sha}" for sha in dict.fromkeys(engine.refs.all().values())][-MOST_KNOWN:]
     wanted = "".join(f"{line}\n" for line in (*shas, *known))
     try:
         options = ["--revs", "--local", "--stdout", "-q"]

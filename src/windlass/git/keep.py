@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count
 
 from msgspec import Struct
 
+from windlass.errors import UserError
 from windlass.git import run as git
-from windlass.git.engine_repo import EngineRepo, RefChange
+from windlass.git.engine_repo import EngineRepo
 from windlass.git.intake import take_what_is_there
+from windlass.git.ref_audit import RefChange
+from windlass.git.run_refs import base_ref, name_held
 from windlass.git.slot import Slot
 from windlass.git.trees import SlotStatus, commit_tree, status, work_tree
+from windlass.git.user_repo import names_like
+from windlass.text import plain
 
 SHA = re.compile(r"[0-9a-f]{40,64}")
+ATTEMPT = re.compile(r"(?P<key>.+)/@(?P<n>[0-9]+)(?:\.[0-9]+)?")
 PSEUDO_REFS = (
     "ORIG_HEAD",
     "MERGE_HEAD",
@@ -63,7 +69,7 @@ def keep(
     """
     seen = seen or status(engine, slot)
     left = _named_in(slot)
-    made = {sha for sha in left if not engine.reaches(sha)}
+    made = {sha for sha in left if not engine.refs.reaches(sha)}
     shas = (left - made) | take_what_is_there(engine, slot, sorted(made)) | {seen.head}
     shas |= {sha for change in undone for sha in _history(engine, change)}
     if seen.dirty:
@@ -97,7 +103,7 @@ def _snapshot(engine: EngineRepo, slot: Slot, seen: SlotStatus, attempt: Attempt
 
 
 def _pin(engine: EngineRepo, attempt: Attempt, shas: Iterable[str]) -> tuple[str, ...]:
-    lost = unreached(engine, [sha for sha in shas if not engine.reaches(sha)])
+    lost = unreached(engine, [sha for sha in shas if not engine.refs.reaches(sha)])
     if not lost:
         return ()
     # An earlier call for this attempt has kept some of it.
@@ -105,12 +111,12 @@ def _pin(engine: EngineRepo, attempt: Attempt, shas: Iterable[str]) -> tuple[str
     lost = unreached(engine, lost, known.values())
     if not lost:
         return ()
-    base = git.read_refs(engine.user.root, f"refs/windlass/base/{attempt.run}")
+    base = git.read_refs(engine.user.root, base_ref(attempt.run))
     transfer(engine, lost, list(base.values()))
     names = _free_names(attempt, known)
     made = tuple(next(names) for _ in lost)
     commands = "".join(f"create {name} {sha}\n" for name, sha in zip(made, lost, strict=True))
-    with engine.moving_user_refs(made):
+    with engine.user_refs.intent(made):
         git.run(["update-ref", "--stdin"], engine.user.root, input=commands)
     return made
 
@@ -142,3 +148,99 @@ def transfer(engine: EngineRepo, shas: Sequence[str], present: Sequence[str]) ->
     command = [f"--git-dir={engine.path}", "pack-objects", "--revs", "--thin", "--stdout", "-q"]
     pack = git.run_raw(command, engine.home, input="".join(f"{line}\n" for line in lines))
     git.run(["unpack-objects", "-q"], engine.user.root, input=pack.stdout)
+
+
+# -- what was kept of a task
+
+
+class TaskWork(Struct, frozen=True):
+    """A commit that an attempt at a task left."""
+
+    task: str
+    key: str
+    n: int
+    """The attempt; 0 when it was found in a slot that was given back."""
+    ref: str
+    commit: str
+    held: bool
+    """What a writer handed in; else what was left in its slot besides. Such refs are in the engine's repository."""
+
+
+def task_work(engine: EngineRepo, run: str, tasks: Collection[str], landed: str) -> list[TaskWork]:
+    """Of these tasks, without what `landed` contains."""
+    held = {ref: (name_held(ref, run), sha, True) for ref, sha in engine.refs.all().items() if name_held(ref, run)}
+    prefix = f"refs/windlass/keep/{run}/"
+    kept = git.read_refs(engine.user.root, prefix)
+    named = held | {ref: (ref.removeprefix(prefix), sha, False) for ref, sha in kept.items()}
+    found = []
+    for ref, (name, sha, is_held) in named.items():
+        match = ATTEMPT.fullmatch(name)
+        task = _task_of(match["key"]) if match else ""
+        if match and task in tasks:
+            found.append(TaskWork(task, match["key"], int(match["n"]), ref, sha, is_held))
+    reached = contained(engine, {work.commit for work in found}, [landed] if landed else [])
+    return [work for work in found if work.commit not in reached]
+
+
+def _task_of(key: str) -> str:
+    """The task's id in a key like `execute/t3+2/spec#1`."""
+    parts = key.split("/")
+    return re.split(r"[+#]", parts[1])[0] if len(parts) > 1 else ""
+
+
+def contained(engine: EngineRepo, shas: Iterable[str], tips: Iterable[str]) -> set[str]:
+    """Those of `shas` that one of `tips` leads to; what does not exist is contained in nothing. Two gits for all."""
+    wanted = sorted(set(shas))
+    if not wanted:
+        return set()
+    asked = "".join(f"{sha}^{{commit}}\n" for sha in wanted)
+    answers = engine.git("cat-file", "--batch-check", input=asked).out.splitlines()
+    present = [
+        sha for sha, answer in zip(wanted, answers, strict=True) if not answer.endswith((" missing", "ambiguous"))
+    ]
+    stdin = "".join(f"{sha}\n" for sha in present) + "".join(f"^{sha}\n" for sha in tips)
+    beyond = set(engine.git("rev-list", "--ignore-missing", "--stdin", input=stdin).out.split()) if present else set()
+    return set(present) - beyond
+
+
+def branch_tips(engine: EngineRepo) -> dict[str, str]:
+    return git.read_refs(engine.user.root, "refs/heads/")
+
+
+def base_of(engine: EngineRepo, commit: str, landed: str) -> str:
+    """Where a task's work left what has landed."""
+    return engine.git("merge-base", landed, commit, check=False).line or landed
+
+
+def take(engine: EngineRepo, run: str, commit: str, branch: str, *, exact: bool) -> tuple[str, bool]:
+    """Put a commit on a branch of the user's repository: the branch, and whether it was made now.
+
+    `exact`: a person named the branch, so no other name will do.
+    """
+    if not git.is_branch_name(branch):
+        raise UserError(f"'{branch}' is not a valid branch name", hint="see `git help check-ref-format`")
+    present = branch_tips(engine)
+    for name in [branch] if exact else names_like(branch):
+        now = present.get(f"refs/heads/{name}", "")
+        if now == commit:
+            return name, False
+        if not now:
+            _make_branch(engine, run, name, commit)
+            return name, True
+    raise UserError(f"branch '{branch}' exists already and is something else", hint="--branch NAME takes another name")
+
+
+def _make_branch(engine: EngineRepo, run: str, branch: str, commit: str) -> None:
+    transfer(engine, [commit], [engine.user.head])
+    zero = "0" * len(commit)
+    command = ["update-ref", "-m", f"windlass: {run}", f"refs/heads/{branch}", commit, zero]
+    done = git.run(command, engine.user.root, check=False)
+    if done.code != 0:
+        why = plain(done.err).strip()[-400:]
+        raise UserError(f"cannot make branch '{branch}': {why}", hint="--branch NAME takes another name")
+
+
+def newest(works: Iterable[TaskWork], began: Mapping[tuple[str, int], float]) -> TaskWork | None:
+    """What stands for a task's work: the last that a writer handed in, else the last that was left in a slot."""
+    listed = sorted(works, key=lambda work: (work.held, began.get((work.key, work.n), 0.0), work.n, work.ref))
+    return listed[-1] if listed else None

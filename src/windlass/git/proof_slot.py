@@ -8,7 +8,6 @@ that an earlier run left. What the set-up installed stays, as long as no run cha
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import stat
@@ -22,10 +21,10 @@ from msgspec import Struct, field
 from windlass.errors import StoppedError
 from windlass.git.disk import MIN_FREE_BYTES, lacking, make_writable, remove_tree
 from windlass.git.engine_repo import EngineRepo
-from windlass.git.index_flags import checkout_bytes
-from windlass.git.slot import Slot
-from windlass.git.slot_files import copy_into
+from windlass.git.slot import Slot, copy_into
 from windlass.git.trees import commit_tree
+from windlass.git.user_repo import checkout_bytes
+from windlass.locks import try_lock
 
 Signature: TypeAlias = list[int]
 """Kind, size and times of a file: differs when it was written to."""
@@ -155,20 +154,15 @@ class ProofSlot(Struct):
         return all(path in found and _signature(found[path]) == was for path, was in self._installed.items())
 
     def _untracked(self) -> Iterator[tuple[str, os.stat_result]]:
-        root, tracked = self.slot.path, self._tracked()
+        root, index, tracked = self.slot.path, self.home / "index", frozenset[str]()
+        if index.exists() and (self.slot.git_dir / "HEAD").exists():
+            # With the engine's own repository: what a test did to the one here must not matter.
+            tracked = frozenset(self.engine.git("ls-files", "-z", env={"GIT_INDEX_FILE": str(index)}).fields)
         start = len(str(root)) + 1
         for entry in _walk(root):
             path = entry.path[start:]
             if path not in tracked:
                 yield path, entry.stat(follow_symlinks=False)
-
-    def _tracked(self) -> frozenset[str]:
-        index = self.home / "index"
-        if not index.exists() or not (self.slot.git_dir / "HEAD").exists():
-            return frozenset()
-        # With the engine's own repository: what a test did to the one here must not matter.
-        done = self.engine.git("ls-files", "-z", env={"GIT_INDEX_FILE": str(index)})
-        return frozenset(done.fields)
 
     def _folders(self) -> Iterator[Path]:
         """Those that may be empty now, the deepest first."""
@@ -202,19 +196,17 @@ def remove_idle(engine: EngineRepo, *, dry: bool) -> list[str]:
 
 def _require_space(engine: EngineRepo) -> None:
     """As much as the user's checkout takes."""
-    problem = lacking(engine.home, MIN_FREE_BYTES + checkout_bytes(engine.user.git_dir / "index"))
+    problem = lacking(engine.home, MIN_FREE_BYTES + checkout_bytes(engine.user))
     if problem:
         raise StoppedError(problem, hint="free some space, or run `windlass gc`, then `windlass resume`")
 
 
 def _try_lock(path: Path) -> IO[str] | None:
     handle = path.open("w")
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        handle.close()
-        return None
-    return handle
+    if try_lock(handle):
+        return handle
+    handle.close()
+    return None
 
 
 def _walk(folder: Path) -> Iterator[os.DirEntry[str]]:

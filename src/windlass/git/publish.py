@@ -9,10 +9,12 @@ from msgspec import Struct
 
 from windlass.errors import GitError, UserError
 from windlass.git import run as git
+from windlass.git import user_repo
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.keep import transfer
-from windlass.git.run import UserRepo
+from windlass.git.run_refs import base_ref
 from windlass.git.user_checkout import FOLLOW, LAND, CheckoutMove, Record, advance, no_record, require_clean, settle
+from windlass.git.user_repo import UserRepo, names_like
 from windlass.model import LandResult, LandStyle
 from windlass.private_files import replace_file
 from windlass.text import plain
@@ -31,7 +33,7 @@ class PublishedBranch(Struct, frozen=True):
 def publish(engine: EngineRepo, run: str, branch: str, tip: str, last: str) -> PublishedBranch:
     """Move the run's branch to `tip`. `last` is the commit of the last `Published` ('' at first). Never forces."""
     _require_branch_name(branch)
-    base, ref = f"refs/windlass/base/{run}", f"refs/heads/{branch}"
+    base, ref = base_ref(run), f"refs/heads/{branch}"
     present = engine.watch.refs()
     transfer(engine, [tip], [present[name] for name in (base, ref) if name in present])
     for name in names_like(branch):
@@ -47,10 +49,6 @@ def publish(engine: EngineRepo, run: str, branch: str, tip: str, last: str) -> P
 def _require_branch_name(branch: str) -> None:
     if not git.is_branch_name(branch):
         raise UserError(f"'{branch}' is not a valid branch name", hint="see `git help check-ref-format`")
-
-
-def names_like(branch: str) -> list[str]:
-    return [branch, *(f"{branch}-{k}" for k in range(2, 100))]
 
 
 def _under_another_name(done: PublishedBranch, branch: str) -> PublishedBranch:
@@ -72,10 +70,10 @@ def _move(engine: EngineRepo, run: str, branch: str, tip: str, now: str) -> Publ
     where = checked_out(engine.user, branch)
     if where:
         return PublishedBranch(branch, now, f"'{branch}' is checked out in '{where}' and stays as it is there")
-    with engine.fence(), engine.moving_user_refs([ref]):
+    with engine.fence(), engine.user_refs.intent([ref]):
         done = git.run(["update-ref", "-m", f"windlass: {run}", ref, tip, now], root, check=False)
     if done.code == 0:
-        engine.settle()
+        engine.barrier.settle()
         return PublishedBranch(branch, tip)
     if git.read_refs(root, ref).get(ref, "") != now:
         return None
@@ -111,7 +109,7 @@ def enter_in_place(user: UserRepo, branch: str, base: str) -> None:
     require_clean(user, "start in place")
     _require_branch_name(branch)
     exists = git.run(["rev-parse", "--verify", "-q", f"refs/heads/{branch}"], user.root, check=False).code == 0
-    if exists and git.discover(user.root).branch != branch:
+    if exists and user_repo.discover(user.root).branch != branch:
         raise UserError(f"branch '{branch}' exists already", hint=f"git branch -m {branch} another-name")
     if not exists:
         git.run(["checkout", "-q", "-b", branch, base], user.root)
@@ -130,7 +128,7 @@ def _ignore(exclude: Path, names: tuple[str, ...]) -> None:
 def follow(engine: EngineRepo, run: str, branch: str, tip: str) -> None:
     """In place: bring the user's checkout forward to `tip`. Refuses rather than touch their uncommitted work."""
     settle(engine.user)
-    user = git.discover(engine.user.root)
+    user = user_repo.discover(engine.user.root)
     if user.branch != branch:
         where = f"'{user.branch}'" if user.branch else "no branch"
         raise UserError(f"the checkout is on {where}, not on '{branch}'", hint=f"git switch {branch}")

@@ -13,11 +13,12 @@ from msgspec import Struct, field
 
 from windlass.errors import GitError
 from windlass.git import run as git
-from windlass.git.engine_repo import EngineRepo, tip_ref
-from windlass.git.plumbing.objects import Objects
+from windlass.git.disk import Barrier, read_or_empty
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.plumbing.objects import LooseObjects
 from windlass.git.plumbing.refs import HELD, move, remove_file, torn
+from windlass.git.run_refs import base_ref, tip_ref
 from windlass.git.slot import Slot
-from windlass.git.slot_files import read_or_empty
 from windlass.private_files import replace_file
 
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -50,7 +51,7 @@ class Repairs(Struct):
 def repair(engine: EngineRepo, records: Sequence[RunRecord], *, since: float = ALL) -> Repairs:
     """Both repositories, for these runs, while nobody drives them. `since`: see `Objects.remove_torn`."""
     done = Repairs()
-    torn_objects = engine.objects.remove_torn(since)
+    torn_objects = engine.objects.loose.remove_torn(since)
     if torn_objects:
         done.notes.append(f"{len(torn_objects)} objects that never reached the disk were removed")
     _repair_engine_refs(engine, done)
@@ -58,7 +59,7 @@ def repair(engine: EngineRepo, records: Sequence[RunRecord], *, since: float = A
     for record in records:
         done.lost |= _lost(engine, record)
         _repair_tip(engine, record, done)
-    engine.settle()
+    engine.barrier.settle()
     return done
 
 
@@ -73,7 +74,7 @@ def find_damage(engine: EngineRepo, records: Sequence[RunRecord]) -> list[str]:
     for record in records:
         lost = _lost(engine, record)
         found += [f"run {record.run} lacks commit {sha[:12]}" for sha in sorted(lost)]
-        if not lost and record.tips and not engine.tip(record.run):
+        if not lost and record.tips and not engine.refs.tip(record.run):
             found.append(f"run {record.run} has no tip")
     return found
 
@@ -87,7 +88,7 @@ def replace_engine(engine: EngineRepo, records: Sequence[RunRecord]) -> Path:
     for record in records:
         for sha in (*record.tips, *sorted(record.heads)):
             _salvage(aside, engine, sha, record.base)
-    engine.settle()
+    engine.barrier.settle()
     return aside
 
 
@@ -114,23 +115,23 @@ def _repair_engine_refs(engine: EngineRepo, done: Repairs) -> None:
         remove_file(engine.path, name)
         if held and not missing(engine.path, [held[1]]):
             move(engine.path, name, held[1], "", engine.barrier)
-    refs = engine.refs()
+    refs = engine.refs.all()
     gone = missing(engine.path, refs.values())
     for name in [name for name, sha in refs.items() if sha in gone]:
         remove_file(engine.path, name)
         done.notes.append(f"'{name}' led to a commit that is lost, and was removed")
-    engine.forget()
+    engine.refs.forget()
 
 
 def _repair_tip(engine: EngineRepo, record: RunRecord, done: Repairs) -> None:
-    found = engine.tip(record.run)
+    found = engine.refs.tip(record.run)
     right = next((tip for tip in record.tips if tip not in done.lost), "")
     if not right or found == right:
         return
     if found and found not in done.lost:
         return  # the driver shows what the journal says, and reports what differs
     move(engine.path, tip_ref(record.run), right, None, engine.barrier)
-    engine.forget()
+    engine.refs.forget()
     done.notes.append(f"the tip of the run was {found[:12] or 'missing'}; the journal says {right[:12]}")
 
 
@@ -167,7 +168,7 @@ def missing(git_dir: Path, shas: Iterable[str]) -> set[str]:
 def _repair_user_refs(engine: EngineRepo, records: Sequence[RunRecord], done: Repairs) -> None:
     """Only what is Windlass's own there: `refs/windlass/*` and the runs' branches."""
     common = engine.user.common_dir
-    right = {f"refs/windlass/base/{record.run}": record.base for record in records}
+    right = {base_ref(record.run): record.base for record in records}
     right |= {f"refs/heads/{record.branch}": record.published for record in records if record.branch}
     ours: Callable[[str], bool] = lambda name: name.startswith("refs/windlass/") or name in right  # noqa: E731
     for name in [name for name in torn(common) if ours(name)]:
@@ -179,7 +180,7 @@ def _repair_user_refs(engine: EngineRepo, records: Sequence[RunRecord], done: Re
         remove_file(common, name)
         done.notes.append(f"'{name}' in your repository led to a lost commit, and was removed")
     for record in records:
-        pin = f"refs/windlass/base/{record.run}"
+        pin = base_ref(record.run)
         if refs.get(pin, "") != record.base and not missing(common, [record.base]):
             move(common, pin, record.base, None, engine.barrier)
             done.notes.append(f"'{pin}' was made anew")
@@ -197,7 +198,7 @@ def repair_slot(slot: Slot, base: str, object_format: str) -> None:
     if index.exists() and not index.read_bytes().startswith(INDEX):
         index.unlink()
     if (slot.git_dir / "objects").is_dir():
-        Objects(slot.git_dir, object_format).remove_torn(ALL)
+        LooseObjects(slot.git_dir, object_format, Barrier()).remove_torn(ALL)
         for name in torn(slot.git_dir):
             remove_file(slot.git_dir, name)
 

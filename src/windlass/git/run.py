@@ -136,7 +136,7 @@ def run_raw(
     if signal_of(done.returncode):
         raise _ended(args, cwd, signal_of(done.returncode))
     if check and done.returncode != 0:
-        raise _failed(args, cwd, _text(done.stderr))
+        raise failure(args, cwd, _text(done.stderr))
     return done
 
 
@@ -176,7 +176,7 @@ def _not_started(cwd: Path) -> WindlassError:
     return UserError("git is not installed", hint="install git 2.38 or newer")
 
 
-def _failed(args: Sequence[str], cwd: Path, err: str) -> WindlassError:
+def failure(args: Sequence[str], cwd: Path, err: str) -> WindlassError:
     tail = plain(err).strip()[-600:] or "it said nothing"
     if "dubious ownership" in err:
         return UserError(f"git does not trust '{cwd}': another user owns it", hint=tail.rsplit("\n", 1)[-1].strip())
@@ -215,7 +215,7 @@ def capped(args: Sequence[str], cwd: Path, limit: int) -> tuple[str, bool]:
     if signal_of(code) and len(head) <= limit:
         raise _ended(args, cwd, signal_of(code))
     if code != 0 and len(head) <= limit:
-        raise _failed(args, cwd, "")
+        raise failure(args, cwd, "")
     return head[:limit].decode("utf-8", "replace"), len(head) > limit
 
 
@@ -262,118 +262,6 @@ async def _forgiving(empty: T, read: Callable[P, T], *args: P.args, **kwargs: P.
             return await asyncio.to_thread(read, *args, **kwargs)
     except (WindlassError, OSError, TimeoutError):
         return empty
-
-
-class UserRepo(Struct, frozen=True):
-    root: Path
-    common_dir: Path
-    """Shared by all worktrees of the repository: what Windlass stores there is seen from each of them."""
-    git_dir: Path
-    head: str
-    branch: str
-    """'' when HEAD is detached."""
-    shallow: bool = False
-    object_format: str = "sha1"
-
-    @property
-    def state(self) -> Path:
-        return self.common_dir / "windlass"
-
-
-QUESTIONS = ("--is-bare-repository", "--is-inside-work-tree", "--is-shallow-repository", "--show-object-format")
-PLACES = ("--path-format=absolute", "--git-dir", "--git-common-dir")
-HERE = ("HEAD^{commit}", "--symbolic-full-name", "HEAD")
-
-
-def discover(path: Path) -> UserRepo:
-    match run(["rev-parse", *QUESTIONS, *PLACES, *HERE, "--show-toplevel"], path, check=False).out.split("\n"):
-        case ["false", "true", shallow, form, git_dir, common_dir, head, name, root, ""]:
-            return UserRepo(Path(root), Path(common_dir), Path(git_dir), head, _branch(name), shallow == "true", form)
-        case _:
-            return _ask_in_turn(path)
-
-
-def _ask_in_turn(path: Path) -> UserRepo:
-    """Something is odd: which of the questions has no answer says what."""
-    done = run(["rev-parse", *QUESTIONS, *PLACES], path, check=False)
-    if done.code != 0:
-        raise _no_repository(path, done.err)
-    bare, inside, shallow, object_format, git_dir, common_dir = done.out.splitlines()
-    if bare == "true" or inside != "true":
-        raise UserError(f"'{path}' is a bare repository or a .git folder", hint="go to a checkout of it")
-    root, head, branch = _checkout(path)
-    return UserRepo(root, Path(common_dir), Path(git_dir), head, branch, shallow == "true", object_format)
-
-
-def _no_repository(path: Path, err: str) -> WindlassError:
-    if "not a git repository" not in err:
-        return _failed(["rev-parse"], path, err)
-    return UserError(f"'{path}' is not in a git repository", hint="go to your project, or run `git init` there")
-
-
-def _checkout(path: Path) -> tuple[Path, str, str]:
-    root = Path(run(["rev-parse", "--show-toplevel"], path).out.removesuffix("\n"))
-    done = run(["rev-parse", *HERE], path, check=False)
-    if done.code != 0:
-        raise UserError("the repository has no commit yet", hint='git add -A && git commit -m "Start"')
-    head, name = done.out.splitlines()
-    return root, head, _branch(name)
-
-
-def _branch(name: str) -> str:
-    """'' for a HEAD that is on none."""
-    return name.removeprefix("refs/heads/") if name.startswith("refs/heads/") else ""
-
-
-def is_dirty(repo: UserRepo, *, untracked: bool = True) -> bool:
-    files = "normal" if untracked else "no"
-    command = ["status", "--porcelain", "-z", f"--untracked-files={files}", "--ignore-submodules=dirty"]
-    return bool(run(command, repo.root).out)
-
-
-def is_tracked(repo: UserRepo, path: str) -> bool:
-    return run(["cat-file", "-e", f"{repo.head}:{path}"], repo.root, check=False).code == 0
-
-
-def oddities(repo: UserRepo) -> list[str]:
-    """What works less well in this repository, in words for `doctor`."""
-    attributes = run(["grep", "-lE", "filter=lfs", "HEAD", "--", ":(glob)**/.gitattributes"], repo.root, check=False)
-    found = {
-        "submodules: they stay empty in the folders agents work in": (repo.root / ".gitmodules").exists(),
-        "Git LFS: files that were never downloaded cannot be checked out": attributes.code == 0,
-        "shallow clone: history before it cannot be compared": repo.shallow,
-        "partial clone: agents see the run's base whole, but of its history only what is here": is_partial(repo),
-    }
-    return [text for text, present in found.items() if present]
-
-
-def is_partial(repo: UserRepo) -> bool:
-    return bool(_promisor(repo))
-
-
-def _promisor(repo: UserRepo) -> str:
-    """The remote that a partial clone fetches missing objects from; '' for a clone that has all of its own."""
-    done = run(["config", "--name-only", "--get-regexp", r"^remote\..*\.promisor$"], repo.root, check=False)
-    first = done.out.partition("\n")[0]
-    return first.removeprefix("remote.").removesuffix(".promisor")
-
-
-def fetch_missing(repo: UserRepo, commit: str) -> None:
-    """All files of a commit, from where the partial clone came; into the user's objects, as their own git would."""
-    remote, before = _promisor(repo), -1
-    while remote and (missing := _missing(repo, commit)):
-        if len(missing) == before:
-            raise GitError(f"'{remote}' does not give {len(missing)} objects of {commit[:12]}", hint="git fetch")
-        options = ["--no-tags", "--no-write-fetch-head", "--recurse-submodules=no", "--filter=blob:none", "--stdin"]
-        shas = "".join(f"{sha}\n" for sha in missing)
-        fetch = ["-c", "fetch.negotiationAlgorithm=noop", "fetch", "-q", *options, remote]
-        run(fetch, repo.root, env=personal(), input=shas)
-        before = len(missing)
-
-
-def _missing(repo: UserRepo, commit: str) -> list[str]:
-    listed = run(["rev-list", "--objects", "--missing=print", f"{commit}^{{tree}}"], repo.root).out
-    return [line[1:] for line in listed.splitlines() if line.startswith("?")]
 
 
 def git_version() -> tuple[int, ...]:

@@ -18,11 +18,9 @@ from msgspec.structs import replace
 from windlass.errors import GitError
 from windlass.git import run as git
 from windlass.git.engine_repo import EngineRepo
-from windlass.git.index_flags import unhide
 from windlass.git.intake import RefusedObjectsError, take_in
-from windlass.git.slot import Slot
-from windlass.git.slot_files import check_path
-from windlass.git.stale_locks import locks_in
+from windlass.git.plumbing.stale_locks import locks_in
+from windlass.git.slot import Slot, check_path
 
 HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
@@ -38,6 +36,8 @@ class SlotStatus(Struct, frozen=True):
     detached: bool = True
     refused: str = ""
     """Why commits that were made in the slot cannot be taken; their files count as uncommitted then."""
+    partial: bool = False
+    """Some files of the index are not checked out (skip-worktree); they count as unchanged."""
 
 
 class ChangeKind(StrEnum):
@@ -57,7 +57,7 @@ def status(engine: EngineRepo, slot: Slot) -> SlotStatus:
     """Afterwards the engine's repository has the slot's head. A repository inside the slot is not entered: its own
     configuration names programs that git would run."""
     options = ["--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=dirty"]
-    unhide(slot, absent=False)
+    partial = slot.clear_index_flags(absent=False)
     fields = slot.git("status", *options).fields
     heads = [field.removeprefix("# branch.oid ") for field in fields if field.startswith("# branch.oid ")]
     if not heads or heads[0] == "(initial)":
@@ -67,7 +67,8 @@ def status(engine: EngineRepo, slot: Slot) -> SlotStatus:
     except RefusedObjectsError as error:
         return replace(_without_commits(engine, slot, error), refused=error.message)
     dirty = tuple(_path_of(field) for field in fields if not field.startswith("#"))
-    return SlotStatus(heads[0], engine.tree_of(heads[0]), dirty, "# branch.head (detached)" in fields)
+    detached = "# branch.head (detached)" in fields
+    return SlotStatus(heads[0], engine.objects.tree_of(heads[0]), dirty, detached, partial=partial)
 
 
 def _without_commits(engine: EngineRepo, slot: Slot, error: RefusedObjectsError) -> SlotStatus:
@@ -195,14 +196,14 @@ def commit_artifacts(engine: EngineRepo, tip: str, contents: Mapping[str, str], 
     """A commit of files on a tip, made without a checkout, that nothing leads to yet; `tip` itself when nothing would
     change."""
     tree = edited_tree(engine, tip, contents)
-    if tree == engine.tree_of(tip):
+    if tree == engine.objects.tree_of(tip):
         return tip
     return commit_tree(engine, tree, [tip], message, date)
 
 
 def changes(engine: EngineRepo, base: str, head: str) -> tuple[Change, ...]:
     """Between two commits or trees. For a slot with uncommitted work, `head` is its `work_tree`."""
-    fields = engine.differences(base, head)
+    fields = engine.diffs.between(base, head)
     return tuple(_change(entry, path) for entry, path in zip(fields[0::2], fields[1::2], strict=True))
 
 

@@ -7,7 +7,6 @@ means finished, a branch at the old one means that the files are taken back, one
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -15,14 +14,16 @@ import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from msgspec import Struct, field, to_builtins
 
 from windlass.errors import GitError, UserError
 from windlass.git import run as git
-from windlass.git.run import UserRepo
+from windlass.git import user_repo
+from windlass.git.user_repo import UserRepo
+from windlass.locks import try_lock
 from windlass.private_files import replace_file
 from windlass.text import plain
 
@@ -122,7 +123,7 @@ def settle(user: UserRepo, record: Record = no_record) -> Settled | None:
         intent = _intent(folder, user)
         if not intent.exists():
             return None
-        return _settle(git.discover(user.root), _load(intent), folder, record)
+        return _settle(user_repo.discover(user.root), _load(intent), folder, record)
 
 
 # -- forward
@@ -178,7 +179,7 @@ def _lock_index(user: UserRepo, move: CheckoutMove, folder: Path) -> None:
 
 def _require_unchanged(user: UserRepo, move: CheckoutMove) -> None:
     """Looked at again under the lock: a person may have worked on since the command began."""
-    here = git.discover(user.root)
+    here = user_repo.discover(user.root)
     if (here.branch, here.head) != (move.branch, move.before):
         raise UserError(f"'{move.branch}' was moved a moment ago", hint="nothing was changed; try again")
     require_clean(here, f"bring '{move.branch}' forward")
@@ -207,7 +208,7 @@ def _occupants(root: Path, path: str) -> list[str]:
 
 
 def require_clean(user: UserRepo, what: str) -> None:
-    if git.is_dirty(user, untracked=False):
+    if user_repo.is_dirty(user, untracked=False):
         raise UserError(f"cannot {what}: there are uncommitted changes", hint="commit or `git stash` them first")
 
 
@@ -228,7 +229,7 @@ def _settle(user: UserRepo, move: CheckoutMove, folder: Path, record: Record) ->
     untouched: tuple[str, ...] = ()
     if at == move.after or (at != move.before and at and git.is_ancestor(user.root, move.after, at)):
         how = "finished"
-    elif at == move.before and git.discover(user.root).branch == move.branch:
+    elif at == move.before and user_repo.discover(user.root).branch == move.branch:
         how, untouched = "taken back", _take_back(user, move, folder)
     else:
         how = "left"
@@ -258,7 +259,7 @@ def _take_back(user: UserRepo, move: CheckoutMove, folder: Path) -> tuple[str, .
 def _is_begun(user: UserRepo, move: CheckoutMove) -> bool:
     """False: killed before the index was locked, so nothing was changed. The lock goes last, and the branch says then
     that the move is finished; so without a lock only a person who removed it can have left half of the files."""
-    return git.is_dirty(user, untracked=True)
+    return user_repo.is_dirty(user, untracked=True)
 
 
 def _restore_index(user: UserRepo, move: CheckoutMove, env: Mapping[str, str]) -> set[str]:
@@ -427,10 +428,7 @@ def _exclusive(user: UserRepo) -> Iterator[Path]:
 
 def _wait_for(handle: int) -> None:
     end = time.monotonic() + LOCK_WAIT_S
-    while True:
-        with suppress(BlockingIOError):
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
+    while not try_lock(handle):
         if time.monotonic() > end:
             raise UserError(
                 "another windlass command is at work on this checkout", hint="wait until it is done, then try again"

@@ -25,7 +25,7 @@ from windlass.events import (
     RunEnded,
 )
 from windlass.flow.schema import Flow
-from windlass.git.slot_files import read_file
+from windlass.git.slot import read_file
 from windlass.model import RunState, content_id
 from windlass.store.database import Store
 from windlass.store.rows import RunRow

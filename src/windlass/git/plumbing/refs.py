@@ -14,7 +14,7 @@ from typing import BinaryIO, TypeAlias
 from windlass.errors import GitError
 from windlass.git import run as git
 from windlass.git.disk import Barrier
-from windlass.git.stale_locks import remove_dead
+from windlass.git.plumbing.stale_locks import remove_dead
 from windlass.text import plain
 
 OBJECT = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})\n?")

@@ -1,20 +1,28 @@
-"""The user's checkout and refs, looked at before and after each dispatch: changes are noticed, never undone."""
+"""The user's repository: where it is, what is special about it, and whether somebody changed it.
+
+Windlass looks at the user's checkout and refs before and after each dispatch. It reports changes and undoes none.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct, field
 
+from windlass.errors import GitError, UserError, WindlassError
 from windlass.git import run as git
+from windlass.git.disk import read_or_empty
 from windlass.git.plumbing.refs import Refs
-from windlass.git.run import UserRepo
-from windlass.git.slot_files import read_or_empty
 
+QUESTIONS = ("--is-bare-repository", "--is-inside-work-tree", "--is-shallow-repository", "--show-object-format")
+PLACES = ("--path-format=absolute", "--git-dir", "--git-common-dir")
+HERE = ("HEAD^{commit}", "--symbolic-full-name", "HEAD")
 MANY = 5
 """So many changed files are named."""
 LOGGED = 20
@@ -23,6 +31,132 @@ OWN_REASON = "windlass: "
 """What Windlass gives as the reason when it moves a branch; the run's id follows."""
 FRESH_S = 0.5
 """What was seen this long ago still stands for the state before a dispatch."""
+
+
+class UserRepo(Struct, frozen=True):
+    root: Path
+    common_dir: Path
+    """Shared by all worktrees of the repository: what Windlass stores there is seen from each of them."""
+    git_dir: Path
+    head: str
+    branch: str
+    """'' when HEAD is detached."""
+    shallow: bool = False
+    object_format: str = "sha1"
+
+    @property
+    def state(self) -> Path:
+        return self.common_dir / "windlass"
+
+
+def discover(path: Path) -> UserRepo:
+    match git.run(["rev-parse", *QUESTIONS, *PLACES, *HERE, "--show-toplevel"], path, check=False).out.split("\n"):
+        case ["false", "true", shallow, form, git_dir, common_dir, head, name, root, ""]:
+            return UserRepo(Path(root), Path(common_dir), Path(git_dir), head, _branch(name), shallow == "true", form)
+        case _:
+            return _ask_in_turn(path)
+
+
+def _ask_in_turn(path: Path) -> UserRepo:
+    """Something is odd: which of the questions has no answer says what."""
+    done = git.run(["rev-parse", *QUESTIONS, *PLACES], path, check=False)
+    if done.code != 0:
+        raise _no_repository(path, done.err)
+    bare, inside, shallow, object_format, git_dir, common_dir = done.out.splitlines()
+    if bare == "true" or inside != "true":
+        raise UserError(f"'{path}' is a bare repository or a .git folder", hint="go to a checkout of it")
+    root, head, branch = _checkout(path)
+    return UserRepo(root, Path(common_dir), Path(git_dir), head, branch, shallow == "true", object_format)
+
+
+def _no_repository(path: Path, err: str) -> WindlassError:
+    if "not a git repository" not in err:
+        return git.failure(["rev-parse"], path, err)
+    return UserError(f"'{path}' is not in a git repository", hint="go to your project, or run `git init` there")
+
+
+def _checkout(path: Path) -> tuple[Path, str, str]:
+    root = Path(git.run(["rev-parse", "--show-toplevel"], path).out.removesuffix("\n"))
+    done = git.run(["rev-parse", *HERE], path, check=False)
+    if done.code != 0:
+        raise UserError("the repository has no commit yet", hint='git add -A && git commit -m "Start"')
+    head, name = done.out.splitlines()
+    return root, head, _branch(name)
+
+
+def _branch(name: str) -> str:
+    """'' for a HEAD that is on none."""
+    return name.removeprefix("refs/heads/") if name.startswith("refs/heads/") else ""
+
+
+def is_dirty(repo: UserRepo, *, untracked: bool = True) -> bool:
+    files = "normal" if untracked else "no"
+    command = ["status", "--porcelain", "-z", f"--untracked-files={files}", "--ignore-submodules=dirty"]
+    return bool(git.run(command, repo.root).out)
+
+
+def is_tracked(repo: UserRepo, path: str) -> bool:
+    return git.run(["cat-file", "-e", f"{repo.head}:{path}"], repo.root, check=False).code == 0
+
+
+def oddities(repo: UserRepo) -> list[str]:
+    """What works less well in this repository, in words for `doctor`."""
+    attributes = git.run(
+        ["grep", "-lE", "filter=lfs", "HEAD", "--", ":(glob)**/.gitattributes"], repo.root, check=False
+    )
+    found = {
+        "submodules: they stay empty in the folders agents work in": (repo.root / ".gitmodules").exists(),
+        "Git LFS: files that were never downloaded cannot be checked out": attributes.code == 0,
+        "shallow clone: history before it cannot be compared": repo.shallow,
+        "partial clone: agents see the run's base whole, but of its history only what is here": is_partial(repo),
+    }
+    return [text for text, present in found.items() if present]
+
+
+def is_partial(repo: UserRepo) -> bool:
+    return bool(_promisor(repo))
+
+
+def _promisor(repo: UserRepo) -> str:
+    """The remote that a partial clone fetches missing objects from; '' for a clone that has all of its own."""
+    done = git.run(["config", "--name-only", "--get-regexp", r"^remote\..*\.promisor$"], repo.root, check=False)
+    first = done.out.partition("\n")[0]
+    return first.removeprefix("remote.").removesuffix(".promisor")
+
+
+def fetch_missing(repo: UserRepo, commit: str) -> None:
+    """All files of a commit, from where the partial clone came; into the user's objects, as their own git would."""
+    remote, before = _promisor(repo), -1
+    while remote and (missing := _missing(repo, commit)):
+        if len(missing) == before:
+            raise GitError(f"'{remote}' does not give {len(missing)} objects of {commit[:12]}", hint="git fetch")
+        options = ["--no-tags", "--no-write-fetch-head", "--recurse-submodules=no", "--filter=blob:none", "--stdin"]
+        shas = "".join(f"{sha}\n" for sha in missing)
+        fetch = ["-c", "fetch.negotiationAlgorithm=noop", "fetch", "-q", *options, remote]
+        git.run(fetch, repo.root, env=git.personal(), input=shas)
+        before = len(missing)
+
+
+def _missing(repo: UserRepo, commit: str) -> list[str]:
+    listed = git.run(["rev-list", "--objects", "--missing=print", f"{commit}^{{tree}}"], repo.root).out
+    return [line[1:] for line in listed.splitlines() if line.startswith("?")]
+
+
+def names_like(branch: str) -> list[str]:
+    """A branch name, and the names to try where it is taken."""
+    return [branch, *(f"{branch}-{k}" for k in range(2, 100))]
+
+
+def checkout_bytes(user: UserRepo) -> int:
+    """The size of all tracked files: about what another checkout takes."""
+    size = 0
+    for path in git.run(["ls-files", "-z", "--full-name", "--", ":/"], user.root).fields:
+        with suppress(OSError):
+            size += os.lstat(user.root / path).st_size
+    return size
+
+
+# -- changes
 
 
 class UserSignature(Struct, frozen=True):
@@ -141,8 +275,8 @@ def _stamp(path: Path) -> str:
 
 def _refs(user: UserRepo, known: Refs | None) -> dict[str, str]:
     # A further worktree has some refs of its own: where they lie is git's to know.
-    plain = user.git_dir == user.common_dir
-    return (known or Refs(user.git_dir)).all() if plain else git.read_refs(user.root)
+    is_main = user.git_dir == user.common_dir
+    return (known or Refs(user.git_dir)).all() if is_main else git.read_refs(user.root)
 
 
 def _size(path: Path) -> str:
