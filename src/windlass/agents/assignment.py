@@ -76,10 +76,10 @@ def _agent(config: Config, roles: Mapping[str, Role], lenders: list[str], everyo
 
 def _first(config: Config, roles: Mapping[str, Role], lending: list[str], agent: str, field: str) -> str:
     for name in lending:
-        told = getattr(config.role(name), field)
+        configured = getattr(config.role(name), field)
         in_file = getattr(roles[name], field) if roles[name].agent in ("", agent) else ""
-        if told or in_file:
-            return str(told or in_file)
+        if configured or in_file:
+            return str(configured or in_file)
     return ""
 
 

@@ -85,8 +85,8 @@ async def ended(turn: asyncio.Task[None]) -> int:
 async def goodbye(agent: asyncio.subprocess.Process, code: int) -> int:
     """The end of its input tells an agent to end; what stays is ended by the supervisor."""
     with suppress(asyncio.TimeoutError):
-        told = await asyncio.wait_for(agent.wait(), GOODBYE_S)
-        return code if code != 1 or told <= 0 else told
+        exit_code = await asyncio.wait_for(agent.wait(), GOODBYE_S)
+        return code if code != 1 or exit_code <= 0 else exit_code
     return code
 
 
@@ -107,25 +107,25 @@ class AcpTurn:
     async def take(self, prompt: str) -> None:
         session = await self.open()
         emit("prompted", {})
-        asked = asyncio.create_task(
+        turn = asyncio.create_task(
             self.connection.send_request(
                 "session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": prompt}]}
             )
         )
         try:
-            answer = await asyncio.shield(asked)
+            answer = await asyncio.shield(turn)
         except asyncio.CancelledError:
-            await self.cancel(session, asked)
+            await self.cancel(session, turn)
             raise
         except RequestError as error:
-            raise told("session/prompt", error) from None
+            raise request_failure("session/prompt", error) from None
         emit("response:session/prompt", answer)
 
-    async def cancel(self, session: str, asked: asyncio.Task[Any]) -> None:
+    async def cancel(self, session: str, turn: asyncio.Task[Any]) -> None:
         # No terminal event: who stopped it knows better why.
         with suppress(Exception):
             await self.connection.send_notification("session/cancel", {"sessionId": session})
-            emit("cancelled", await asyncio.wait_for(asked, CANCEL_S))
+            emit("cancelled", await asyncio.wait_for(turn, CANCEL_S))
 
     async def open(self) -> str:
         # Writes come to us, where the role's limits hold. Reads stay with the agent: gemini takes a missing file
@@ -175,12 +175,12 @@ class AcpTurn:
         try:
             answer = mapping(await self.connection.send_request(method, params))
         except RequestError as error:
-            raise told(method, error) from None
+            raise request_failure(method, error) from None
         emit(f"response:{method}", answer)
         return answer
 
 
-def told(method: str, error: RequestError) -> AcpFailedError:
+def request_failure(method: str, error: RequestError) -> AcpFailedError:
     return AcpFailedError(method, str(error), error.code, error.data)
 
 

@@ -138,15 +138,15 @@ def status(data: Mapping[str, Any], name: str) -> int | None:
     return count(data, name) or None
 
 
-def costed(usage: Usage, told: float | None, model: str, written: int = 0) -> Usage:
+def usage_with_cost(usage: Usage, reported: float | None, model: str, written: int = 0) -> Usage:
     """A CLI that does not know a model's price says 0 for it; only nothing costs nothing."""
-    if told or not (usage.input or usage.output):
-        return replace(usage, cost_usd=told, priced=False)
+    if reported or not (usage.input or usage.output):
+        return replace(usage, cost_usd=reported, priced=False)
     cost = pricing.cost(model, usage, written=written)
     return replace(usage, cost_usd=cost, priced=cost is not None)
 
 
-def summed(*usages: Usage | None) -> Usage:
+def usage_sum(*usages: Usage | None) -> Usage:
     """One unknown part makes the sum unknown. None: nothing yet."""
     parts = [one for one in usages if one is not None]
     costs = [part.cost_usd for part in parts if part.cost_usd is not None]
@@ -172,16 +172,17 @@ _WORDS = {
 _TARGETS = ("path", "file_path", "filePath", "absolute_path", "dir_path", "notebook_path")
 
 
-def doing(tool: str, given: Mapping[str, Any], job: Job) -> str:
+def activity(tool: str, arguments: Mapping[str, Any], job: Job) -> str:
+    """What a tool call does, for a person: `running pytest -q`."""
     match tool:
         case "bash":
-            return f"running {snippet(unwrapped(text(given, 'command', 'cmd')))}".strip()
+            return f"running {snippet(inner_command(text(arguments, 'command', 'cmd')))}".strip()
         case "grep":
-            return f"searching for {snippet(text(given, 'pattern', 'query'))}".strip()
+            return f"searching for {snippet(text(arguments, 'pattern', 'query'))}".strip()
         case "find":
             return "finding files"
         case _:
-            target = here(text(given, *_TARGETS), job)
+            target = here(text(arguments, *_TARGETS), job)
             return f"{_WORDS.get(tool, f'using {tool}')} {target}".strip()
 
 
@@ -194,7 +195,7 @@ def snippet(command: str) -> str:
     return line if len(line) <= SNIPPET else f"{line[: SNIPPET - 1]}…"
 
 
-def unwrapped(command: str) -> str:
+def inner_command(command: str) -> str:
     """codex shows the shell that it starts: `/bin/bash -lc 'pytest -q'`."""
     try:
         parts = shlex.split(command[:2000]) if " -lc " in command[:40] else []

@@ -56,7 +56,7 @@ _BY_STATUS = {
 
 
 def classify_text(text: str, code: int | None) -> tuple[ErrorClass, str]:
-    """Contract: never raises. The reason is the line that told, else the last one."""
+    """Contract: never raises. The reason is the line that decided, else the last one."""
     lines = [line.strip() for line in text[-20_000:].splitlines() if line.strip()]
     for error, sign in _COMPILED:
         for line in reversed(lines):
@@ -85,14 +85,14 @@ _ADDRESS = re.compile(r"\bhttps?://\S+", re.IGNORECASE)
 
 
 def class_of(text: str, status: int | None = None) -> ErrorClass:
-    """Of an error that the stream told: its words where they say more than the status, else the status."""
+    """The class of an error in the stream: by its words where they say more than the status, else by the status."""
     # an address may hold any word and number
-    told = classify_text(_ADDRESS.sub("", text), 0)[0] if text.strip() else ErrorClass.CRASHED
+    by_text = classify_text(_ADDRESS.sub("", text), 0)[0] if text.strip() else ErrorClass.CRASHED
     if status is None or status < 400:
-        return told
+        return by_text
     by_status = ErrorClass.OVERLOADED if status >= 500 else _BY_STATUS.get(status, ErrorClass.CRASHED)
     plainer = (ErrorClass.BILLING, ErrorClass.CONTEXT_OVERFLOW)
-    return told if told in plainer or by_status is ErrorClass.CRASHED else by_status
+    return by_text if by_text in plainer or by_status is ErrorClass.CRASHED else by_status
 
 
 # -- when to try again
@@ -119,7 +119,7 @@ _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct",
 
 def reset_time(text: str, now: float) -> float | None:
     """When a limit ends, as the words say; None when they do not."""
-    for reading in (_epoch, _header, _requested, _span, _iso, _wall_clock):
+    for reading in (_epoch, _header, _delay, _span, _iso, _wall_clock):
         found = reading(text, now)
         if found is not None and now < found <= now + LONGEST_WAIT_S:
             return found
@@ -136,8 +136,8 @@ def _header(text: str, now: float) -> float | None:
     return now + float(found[1]) if found else None
 
 
-def _requested(text: str, now: float) -> float | None:
-    """As pi tells it: `Server requested 40s retry delay (max: 1s)`."""
+def _delay(text: str, now: float) -> float | None:
+    """In the words of pi: `Server requested 40s retry delay (max: 1s)`."""
     found = _REQUESTED.search(text)
     return now + float(found[1]) if found else None
 

@@ -24,16 +24,16 @@ from windlass.agents.cli.account import Account, CliAdapter
 from windlass.agents.cli.base import (
     KEY_VARIABLE,
     CliSettings,
-    costed,
+    activity,
     count,
-    doing,
     load,
     money,
     status,
-    summed,
     table,
     text,
     tools_of,
+    usage_sum,
+    usage_with_cost,
 )
 from windlass.agents.cli.failures import REASON, class_of
 from windlass.model import ErrorClass, Json, Usage
@@ -146,68 +146,68 @@ class OpencodeReader(Struct):
     """What was said in this step."""
     spent: Usage | None = None
     asking: bool | None = None
-    """A step has begun whose cost is not told: it is told when the tools of the step have ended."""
+    """A step has begun whose cost is not details: it is details when the tools of the step have ended."""
     cut: int = 0
     """Steps in a row whose end the model did not tell."""
     begun: set[str] = field(default_factory=set)
-    """Permissions of tools that the log told to be at work."""
+    """Permissions of tools that the log details to be at work."""
 
     def parse(self, line: str) -> list[AgentEvent]:
         data = load(line)
-        part, seen = table(data, "part"), self._seen(text(data, "sessionID"))
+        part, session = table(data, "part"), self._session_event(text(data, "sessionID"))
         match data.get("type"):
             case "step_start":
                 self.asking = True
                 self.answer.clear()
-                return seen
+                return session
             case "text":
                 self.answer.append(text(part, "text"))
-                return [*seen, Said(text(part, "text"))]
+                return [*session, Said(text(part, "text"))]
             case "tool_use":
-                return [*seen, *self._tool(part)]
+                return [*session, *self._tool(part)]
             case "step_finish":
                 self.asking = False
-                return [*seen, *self._finish(part)]
+                return [*session, *self._finish(part)]
             case "error":
-                return [*seen, _failed(data)]
+                return [*session, _failure(data)]
             case _:
-                return seen
+                return session
 
     def parse_error(self, line: str) -> list[AgentEvent]:
         known = opencode_log.fields(line)
-        trouble = opencode_log.retrying(known)
+        trouble = opencode_log.retry_event(known)
         if trouble:
             return [trouble]
         # the stream names the session with its first step only, which may never come to its end
-        seen = self._seen(known.get("session.id", "")) if known.get("message") == "loop" else []
-        return [*seen, *self._begun(opencode_log.asked_for(known))]
+        session = self._session_event(known.get("session.id", "")) if known.get("message") == "loop" else []
+        return [*session, *self._tool_start(opencode_log.permission_request(known))]
 
     def without_log(self, stderr: str) -> str:
         return opencode_log.without_log(stderr)
 
-    def _begun(self, asked: tuple[str, str] | None) -> list[AgentEvent]:
+    def _tool_start(self, request: tuple[str, str] | None) -> list[AgentEvent]:
         """The first permission of a tool: a command of several parts asks for each."""
-        if not asked or asked[0] not in _TOOLS.values() or asked[0] in self.begun:
+        if not request or request[0] not in _TOOLS.values() or request[0] in self.begun:
             return []
-        permission, what = asked
+        permission, what = request
         self.begun.add(permission)
         tool = _NAMES.get(permission, permission)
         given = {"command": what, "pattern": what, "path": what}
-        return [ToolStarted(tool, doing(tool, given, self.job) if self.job else tool)]
+        return [ToolStarted(tool, activity(tool, given, self.job) if self.job else tool)]
 
-    def _seen(self, session: str) -> list[AgentEvent]:
+    def _session_event(self, session: str) -> list[AgentEvent]:
         if not session or session == self.session:
             return []
         self.session = session
         return [SessionSeen(session)]
 
     def _tool(self, part: dict[str, Any]) -> list[AgentEvent]:
-        """Told by the stream when it is over; by the log, if it told, when it began."""
+        """Told by the stream when it is over; by the log, if it details, when it began."""
         state, id, name = table(part, "state"), text(part, "callID"), text(part, "tool")
         given = table(state, "input")
         ok = state.get("status") != "error" and name != "invalid"
         tool = _NAMES.get(name, name) if name != "invalid" else text(given, "tool").lower()
-        words = doing(tool, given, self.job) if self.job else tool
+        words = activity(tool, given, self.job) if self.job else tool
         why = "" if ok else (text(state, "error") or text(given, "error") or text(state, "output"))[:REASON]
         ended = ToolFinished(tool, ok, why, id)
         permission = _TOOLS.get(tool, tool)
@@ -251,19 +251,22 @@ class OpencodeReader(Struct):
         if not own.input and not own.output:
             # it says 0 for a step whose usage the model did not tell
             return []
-        self.spent = summed(self.spent, costed(own, money(part, "cost"), self.model, written))
+        self.spent = usage_sum(self.spent, usage_with_cost(own, money(part, "cost"), self.model, written))
         return [Spent(self.spent, total=True)]
 
 
-def _failed(data: dict[str, Any]) -> Done:
+def _failure(data: dict[str, Any]) -> Done:
     error = table(data, "error")
-    told = table(error, "data")
-    message = text(told, "message") or text(error, "name") or "failed"
-    found = class_of(f"{text(error, 'name')} {message} {text(told, 'responseBody')}", status(told, "statusCode"))
+    details = table(error, "data")
+    message = text(details, "message") or text(error, "name") or "failed"
+    found = class_of(f"{text(error, 'name')} {message} {text(details, 'responseBody')}", status(details, "statusCode"))
     if text(error, "name") == "MessageAbortedError":
         found = ErrorClass.KILLED
     return Done(
-        "", error=found, reason=f"{told.get('statusCode') or ''} {message}".strip()[:REASON], retry_at=_retry_at(data)
+        "",
+        error=found,
+        reason=f"{details.get('statusCode') or ''} {message}".strip()[:REASON],
+        retry_at=_retry_at(data),
     )
 
 

@@ -28,16 +28,16 @@ def _unquoted(value: str) -> str:
         return value.strip('"')
 
 
-def retrying(line: dict[str, str]) -> Retrying | None:
+def retry_event(line: dict[str, str]) -> Retrying | None:
     """It retries what may pass: a failure whose words say nothing else is the server's."""
     if line.get("message") != "stream error" or line.get("small") == "true":
         return None
-    told = line.get("error.error", "").partition("For more information")[0].strip() or "the model's server failed"
-    found = class_of(told)
-    return Retrying(ErrorClass.OVERLOADED if found is ErrorClass.CRASHED else found, told[:REASON])
+    message = line.get("error.error", "").partition("For more information")[0].strip() or "the model's server failed"
+    found = class_of(message)
+    return Retrying(ErrorClass.OVERLOADED if found is ErrorClass.CRASHED else found, message[:REASON])
 
 
-def asked_for(line: dict[str, str]) -> tuple[str, str] | None:
+def permission_request(line: dict[str, str]) -> tuple[str, str] | None:
     """Which permission a tool needs as it begins, and for what."""
     if line.get("message") != "evaluated" or line.get("action.action") != "allow":
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from windlass.agents.base import AgentEvent, Spent
-from windlass.agents.cli.base import summed
+from windlass.agents.cli.base import usage_sum
 from windlass.model import Usage
 
 
@@ -21,7 +21,7 @@ class Tally(Struct):
         if not id or id in self.counted or not _tokens(usage):
             return []
         self.counted.add(id)
-        self.spent = summed(self.spent, usage)
+        self.spent = usage_sum(self.spent, usage)
         return [Spent(self.spent, total=True)] if _tokens(self.spent) >= _tokens(self.final) else []
 
     def last_word(self, usage: Usage) -> list[AgentEvent]:

@@ -56,33 +56,33 @@ atexit.register(FORKER.close)
 
 
 class Supervisor(asyncio.Protocol):
-    """One of them: told on one pipe, heard on another; when that one ends, so has the supervisor."""
+    """One supervisor: commands go in on one pipe, reports come out on another. That one closes when it ends."""
 
     def __init__(self) -> None:
         self.said = b""
         self.begun = asyncio.Event()
-        """It said whom it supervises, or it is gone."""
+        """Set when it has reported the process that it supervises, or has ended."""
         self.gone = asyncio.Event()
-        self._told: asyncio.WriteTransport
-        self._ears: asyncio.BaseTransport
+        self._commands: asyncio.WriteTransport
+        self._reports: asyncio.BaseTransport
 
     @classmethod
     async def start(cls, errors: TextIO) -> Supervisor:
-        job, tell = os.pipe()
-        hear, said = os.pipe()
+        job, commands_end = os.pipe()
+        reports_end, said = os.pipe()
         try:
             FORKER.start(job, said, errors.fileno())
         except BaseException:
-            os.close(tell)
-            os.close(hear)
+            os.close(commands_end)
+            os.close(reports_end)
             raise
         finally:
             os.close(job)
             os.close(said)
         loop = asyncio.get_running_loop()
-        told, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(tell, "wb", 0))
-        ears, supervisor = await loop.connect_read_pipe(cls, os.fdopen(hear, "rb", 0))
-        supervisor._told, supervisor._ears = told, ears
+        commands, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(commands_end, "wb", 0))
+        reports, supervisor = await loop.connect_read_pipe(cls, os.fdopen(reports_end, "rb", 0))
+        supervisor._commands, supervisor._reports = commands, reports
         return supervisor
 
     def data_received(self, data: bytes) -> None:
@@ -96,10 +96,10 @@ class Supervisor(asyncio.Protocol):
 
     def tell(self, data: bytes) -> None:
         with suppress(OSError, RuntimeError):
-            if not self._told.is_closing():
-                self._told.write(data)
+            if not self._commands.is_closing():
+                self._commands.write(data)
 
     def close(self) -> None:
-        for pipe in (self._told, self._ears):
+        for pipe in (self._commands, self._reports):
             if not pipe.is_closing():
                 pipe.close()
