@@ -14,7 +14,6 @@ from windlass.checks.run import (
     CheckResult,
     RunOutput,
     acceptable,
-    cache_key,
     canary_tree,
     failing_tests,
     run_check,
@@ -96,13 +95,6 @@ def test_only_failures_that_were_accepted_by_name_are_acceptable() -> None:
     assert not acceptable(red, {"a"})
     assert not acceptable(CheckResult("x", False, 1, 0.1, "crash"), {"a"})
     assert acceptable(CheckResult("x", True, 0, 0.1, ""), ())
-
-
-def test_the_cache_key_depends_on_tree_command_and_set_up() -> None:
-    key = cache_key("tree", Check(("a", "b")), "s")
-    assert key == cache_key("tree", Check(("a", "b"), timeout=5), "s")
-    others = {cache_key("other", Check(("a", "b")), "s"), cache_key("tree", Check(("a b",)), "s")}
-    assert key not in others | {cache_key("tree", Check(("a", "b")), "t")}
 
 
 FILES = {

@@ -142,7 +142,7 @@ def try_lock(file: IO[str] | IO[bytes] | int) -> bool:
 
 
 class DriverId(Struct, frozen=True):
-    """A process, told from every other one that has or had its number."""
+    """A process, distinct from every other one that has or had its number."""
 
     host: str
     boot: str
@@ -180,7 +180,7 @@ class DriverId(Struct, frozen=True):
 
 
 def is_stopped(pid: int) -> bool:
-    """By a signal or a debugger: it holds what it holds until it goes on."""
+    """Stopped by a signal or a debugger: it keeps its locks until it continues."""
     return (_stat(pid) or [""])[0] in ("T", "t")
 
 
@@ -222,7 +222,7 @@ def _exists(pid: int) -> bool:
 
 
 def _stat(pid: int) -> list[str]:
-    """What /proc says of it, from the state on; the name before may hold spaces and brackets."""
+    """The fields of /proc/PID/stat from the state on; the name before may contain spaces and brackets."""
     try:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].decode().split()
     except OSError:

@@ -22,7 +22,7 @@ FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
 
 def make_private(folder: Path) -> None:
-    """The folder and those of its parents that are missing; it is closed to others also when it was there already."""
+    """Make the folder and its missing parents, and close it to others, also when it exists."""
     if not folder.parent.is_dir():
         make_private(folder.parent)
     folder.mkdir(exist_ok=True, mode=stat.S_IRWXU)
@@ -30,7 +30,8 @@ def make_private(folder: Path) -> None:
 
 
 def close_to_others(path: Path) -> None:
-    """What an older version or another umask left open. Raises FileNotFoundError or PermissionError as chmod does."""
+    """Close what an older version or another umask left open. Raises FileNotFoundError or PermissionError as chmod
+    does."""
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & OTHERS:
         path.chmod(mode & ~OTHERS)

@@ -22,7 +22,7 @@ MIN_FREE_BYTES = 200 * 1024 * 1024
 
 
 def lacking(folder: Path, needed: int) -> str:
-    """What is wrong, '' when there is room. `folder` need not exist yet; asking writes nothing."""
+    """Why there is not enough space, '' when there is. `folder` need not exist yet; nothing is written."""
     there = next(place for place in (folder, *folder.parents) if place.is_dir())
     left = shutil.disk_usage(there).free
     if left >= needed:
@@ -39,7 +39,8 @@ def read_or_empty(path: Path) -> str:
 
 
 def remove_tree(folder: Path) -> None:
-    """Also what somebody made read-only, as tools do with their caches. Links are removed, never followed."""
+    """Remove a folder, also one that is read-only, as the caches of some tools are. Links are removed, never
+    followed."""
     if folder.is_symlink() or folder.is_file():
         folder.unlink()
     elif folder.exists():
@@ -48,7 +49,7 @@ def remove_tree(folder: Path) -> None:
 
 
 def make_writable(folder: Path) -> None:
-    """To remove or replace a file one must be able to write to its folder; the file itself does not matter."""
+    """Make all folders below writable: to remove or replace a file, its folder must be writable, not the file."""
     for here, folders, _ in os.walk(folder):
         for place in (Path(here), *(Path(here, name) for name in folders)):
             mode = place.lstat().st_mode
@@ -57,7 +58,7 @@ def make_writable(folder: Path) -> None:
 
 
 def sync_tree(top: Path) -> None:
-    """Everything below a folder, and the folder."""
+    """Sync everything below a folder, and the folder."""
     for folder, _, files in os.walk(top, topdown=False):
         for name in files:
             sync(Path(folder) / name)
@@ -65,7 +66,7 @@ def sync_tree(top: Path) -> None:
 
 
 class Barrier:
-    """Files that wait for the disk. Safe to be used by several threads; whoever settles first settles for all.
+    """Files that wait to be synced. Several threads may use it at once; the first that settles it settles it for all.
 
     The files are synced side by side: the file system then writes its own journal once for many of them.
     """
@@ -81,7 +82,7 @@ class Barrier:
 
     @property
     def is_clear(self) -> bool:
-        """Nothing waits, and nobody is at work on what waited."""
+        """Nothing waits, and no thread is syncing."""
         return not self._waiting and not self._turn.locked()
 
     def settle(self) -> None:
@@ -92,7 +93,7 @@ class Barrier:
             with self._access:
                 waiting, self._waiting = self._waiting, {}
             try:
-                # Files first: a folder's entry is worth nothing before its file is.
+                # Files first: a folder's entry is worth nothing without its file.
                 self._sync_all(list(waiting))
                 self._sync_all(list(dict.fromkeys(path.parent for path in waiting)))
             except BaseException:

@@ -39,7 +39,7 @@ CONTENT_SETTINGS = (
     "core.precomposeunicode",
     "core.excludesfile",
 )
-# The settings that we write say nothing of another format for refs, and we read them as files.
+# Our configuration names no other format for refs, and we read refs as files.
 INIT_VARIABLES = {"GIT_DEFAULT_REF_FORMAT": "files"}
 KNOWS_REF_FORMAT = (2, 45)
 IDENTITY = {"user.name": "Windlass", "user.email": "windlass@localhost"}
@@ -195,7 +195,7 @@ def _config(user: UserRepo) -> str:
 
 
 def _user_settings(user: UserRepo) -> dict[str, str]:
-    """Who commits, from anywhere; what a checkout contains, from their repository (ours has its own)."""
+    """The identity, from any scope; settings that shape a checkout, from the user's repository only."""
     entries = git.run(["config", "--list", "-z", "--show-scope"], user.root).out.split("\0")
     found, unsafe = dict(IDENTITY), set[str]()
     for scope, entry in zip(entries[0::2], entries[1::2], strict=False):

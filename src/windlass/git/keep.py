@@ -1,10 +1,13 @@
-"""No work is lost: before a slot is reset or removed, refs in the user's repository lead to all that was made in it."""
+"""Keep-refs: before a slot is reset or removed, refs in the user's repository lead to all work in it.
+
+And the way back: which work of a task was kept, and how a person gets it on a branch.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, count
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain, count, islice
 
 from msgspec import Struct
 
@@ -33,7 +36,8 @@ PSEUDO_REFS = (
 
 
 class Attempt(Struct, frozen=True):
-    """Whose work it is. A keep-ref's last part starts with '@', which no part of a key does: names never collide."""
+    """The attempt that made the work. The last part of a keep-ref starts with '@', which no part of a key does, so
+    names never collide."""
 
     run: str
     key: str
@@ -50,7 +54,7 @@ class Attempt(Struct, frozen=True):
 
 class Kept(Struct, frozen=True):
     refs: tuple[str, ...]
-    """Made by this call, in the user's repository; () when something else reaches all of it."""
+    """The refs that this call made in the user's repository; () when other refs lead to all of the work."""
     status: SlotStatus
     """The slot as it was found."""
 
@@ -63,7 +67,7 @@ def keep(
     undone: Sequence[RefChange] = (),
     seen: SlotStatus | None = None,
 ) -> Kept:
-    """`undone`: unexpected refs that are about to be put back; what they lead to is kept as well.
+    """Keep all work in the slot. `undone`: changed refs that are about to be put back; their commits are kept as well.
 
     `seen`: the slot as it is, when the caller has looked and nothing has run in it since.
     """
@@ -73,20 +77,21 @@ def keep(
     shas = (left - made) | take_what_is_there(engine, slot, sorted(made)) | {seen.head}
     shas |= {sha for change in undone for sha in _history(engine, change)}
     if seen.dirty:
-        shas.add(_snapshot(engine, slot, seen, attempt, date))
+        message = f"Uncommitted work of {attempt.key}, attempt {attempt.n}\n"
+        shas.add(commit_tree(engine, work_tree(engine, slot, seen), [seen.head], message, date))
     return Kept(_pin(engine, attempt, shas), seen)
 
 
 def _named_in(slot: Slot) -> set[str]:
-    """What the slot's repository names: HEAD, branches, tags and stashes with their logs, and what an unfinished
-    command left."""
+    """All commits that the slot's repository names: by HEAD, branches, tags, stashes, their logs, and the files of an
+    unfinished command."""
     logs = [path for path in (slot.git_dir / "logs").rglob("*") if not path.is_symlink()]
     files = [*logs, *slot.own_refs(), *(slot.git_dir / name for name in PSEUDO_REFS)]
     return {sha for file in files if file.is_file() for sha in _shas(file.read_text(errors="replace"))}
 
 
 def _history(engine: EngineRepo, change: RefChange) -> set[str]:
-    """A stash keeps all but its newest entry in its log only."""
+    """The commits of a ref and of its log: a stash has all but its newest entry only in the log."""
     log = engine.path / "logs" / change.name
     logged = _shas(log.read_text(errors="replace")) if log.is_file() else set()
     return logged | {sha for sha in (change.before, change.after) if sha}
@@ -97,41 +102,27 @@ def _shas(text: str) -> set[str]:
     return {word for word in words if SHA.fullmatch(word) and word.strip("0")}
 
 
-def _snapshot(engine: EngineRepo, slot: Slot, seen: SlotStatus, attempt: Attempt, date: float) -> str:
-    message = f"Uncommitted work of {attempt.key}, attempt {attempt.n}\n"
-    return commit_tree(engine, work_tree(engine, slot, seen), [seen.head], message, date)
-
-
 def _pin(engine: EngineRepo, attempt: Attempt, shas: Iterable[str]) -> tuple[str, ...]:
     lost = unreached(engine, [sha for sha in shas if not engine.refs.reaches(sha)])
     if not lost:
         return ()
     # An earlier call for this attempt has kept some of it.
-    known = _kept_before(engine, attempt)
+    known = git.read_refs(engine.user.root, attempt.ref, f"{attempt.ref}.*")
     lost = unreached(engine, lost, known.values())
     if not lost:
         return ()
     base = git.read_refs(engine.user.root, base_ref(attempt.run))
     transfer(engine, lost, list(base.values()))
-    names = _free_names(attempt, known)
-    made = tuple(next(names) for _ in lost)
+    names = chain([attempt.ref], (f"{attempt.ref}.{k}" for k in count(2)))
+    made = tuple(islice((name for name in names if name not in known), len(lost)))
     commands = "".join(f"create {name} {sha}\n" for name, sha in zip(made, lost, strict=True))
     with engine.user_refs.intent(made):
         git.run(["update-ref", "--stdin"], engine.user.root, input=commands)
     return made
 
 
-def _kept_before(engine: EngineRepo, attempt: Attempt) -> dict[str, str]:
-    return git.read_refs(engine.user.root, attempt.ref, f"{attempt.ref}.*")
-
-
-def _free_names(attempt: Attempt, taken: Collection[str]) -> Iterator[str]:
-    names = chain([attempt.ref], (f"{attempt.ref}.{k}" for k in count(2)))
-    return (name for name in names if name not in taken)
-
-
 def unreached(engine: EngineRepo, shas: Iterable[str], reached: Iterable[str] = ()) -> list[str]:
-    """Those of `shas` that no ref of a run, nothing in `reached` and no other of them leads to."""
+    """Those of `shas` that no ref of a run, none of `reached` and no other of `shas` leads to."""
     wanted = list(shas)
     if not wanted:
         return []
@@ -143,7 +134,7 @@ def unreached(engine: EngineRepo, shas: Iterable[str], reached: Iterable[str] = 
 
 
 def transfer(engine: EngineRepo, shas: Sequence[str], present: Sequence[str]) -> None:
-    """Copy objects into the user's repository. `present`: commits that refs of theirs lead to."""
+    """Copy commits into the user's repository. `present`: commits that their refs lead to."""
     lines = [*shas, *(f"^{sha}" for sha in present)]
     command = [f"--git-dir={engine.path}", "pack-objects", "--revs", "--thin", "--stdout", "-q"]
     pack = git.run_raw(command, engine.home, input="".join(f"{line}\n" for line in lines))
@@ -159,15 +150,16 @@ class TaskWork(Struct, frozen=True):
     task: str
     key: str
     n: int
-    """The attempt; 0 when it was found in a slot that was given back."""
+    """The attempt; 0 when the work was found in a slot that was given back."""
     ref: str
     commit: str
     held: bool
-    """What a writer handed in; else what was left in its slot besides. Such refs are in the engine's repository."""
+    """True: the head that a writer handed in; its ref is in the engine's repository. False: work that was left in a
+    slot."""
 
 
 def task_work(engine: EngineRepo, run: str, tasks: Collection[str], landed: str) -> list[TaskWork]:
-    """Of these tasks, without what `landed` contains."""
+    """The kept work of these tasks, without what `landed` contains."""
     held = {ref: (name_held(ref, run), sha, True) for ref, sha in engine.refs.all().items() if name_held(ref, run)}
     prefix = f"refs/windlass/keep/{run}/"
     kept = git.read_refs(engine.user.root, prefix)
@@ -189,7 +181,7 @@ def _task_of(key: str) -> str:
 
 
 def contained(engine: EngineRepo, shas: Iterable[str], tips: Iterable[str]) -> set[str]:
-    """Those of `shas` that one of `tips` leads to; what does not exist is contained in nothing. Two gits for all."""
+    """Those of `shas` that one of `tips` leads to. Starts two gits for all of them."""
     wanted = sorted(set(shas))
     if not wanted:
         return set()
@@ -208,7 +200,7 @@ def branch_tips(engine: EngineRepo) -> dict[str, str]:
 
 
 def base_of(engine: EngineRepo, commit: str, landed: str) -> str:
-    """Where a task's work left what has landed."""
+    """The last commit that a task's work and the landed commits share."""
     return engine.git("merge-base", landed, commit, check=False).line or landed
 
 
@@ -241,6 +233,6 @@ def _make_branch(engine: EngineRepo, run: str, branch: str, commit: str) -> None
 
 
 def newest(works: Iterable[TaskWork], began: Mapping[tuple[str, int], float]) -> TaskWork | None:
-    """What stands for a task's work: the last that a writer handed in, else the last that was left in a slot."""
+    """The last work that a writer handed in, else the last that was left in a slot."""
     listed = sorted(works, key=lambda work: (work.held, began.get((work.key, work.n), 0.0), work.n, work.ref))
     return listed[-1] if listed else None

@@ -1,4 +1,4 @@
-"""From a task's head to the run's tip, in steps that can be stopped and started again anywhere.
+"""Landing: from a task's head to the run's tip, in steps that can be interrupted and repeated anywhere.
 
 candidate -> checks -> record it as the tip -> move the ref: all but the first by the caller. The candidate's SHA
 depends on its arguments alone, and a head that the tip contains already is `already`: so a task lands exactly once,
@@ -38,7 +38,7 @@ EMPTY_TREE = {
 
 CONTENTS, BINARY, SYMLINK, SUBMODULE = "contents", "binary", "symlink", "submodule"
 MARKS, NAME = "marks", "name"
-"""What a merge leaves behind: marks in a file, and a file under a name that no side gave it."""
+"""Kinds of our own for what a merge leaves: marks in a file, and a file under a name that no side gave it."""
 MEANING = {
     CONTENTS: "both sides changed the same lines",
     BINARY: "both sides changed this binary file, and it holds one side only",
@@ -71,7 +71,7 @@ class Landing(StrEnum):
 class Candidate(Struct, frozen=True):
     kind: Landing
     commit: str
-    """To become the tip; for `already` the commit that brought the head in; '' for a conflict."""
+    """The commit to become the tip; for `already` the commit that brought the head in; '' for a conflict."""
     tree: str
     tip: str
     """The tip it was made for."""
@@ -86,7 +86,7 @@ async def candidate(engine: EngineRepo, tip: str, task_id: str, title: str, head
 
 
 def make_candidate(engine: EngineRepo, tip: str, task_id: str, title: str, head: str, date: float) -> Candidate:
-    """`tip`: the run's, or a candidate that is not the tip yet, to build a chain that is checked once at its top."""
+    """`tip`: the run's tip, or another candidate, to build a chain that is checked once at its end."""
     bases = _merge_bases(engine, tip, head)
     if not bases:
         return Candidate(Landing.CONFLICT, "", "", tip, (), "the commit has no history in common with the run")
@@ -97,7 +97,8 @@ def make_candidate(engine: EngineRepo, tip: str, task_id: str, title: str, head:
         found = by_own_names(merge.conflicts, (tip, head))
         reason = f"it conflicts with what has landed:\n{describe(found)}"
         return Candidate(Landing.CONFLICT, "", "", tip, paths_of(found), reason)
-    commit = commit_tree(engine, merge.tree, [tip, head], _message(task_id, title), date)
+    words = " ".join(plain(title).split()) or task_id
+    commit = commit_tree(engine, merge.tree, [tip, head], f"{words}\n\nWindlass-Task: {task_id}\n", date)
     files = tuple(change.path for change in changes(engine, tip, merge.tree))
     if not any(path.endswith(ATTRIBUTES) for path in files) and engine.objects.tree_of(tip) in engine.attributes:
         engine.attributes[merge.tree] = engine.attributes[engine.objects.tree_of(tip)]
@@ -113,7 +114,7 @@ class Joined(Struct, frozen=True):
 
 
 def join(engine: EngineRepo, head: str, tip: str, task_id: str, date: float) -> Joined:
-    """The other way round than a candidate: the task goes on from here, on all that has landed."""
+    """Merge the tip into a task's head: the task continues on all that has landed."""
     bases = _merge_bases(engine, tip, head)
     if not bases or bases == (tip,):
         return Joined(head)
@@ -138,11 +139,6 @@ def _merge_bases(engine: EngineRepo, tip: str, head: str) -> tuple[str, ...]:
     return tuple(done.out.split())
 
 
-def _message(task_id: str, title: str) -> str:
-    words = " ".join(plain(title).split()) or task_id
-    return f"{words}\n\nWindlass-Task: {task_id}\n"
-
-
 def _brought_in_by(engine: EngineRepo, tip: str, head: str) -> str:
     """The merge on the first-parent line whose second parent is the head; the head itself when it is on the line."""
     lines = engine.git("rev-list", "--first-parent", "--merges", "--parents", f"{head}..{tip}").out.splitlines()
@@ -156,19 +152,19 @@ class _Merge(Struct, frozen=True):
 
 
 def _merge(engine: EngineRepo, bases: tuple[str, ...], tip: str, head: str) -> _Merge:
-    # Several bases are merged into one first, which is git's to do.
+    # Several bases have to be merged into one first; git does that.
     objects = engine.objects
     tree = merged(objects, *(objects.tree_of(sha) for sha in (*bases, tip, head))) if len(bases) == 1 else None
     return _Merge(tree) if tree else _merge_files(engine, tip, head)
 
 
 def _merge_files(engine: EngineRepo, tip: str, head: str) -> _Merge:
-    # Both sides by their full names: those stand in the marks, where a leftover is known by them.
+    # Full names of both sides: git writes them into the marks, by which leftovers are found.
     command = ["merge-tree", "--write-tree", "-z", "--messages", tip, head]
     with tempfile.TemporaryDirectory(prefix="windlass-merge-") as folder:
         _write_attributes(engine, tip, Path(folder))
         places = [f"--git-dir={engine.path}", f"--work-tree={folder}", "-c", "core.bare=false"]
-        # Without a person's own config no merge driver of theirs can run.
+        # Without the user's own configuration no merge driver of theirs can run.
         done = git.run([*places, *command], Path(folder), env=git.NO_PERSONAL_CONFIG, check=False)
     match done.code:
         case 0:
@@ -181,7 +177,7 @@ def _merge_files(engine: EngineRepo, tip: str, head: str) -> _Merge:
 
 
 def _write_attributes(engine: EngineRepo, tip: str, folder: Path) -> None:
-    """merge-tree reads `.gitattributes` from a working tree only; these few files stand for a checkout of the tip."""
+    """merge-tree reads `.gitattributes` only from a working tree, so these few files are checked out."""
     for path, blob in _attribute_files(engine, tip).items():
         place = folder / path
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -211,9 +207,9 @@ class Conflict(Struct, frozen=True):
     """Paths that belong together, and what the two sides did to them."""
 
     kinds: tuple[str, ...]
-    """As git names them, or one of this module's own."""
+    """In git's words, or one of this module's own kinds."""
     paths: tuple[str, ...]
-    """None: git named no path."""
+    """Empty when git named no path."""
     entries: tuple[str, ...] = ()
     """What the joined tree holds at each path, as 'mode sha'; '' for nothing."""
 
@@ -233,7 +229,7 @@ class Conflict(Struct, frozen=True):
 
 
 class OpenConflicts(Struct, frozen=True):
-    """What a task has to resolve before it may land; carried from join to join."""
+    """The conflicts that a task has to resolve before it may land; carried from join to join."""
 
     conflicts: tuple[Conflict, ...] = ()
     labels: tuple[str, ...] = ()
@@ -285,13 +281,13 @@ def parse_merge(out: str) -> tuple[str, tuple[Conflict, ...]]:
 
 
 def _kind(kind: str, paths: Sequence[str], modes: Mapping[str, Collection[str]]) -> str:
-    """Git calls a conflict of two links, and that of two submodules, one of contents."""
+    """Git reports a conflict of two links or two submodules as one of contents."""
     seen = {mode for path in paths for mode in modes.get(path, ())}
     return next((own for mode, own in _MODES.items() if mode in seen), kind) if kind == CONTENTS else kind
 
 
 def _add_group(groups: list[tuple[set[str], dict[str, None]]], kind: str, paths: Iterable[str]) -> None:
-    """Git may say several things about one path: they are one conflict."""
+    """Several messages about one path are one conflict."""
     mine: tuple[set[str], dict[str, None]] = ({kind}, dict.fromkeys(paths))
     for group in [group for group in groups if group[1].keys() & mine[1].keys()]:
         groups.remove(group)
@@ -308,7 +304,7 @@ def _sorted_kinds(kinds: set[str]) -> tuple[str, ...]:
 
 
 def in_tree(objects: Objects, tree: str, conflicts: Iterable[Conflict]) -> tuple[Conflict, ...]:
-    """With what this tree holds at their paths: from here on a path that differs was changed by somebody."""
+    """The conflicts with the entries of this tree at their paths: a path that differs later was changed by somebody."""
     return tuple(
         replace(one, entries=tuple(_entry(objects, tree, path) for path in one.paths) or (tree,)) for one in conflicts
     )
@@ -317,14 +313,14 @@ def in_tree(objects: Objects, tree: str, conflicts: Iterable[Conflict]) -> tuple
 def unresolved(
     engine: EngineRepo, base: str, head: str, known: OpenConflicts, said: Collection[str]
 ) -> tuple[Conflict, ...]:
-    """What is still open at `head`. `base`: all that differs from it is looked through for marks.
+    """The conflicts that are still open at `head`. All files that differ from `base` are searched for marks.
 
     `said`: paths that a fixer named as resolved as they are. Marks and made-up names are never resolved by a word.
     """
     if not known:
         return ()
     tree, objects = engine.objects.tree_of(head), engine.objects
-    paths = _changed_paths(engine, base, head) | {path for one in known.conflicts for path in one.paths}
+    paths = {*engine.diffs.between(base, head)[1::2]} | {path for one in known.conflicts for path in one.paths}
     marked = sorted(path for path in paths if _has_marks(objects, _entry(objects, tree, path), known.labels))
     named = sorted(path for path in paths if _is_made_up(path, known.labels) and _entry(objects, tree, path))
     left = [one for one in known.conflicts if not _is_resolved(engine, tree, one, known.labels, said)]
@@ -342,13 +338,13 @@ def _with_marks(one: Conflict, marked: set[str], named: set[str]) -> Conflict:
 
 
 def carried(objects: Objects, tree: str, left: Iterable[Conflict]) -> tuple[Conflict, ...]:
-    """What is open after another join: as it was, on the new tree. Marks and names are looked for by their labels."""
+    """The open conflicts after another join, on the new tree. Marks and made-up names are found by their labels."""
     kept = [replace(one, kinds=tuple(kind for kind in one.kinds if kind not in (MARKS, NAME))) for one in left]
     return in_tree(objects, tree, [one for one in kept if one.kinds])
 
 
 def by_own_names(conflicts: Sequence[Conflict], labels: Sequence[str]) -> tuple[Conflict, ...]:
-    """Without the names that this merge made up: another one will make up others."""
+    """The conflicts without the file names that this merge made up: another merge makes up others."""
     ends = re.compile(rf"~(?:{'|'.join(labels)})(?:_\d+)?$")
     return tuple(
         replace(one, paths=tuple(dict.fromkeys(ends.sub("", path) for path in one.paths))) for one in conflicts
@@ -374,12 +370,8 @@ def _is_resolved(engine: EngineRepo, tree: str, one: Conflict, labels: Sequence[
     return bool(changed) and not any(_has_separators(engine, tree, path, labels) for path in changed)
 
 
-def _changed_paths(engine: EngineRepo, base: str, head: str) -> set[str]:
-    return {*engine.diffs.between(base, head)[1::2]}
-
-
 def _has_marks(objects: Objects, entry: str, labels: Sequence[str]) -> bool:
-    """Only marks of these very merges count: a text about git may show marks of its own."""
+    """Only marks of these merges count: a text about git may contain marks of its own."""
     if not labels or not entry.startswith("100"):
         return False
     names = b"|".join(label.encode("ascii") for label in labels)
@@ -388,7 +380,7 @@ def _has_marks(objects: Objects, entry: str, labels: Sequence[str]) -> bool:
 
 
 def _has_separators(engine: EngineRepo, tree: str, path: str, labels: Sequence[str]) -> bool:
-    """The middle mark has no name in it: it is the merge's own where no side had such a line."""
+    """The middle mark names no commit: it is the merge's own when neither side had such a line."""
     objects = engine.objects
     if not _separators(objects, _entry(objects, tree, path)):
         return False

@@ -56,7 +56,10 @@ class ProofSlot(Struct):
             # Its last holder was killed: nobody knows what runs and stands there.
             taken.wipe()
         if not taken.home.exists():
-            _require_space(engine)
+            # As much as the user's checkout takes.
+            problem = lacking(engine.home, MIN_FREE_BYTES + checkout_bytes(engine.user))
+            if problem:
+                raise StoppedError(problem, hint="free some space, or run `windlass gc`, then `windlass resume`")
         taken.home.mkdir(exist_ok=True)
         taken._busy.touch()
         return taken
@@ -122,7 +125,7 @@ class ProofSlot(Struct):
         self._busy.unlink(missing_ok=True)
         self._lock.close()
 
-    # -- inside
+    # -- the checkout
 
     @property
     def _busy(self) -> Path:
@@ -192,13 +195,6 @@ def remove_idle(engine: EngineRepo, *, dry: bool) -> list[str]:
                 if not dry:
                     remove_tree(place)
     return gone
-
-
-def _require_space(engine: EngineRepo) -> None:
-    """As much as the user's checkout takes."""
-    problem = lacking(engine.home, MIN_FREE_BYTES + checkout_bytes(engine.user))
-    if problem:
-        raise StoppedError(problem, hint="free some space, or run `windlass gc`, then `windlass resume`")
 
 
 def _try_lock(path: Path) -> IO[str] | None:

@@ -42,18 +42,16 @@ def publish(engine: EngineRepo, run: str, branch: str, tip: str, last: str) -> P
             done = _move(engine, run, name, tip, now)
             if done is None:
                 return publish(engine, run, branch, tip, last)
-            return done if name == branch else _under_another_name(done, branch)
+            if name == branch:
+                return done
+            moved = f"'{branch}' was changed by someone else and is left alone; published as '{done.branch}'"
+            return PublishedBranch(done.branch, done.commit, f"{moved}; {done.note}" if done.note else moved)
     raise GitError(f"no free branch name like '{branch}'", hint="delete some of them")
 
 
 def _require_branch_name(branch: str) -> None:
     if not git.is_branch_name(branch):
         raise UserError(f"'{branch}' is not a valid branch name", hint="see `git help check-ref-format`")
-
-
-def _under_another_name(done: PublishedBranch, branch: str) -> PublishedBranch:
-    moved = f"'{branch}' was changed by someone else and is left alone; published as '{done.branch}'"
-    return PublishedBranch(done.branch, done.commit, f"{moved}; {done.note}" if done.note else moved)
 
 
 def _is_ours(engine: EngineRepo, now: str, tip: str, floor: str) -> bool:

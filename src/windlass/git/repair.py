@@ -1,4 +1,4 @@
-"""What a power cut, or a state folder that was lost, left of a repository: made whole from what the journal says.
+"""Repairs both repositories from the journal, after a power cut or the loss of the state folder.
 
 Nothing here guesses. A ref whose right value is on record is put back, one that leads nowhere is removed.
 """
@@ -27,7 +27,7 @@ ALL = 0.0
 
 
 class RunRecord(Struct, frozen=True):
-    """What the journal says of one run."""
+    """What the journal records of one run."""
 
     run: str
     base: str
@@ -43,7 +43,7 @@ class RunRecord(Struct, frozen=True):
 
 class Repairs(Struct):
     notes: list[str] = field(default_factory=list)
-    """What a person should know, in words."""
+    """What was repaired, for a person."""
     lost: set[str] = field(default_factory=set)
     """Commits that the journal names and that nobody has."""
 
@@ -64,7 +64,7 @@ def repair(engine: EngineRepo, records: Sequence[RunRecord], *, since: float = A
 
 
 def find_damage(engine: EngineRepo, records: Sequence[RunRecord]) -> list[str]:
-    """In words, what is wrong with the engine's repository; changes nothing."""
+    """What is wrong with the engine's repository, in words; changes nothing."""
     if not (engine.path / "HEAD").is_file():
         return ["there is none, though runs need it"] if records else []
     unsealed = [name for name, text in engine.sealed.items() if read_or_empty(engine.path / name) != text]
@@ -80,7 +80,7 @@ def find_damage(engine: EngineRepo, records: Sequence[RunRecord]) -> list[str]:
 
 
 def replace_engine(engine: EngineRepo, records: Sequence[RunRecord]) -> Path:
-    """A new repository with all that can be read of the old one; where the old one is now."""
+    """Make a new repository with all that can be read of the old one. Returns where the old one is now."""
     aside = engine.home / "aside" / f"repo.git-{engine.path.stat().st_mtime_ns}"
     aside.parent.mkdir(exist_ok=True)
     engine.path.rename(aside)
@@ -93,7 +93,7 @@ def replace_engine(engine: EngineRepo, records: Sequence[RunRecord]) -> Path:
 
 
 def _salvage(old: Path, engine: EngineRepo, sha: str, base: str) -> None:
-    """One by one: what is damaged must not cost what is whole."""
+    """Copy one commit. Commits are copied one by one, so that damaged ones do not cost whole ones."""
     known = [f"^{base}\n"] if not missing(engine.path, [base]) else []
     if not missing(engine.path, [sha]):
         return
@@ -136,7 +136,7 @@ def _repair_tip(engine: EngineRepo, record: RunRecord, done: Repairs) -> None:
 
 
 def _lost(engine: EngineRepo, record: RunRecord) -> set[str]:
-    """Commits without all that belongs to them; what the base leads to is the user's own."""
+    """Recorded commits that are missing or incomplete. The history of the base is the user's own."""
     named = sorted({*record.tips, *record.heads} - {record.base})
     base = [] if missing(engine.path, [record.base]) else [f"^{record.base}"]
     if _is_complete(engine, named, base):
@@ -166,7 +166,7 @@ def missing(git_dir: Path, shas: Iterable[str]) -> set[str]:
 
 
 def _repair_user_refs(engine: EngineRepo, records: Sequence[RunRecord], done: Repairs) -> None:
-    """Only what is Windlass's own there: `refs/windlass/*` and the runs' branches."""
+    """Repair Windlass's own refs there: `refs/windlass/*` and the branches of the runs."""
     common = engine.user.common_dir
     right = {base_ref(record.run): record.base for record in records}
     right |= {f"refs/heads/{record.branch}": record.published for record in records if record.branch}
@@ -190,7 +190,7 @@ def _repair_user_refs(engine: EngineRepo, records: Sequence[RunRecord], done: Re
 
 
 def repair_slot(slot: Slot, base: str, object_format: str) -> None:
-    """So that what is in it can be looked at: its files are whole or not, but git reads them."""
+    """Repair a slot's repository so far that git can read it."""
     head = slot.git_dir / "HEAD"
     if slot.git_dir.is_dir() and not _is_head(head):
         replace_file(head, f"{base}\n", sync_to="name")

@@ -1,4 +1,4 @@
-"""Plain git: one way to call it, and what can be read from a repository without changing it.
+"""The one way to start git, and what can be read from a repository without changing it.
 
 Every call is an argument list (no shell), free of hooks and of signing, and has only the few variables that git needs:
 a repository's or a person's own set-up can neither run code in our name nor change what a command means, and a program
@@ -83,13 +83,13 @@ class GitResult(Struct, frozen=True):
 
 
 def environment(environ: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:
-    """`extra`: what this call needs besides; who talks to a remote gives the person's credentials (`personal`)."""
+    """The variables of a git process. `extra`: for a remote, the user's credentials (`personal`)."""
     kept = {name: value for name, value in environ.items() if name in KEPT_VARIABLES}
     return {**kept, **FIXED_VARIABLES, **extra}
 
 
 def personal(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """All that the person's own git would have, without the GIT_* that would redirect our commands."""
+    """The environment of the user's own git, without the GIT_* that would redirect our commands."""
     known = os.environ if environ is None else environ
     return {name: value for name, value in known.items() if not name.startswith("GIT_") or name in KEPT_VARIABLES}
 
@@ -132,7 +132,7 @@ def run_raw(
         raise GitUnansweredError(f"'{_command(args)}' took more than {timeout:g} s", hint=f"try it in {cwd}") from None
     except FileNotFoundError:
         raise _not_started(cwd) from None
-    # An answer of "no" is one thing, no answer another: a command that was ended is never read, whoever asks.
+    # A failure is an answer; a command that was ended gave none, so its output is never read.
     if signal_of(done.returncode):
         raise _ended(args, cwd, signal_of(done.returncode))
     if check and done.returncode != 0:
@@ -141,7 +141,7 @@ def run_raw(
 
 
 def program() -> str:
-    """Where it is: looking for it anew takes time at every start."""
+    """The path of git, found once: a search at every start takes time."""
     return _found(os.environ.get("PATH"))
 
 
@@ -151,7 +151,8 @@ def _found(path: str | None) -> str:
 
 
 def signal_of(code: int) -> int:
-    """What ended the command, 0 for one that ended by itself. A shell adds 128; git itself says 128 and 129."""
+    """The signal that ended the command, 0 when it ended by itself. A shell adds 128; git's own codes are 128 and
+    129."""
     if code < 0:
         return -code
     return code - 128 if LAST_OWN_CODE < code <= 128 + LAST_SIGNAL else 0
@@ -189,7 +190,7 @@ def failure(args: Sequence[str], cwd: Path, err: str) -> WindlassError:
 
 
 def lock_in_the_way(err: str) -> GitLockError | None:
-    """What git says of a lock that it waited for in vain, with its age and the way out."""
+    """The error for a lock that git reports, with its age and the way out; None when git reports none."""
     found = LOCK.search(err)
     if not found:
         return None
@@ -203,7 +204,7 @@ def lock_in_the_way(err: str) -> GitLockError | None:
 
 
 def capped(args: Sequence[str], cwd: Path, limit: int) -> tuple[str, bool]:
-    """The first `limit` bytes of what git says, and whether there was more."""
+    """The first `limit` bytes of git's output, and whether there was more."""
     command = [program(), *ISOLATED, *args]
     env = environment(os.environ, {})
     with subprocess.Popen(command, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
@@ -242,7 +243,7 @@ def read_tracked(cwd: Path, *, timeout: float = READ_SECONDS) -> tuple[str, ...]
 
 
 async def head_sha(cwd: Path) -> str:
-    """Contract: never raises; '' on any error or after 5 seconds. Where an empty answer misleads, use `read_head`."""
+    """Contract: never raises; '' on any error or after 5 seconds. Use `read_head` where an empty answer misleads."""
     return await _forgiving("", read_head, cwd)
 
 

@@ -1,4 +1,4 @@
-"""A folder an agent works in, and the small repository of its own behind it."""
+"""A slot: a folder in which an agent works, with a small repository of its own, and safe access to its files."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ TRUST = ("-c", "core.commitGraph=false")
 
 
 class Slot(Struct, frozen=True, eq=False):
-    """Its repository has its own refs, stash, reflogs and configuration; other objects come from the engine's by
-    alternates. So an agent may stash, branch, reset and rebase, and nobody else sees it."""
+    """Its repository has its own refs, stash, reflogs and configuration, and borrows the engine's objects. So an agent
+    may stash, branch, reset and rebase, and nobody else sees it."""
 
     n: int
     path: Path
@@ -43,7 +43,7 @@ class Slot(Struct, frozen=True, eq=False):
     """Files below `git_dir` that our own commands rely on, with their content."""
 
     def __eq__(self, other: object) -> bool:
-        """The same folder, whoever opened the repository that it belongs to."""
+        """Two slots are equal when they are the same folder."""
         return isinstance(other, Slot) and (self.n, self.path, self.git_dir) == (other.n, other.path, other.git_dir)
 
     def __hash__(self) -> int:
@@ -55,7 +55,8 @@ class Slot(Struct, frozen=True, eq=False):
         return git.run([*self.places(), *args], self.path, env=env, input=input, check=check)
 
     def places(self) -> tuple[str, ...]:
-        """Where a git of ours has to work. Seals the repository first: its configuration names programs to run."""
+        """The options that name the slot to a git of ours. Seals the repository first: its configuration names
+        programs to run."""
         self.seal()
         return (f"--git-dir={self.git_dir}", f"--work-tree={self.path}", *TRUST)
 
@@ -74,12 +75,13 @@ class Slot(Struct, frozen=True, eq=False):
 
     @property
     def commit(self) -> str:
-        """What HEAD names, for `stand_on`."""
+        """The commit in HEAD, or 'HEAD' when it is on a branch; for `stand_on`."""
         head = (self.git_dir / "HEAD").read_text().strip()
         return "HEAD" if head.startswith("ref:") else head
 
     def stand_on(self, commit: str) -> None:
-        """A clean checkout of `commit`. What is there is not kept; the log of HEAD stays the agent's."""
+        """Make a clean checkout of `commit`. Keeps nothing of what is there; the log of HEAD stays as the agent left
+        it."""
         log = self.git_dir / "logs" / "HEAD"
         before = log.read_bytes() if log.exists() else b""
         self.git("checkout", "-q", "--force", "--detach", commit)
@@ -87,7 +89,7 @@ class Slot(Struct, frozen=True, eq=False):
         log.write_bytes(before)
 
     def placed_at(self) -> str:
-        """The commit that the slot was placed at, by the first entry in the log of HEAD; '' when there is none."""
+        """The commit that the slot was placed at: the first entry in the log of HEAD; '' without one."""
         log = self.git_dir / "logs" / "HEAD"
         first = log.read_text(errors="replace").partition("\n")[0].split(" ") if log.is_file() else []
         return first[1] if len(first) > 1 else ""
@@ -115,7 +117,7 @@ class Slot(Struct, frozen=True, eq=False):
 
 
 def restore(file: Path, text: str) -> None:
-    """Give the file this content, if it has another."""
+    """Give the file this content, unless it has it."""
     if file.is_symlink() or not file.is_file() or file.read_bytes() != text.encode("utf-8", "surrogateescape"):
         if file.is_dir() and not file.is_symlink():
             remove_tree(file)
@@ -126,7 +128,7 @@ def restore(file: Path, text: str) -> None:
 
 
 def check_path(path: str) -> PurePosixPath:
-    """A relative path that stays below its root and out of `.git`, by its words alone."""
+    """Checks the text of a path: relative, below its root, and not in `.git`."""
     pure = PurePosixPath(path)
     bad = pure.is_absolute() or not pure.parts or ".." in pure.parts or "\0" in path
     if bad or any(part.lower() == ".git" for part in pure.parts):
@@ -135,7 +137,7 @@ def check_path(path: str) -> PurePosixPath:
 
 
 def safe_path(root: Path, path: str) -> Path:
-    """Also refuses a symbolic link that leads out of `root`."""
+    """Like `check_path`, and refuses a symbolic link that leads out of `root`."""
     place = root / check_path(path)
     real, top = place.resolve(), root.resolve()
     if not real.is_relative_to(top) or ".git" in real.relative_to(top).parts:
@@ -176,6 +178,6 @@ def copy_into(root: Path, source: Path, globs: Sequence[str]) -> list[str]:
 
 
 def lock_hash(root: Path, names: Sequence[str]) -> str:
-    """Changes when a lock file appears, goes or changes: then the set-up runs again."""
+    """A hash of the lock files. When it changes, the set-up runs again."""
     parts = [(name, read_file(root, name)) for name in sorted(names)]
     return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()

@@ -33,7 +33,7 @@ LOCK_LOOK_S = 0.05
 MANY = 5
 ABSENT = ("0", "")
 SCRATCH = (".part", ".lock-text", ".index", ".index.lock")
-"""What a killed command may leave beside the intent; nobody needs it."""
+"""Files that a killed command may leave next to the intent; nobody needs them."""
 GITLINK, SYMLINK = "160000", "120000"
 
 
@@ -55,14 +55,14 @@ class CheckoutMove(Struct, frozen=True):
     before: str
     after: str
     facts: Mapping[str, str] = field(default_factory=dict)
-    """What whoever asked for the move wants to know when it is finished by another command."""
+    """Facts that `record` needs, also when another command finishes the move."""
     token: str = ""
-    """What our index lock contains: a lock with another content is somebody else's."""
+    """The content of our index lock; a lock with another content is somebody else's."""
     changes: tuple[PathChange, ...] = ()
 
 
 class Settled(Struct, frozen=True):
-    """What became of a move that was interrupted."""
+    """The end of an interrupted move."""
 
     move: CheckoutMove
     how: str
@@ -86,7 +86,7 @@ Record = Callable[[CheckoutMove], None]
 
 
 def no_record(move: CheckoutMove) -> None:
-    """For moves that nobody keeps a record of."""
+    """For moves that are not recorded."""
 
 
 def advance(user: UserRepo, move: CheckoutMove, record: Record = no_record) -> None:
@@ -162,7 +162,8 @@ def _perform(user: UserRepo, move: CheckoutMove, folder: Path) -> None:
 
 
 def _lock_index(user: UserRepo, move: CheckoutMove, folder: Path) -> None:
-    """As git itself would, so that no git of the user's works on the index meanwhile; with a content that is ours."""
+    """Lock the index as git does, so that no git of the user changes it meanwhile. The content shows that the lock is
+    ours."""
     part = folder / f"{_name(user)}.lock-text"
     part.write_text(move.token, encoding="utf-8")
     lock = _index_lock(user)
@@ -178,7 +179,7 @@ def _lock_index(user: UserRepo, move: CheckoutMove, folder: Path) -> None:
 
 
 def _require_unchanged(user: UserRepo, move: CheckoutMove) -> None:
-    """Looked at again under the lock: a person may have worked on since the command began."""
+    """Check again under the lock: the user may have worked since the command began."""
     here = user_repo.discover(user.root)
     if (here.branch, here.head) != (move.branch, move.before):
         raise UserError(f"'{move.branch}' was moved a moment ago", hint="nothing was changed; try again")
@@ -186,8 +187,8 @@ def _require_unchanged(user: UserRepo, move: CheckoutMove) -> None:
 
 
 def _require_free(user: UserRepo, move: CheckoutMove) -> None:
-    """A file of the user's that git does not know, ignored ones included, stands where a new one belongs."""
-    # Where the case of a letter does not count, the old name of a renamed file is such a place.
+    """Refuse when an untracked file of the user, ignored ones included, is where a new file belongs."""
+    # Where file names ignore case, the old name of a renamed file is such a place.
     leaving = {change.path.casefold() for change in move.changes if change.after == ABSENT}
     added = [c.path for c in move.changes if c.before == ABSENT and c.path.casefold() not in leaving]
     taken = [name for path in added for name in _occupants(user.root, path) if name.casefold() not in leaving]
@@ -200,7 +201,7 @@ def _require_free(user: UserRepo, move: CheckoutMove) -> None:
 
 
 def _occupants(root: Path, path: str) -> list[str]:
-    """What stands at a path: a file, or every file in a folder."""
+    """The files at a path: the file itself, or every file in a folder."""
     place = root / path
     if place.is_symlink() or not place.is_dir():
         return [path] if os.path.lexists(place) else []
@@ -214,7 +215,7 @@ def require_clean(user: UserRepo, what: str) -> None:
 
 def _copy_index(user: UserRepo, folder: Path) -> Path:
     index = folder / f"{_name(user)}.index"
-    # Of a git of ours that was killed; the checkout is ours alone.
+    # A git of ours that was killed left it; nobody else works on this checkout now.
     index.with_name(f"{index.name}.lock").unlink(missing_ok=True)
     shutil.copy2(user.git_dir / "index", index)
     return index
@@ -242,9 +243,9 @@ def _settle(user: UserRepo, move: CheckoutMove, folder: Path, record: Record) ->
 
 
 def _take_back(user: UserRepo, move: CheckoutMove, folder: Path) -> tuple[str, ...]:
-    """Every path as it was before the move, unless somebody else has changed it since: those are named."""
+    """Restore every path as it was before the move. Returns those that somebody else has changed since."""
     if not _is_ours(user, move):
-        if not (_index_lock(user).exists() or _is_begun(user, move)):
+        if not (_index_lock(user).exists() or _is_begun(user)):
             return ()
         _lock_index(user, move, folder)
     index = _copy_index(user, folder)
@@ -256,14 +257,14 @@ def _take_back(user: UserRepo, move: CheckoutMove, folder: Path) -> tuple[str, .
     return untouched
 
 
-def _is_begun(user: UserRepo, move: CheckoutMove) -> bool:
-    """False: killed before the index was locked, so nothing was changed. The lock goes last, and the branch says then
-    that the move is finished; so without a lock only a person who removed it can have left half of the files."""
+def _is_begun(user: UserRepo) -> bool:
+    """False: killed before the index was locked, so nothing was changed. The lock is removed last, when the branch has
+    moved; so without a lock, files are half moved only if a person removed the lock."""
     return user_repo.is_dirty(user, untracked=True)
 
 
 def _restore_index(user: UserRepo, move: CheckoutMove, env: Mapping[str, str]) -> set[str]:
-    """Entries that the move has set get their old value. The paths that are not checked out at all (sparse)."""
+    """Give the entries that the move has set their old values. Returns the paths that are not checked out (sparse)."""
     listed = git.run(["ls-files", "-z", "-t", "-s"], user.root, env=env).fields
     entries, hidden = dict[str, tuple[str, str]](), set[str]()
     for line in listed:
@@ -314,14 +315,14 @@ def _may_restore(user: UserRepo, change: PathChange, found: tuple[str, str]) -> 
 
 
 def _matches(found: tuple[str, str], side: tuple[str, str]) -> bool:
-    """By content and type; whether a file is executable cannot be seen everywhere."""
+    """Compares content and type; not every file system knows whether a file is executable."""
     if ABSENT in (found, side):
         return found == side
     return found[1] == side[1] and (found[0] == SYMLINK) == (side[0] == SYMLINK)
 
 
 def _is_torn(user: UserRepo, change: PathChange, found: tuple[str, str]) -> bool:
-    """A killed git leaves the beginning of a file: all that is in it is in the commit as well."""
+    """A killed git leaves the beginning of a file; all of it is in the commit as well."""
     if ABSENT in (found, change.after) or SYMLINK in (found[0], change.after[0]):
         return False
     whole = git.run_raw(["cat-file", "--filters", f"--path={change.path}", change.after[1]], user.root).stdout
@@ -367,7 +368,7 @@ def _remove(root: Path, path: str) -> None:
 
 
 def _is_blocked(root: Path, path: str) -> bool:
-    """Something of the user's stands where the file or one of its folders belongs: git would remove it."""
+    """A file of the user is where the file or one of its folders belongs: git would remove it."""
     place = root / path
     above = [folder for folder in place.parents if folder != root and folder.is_relative_to(root)]
     in_the_way = any(os.path.lexists(folder) and (folder.is_symlink() or not folder.is_dir()) for folder in above)
@@ -375,7 +376,7 @@ def _is_blocked(root: Path, path: str) -> bool:
 
 
 def _removed_if_empty(folder: Path) -> bool:
-    """A killed git may have made the folder for a file and not the file."""
+    """A killed git may have made the folder of a file, but not the file."""
     below = sorted((path for path in folder.rglob("*")), reverse=True)
     if any(path.is_symlink() or not path.is_dir() for path in below):
         return False
@@ -384,7 +385,7 @@ def _removed_if_empty(folder: Path) -> bool:
     return True
 
 
-# -- where it lies
+# -- paths and locks
 
 
 def _name(user: UserRepo) -> str:

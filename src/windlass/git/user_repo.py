@@ -24,13 +24,13 @@ QUESTIONS = ("--is-bare-repository", "--is-inside-work-tree", "--is-shallow-repo
 PLACES = ("--path-format=absolute", "--git-dir", "--git-common-dir")
 HERE = ("HEAD^{commit}", "--symbolic-full-name", "HEAD")
 MANY = 5
-"""So many changed files are named."""
+"""How many changed files a report names."""
 LOGGED = 20
-"""So many moves of a branch are looked at: it may have moved again since it was seen."""
+"""How many moves of a branch are read from its log: it may have moved again since it was seen."""
 OWN_REASON = "windlass: "
 """What Windlass gives as the reason when it moves a branch; the run's id follows."""
 FRESH_S = 0.5
-"""What was seen this long ago still stands for the state before a dispatch."""
+"""A look this old still counts as the state before a dispatch."""
 
 
 class UserRepo(Struct, frozen=True):
@@ -58,7 +58,7 @@ def discover(path: Path) -> UserRepo:
 
 
 def _ask_in_turn(path: Path) -> UserRepo:
-    """Something is odd: which of the questions has no answer says what."""
+    """Ask one by one, to find what is wrong."""
     done = git.run(["rev-parse", *QUESTIONS, *PLACES], path, check=False)
     if done.code != 0:
         raise _no_repository(path, done.err)
@@ -85,7 +85,7 @@ def _checkout(path: Path) -> tuple[Path, str, str]:
 
 
 def _branch(name: str) -> str:
-    """'' for a HEAD that is on none."""
+    """'' for a detached HEAD."""
     return name.removeprefix("refs/heads/") if name.startswith("refs/heads/") else ""
 
 
@@ -100,7 +100,7 @@ def is_tracked(repo: UserRepo, path: str) -> bool:
 
 
 def oddities(repo: UserRepo) -> list[str]:
-    """What works less well in this repository, in words for `doctor`."""
+    """What works less well in this repository, for `doctor`."""
     attributes = git.run(
         ["grep", "-lE", "filter=lfs", "HEAD", "--", ":(glob)**/.gitattributes"], repo.root, check=False
     )
@@ -125,9 +125,14 @@ def _promisor(repo: UserRepo) -> str:
 
 
 def fetch_missing(repo: UserRepo, commit: str) -> None:
-    """All files of a commit, from where the partial clone came; into the user's objects, as their own git would."""
+    """Fetch all files of a commit of a partial clone into the user's objects, as their own git would."""
     remote, before = _promisor(repo), -1
-    while remote and (missing := _missing(repo, commit)):
+    listed = ["rev-list", "--objects", "--missing=print", f"{commit}^{{tree}}"]
+    while remote:
+        lines = git.run(listed, repo.root).out.splitlines()
+        missing = [line[1:] for line in lines if line.startswith("?")]
+        if not missing:
+            return
         if len(missing) == before:
             raise GitError(f"'{remote}' does not give {len(missing)} objects of {commit[:12]}", hint="git fetch")
         options = ["--no-tags", "--no-write-fetch-head", "--recurse-submodules=no", "--filter=blob:none", "--stdin"]
@@ -135,11 +140,6 @@ def fetch_missing(repo: UserRepo, commit: str) -> None:
         fetch = ["-c", "fetch.negotiationAlgorithm=noop", "fetch", "-q", *options, remote]
         git.run(fetch, repo.root, env=git.personal(), input=shas)
         before = len(missing)
-
-
-def _missing(repo: UserRepo, commit: str) -> list[str]:
-    listed = git.run(["rev-list", "--objects", "--missing=print", f"{commit}^{{tree}}"], repo.root).out
-    return [line[1:] for line in listed.splitlines() if line.startswith("?")]
 
 
 def names_like(branch: str) -> list[str]:
@@ -167,12 +167,12 @@ class UserSignature(Struct, frozen=True):
     stash: str
     refs: Mapping[str, str]
     files: Mapping[str, str] = field(default_factory=dict)
-    """What is not as HEAD has it: path -> when and how large."""
+    """Files that differ from HEAD: path -> time and size."""
     root: Path | None = None
-    """Where git can be asked who moved a ref; None: nobody is asked."""
+    """The checkout whose git knows who moved a ref; None: it is not asked."""
 
     def differences(self, later: UserSignature) -> tuple[str, ...]:
-        """What somebody changed, without what other runs of Windlass did."""
+        """The changes, without those that other runs of Windlass made."""
         moved = _unlike(self.refs, later.refs)
         by_runs = {name for name in moved if later.root and _moved_by_a_run(later.root, name, later.refs.get(name, ""))}
         parts = [name for name in ("head", "index", "stash") if getattr(self, name) != getattr(later, name)]
@@ -184,8 +184,8 @@ class UserSignature(Struct, frozen=True):
 
 
 def _moved_by_a_run(root: Path, name: str, sha: str) -> bool:
-    """The log of a branch says who moved it. An agent can write there too, so this spares a person a false alarm; it
-    proves nothing. What matters does not hang on it: a run's tip is not in the user's repository."""
+    """The log of a branch says who moved it. An agent can write there too, so this proves nothing; it spares a person a
+    false alarm. A run's tip does not depend on it: it is not in the user's repository."""
     if not sha or not name.startswith("refs/heads/"):
         return False
     done = git.run(["log", "-g", f"-{LOGGED}", "--format=%H %gs", name, "--"], root, check=False)
@@ -198,7 +198,7 @@ def _unlike(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
 
 def user_signature(user: UserRepo, ours: Sequence[str] = (), refs: Refs | None = None) -> UserSignature:
     """`ours`: branches Windlass moves itself. A refreshed index is no change, so only its size is compared."""
-    # A branch that somebody else moved is published beside it, as `-2` and so on.
+    # When somebody else moved the branch, the run is published as `-2` and so on.
     skipped = re.compile("|".join(["refs/windlass/.*", *(rf"refs/heads/{re.escape(name)}(-[0-9]+)?" for name in ours)]))
     head = read_or_empty(user.git_dir / "HEAD")
     return UserSignature(
@@ -213,8 +213,8 @@ def user_signature(user: UserRepo, ours: Sequence[str] = (), refs: Refs | None =
 
 
 class UserWatch:
-    """Looks at one checkout for all who ask. A look costs tens of milliseconds in a large one, so it serves everybody
-    who asked before it began: many dispatches at once cost no more looks than one after the other would."""
+    """Looks at one checkout for many dispatches. A look takes tens of milliseconds in a large checkout, so one look
+    serves every caller that asked before it began."""
 
     def __init__(self, user: UserRepo, clock: Callable[[], float] = time.monotonic) -> None:
         self._user = user
@@ -225,18 +225,18 @@ class UserWatch:
         self._last = _Look(0, 0.0, (), None)
 
     def now(self, ours: tuple[str, ...]) -> UserSignature:
-        """As it is after this call began."""
+        """The state at some time after this call began."""
         return self._look(ours, newer_than=self._begun, since=float("inf"))
 
     def lately(self, ours: tuple[str, ...]) -> UserSignature:
-        """As it is, or was a moment ago: a change in between counts as one that came later, so none is missed."""
+        """The state now or a moment ago. A change in between counts as a later one, so none is missed."""
         return self._look(ours, newer_than=self._begun, since=self._clock() - FRESH_S)
 
     def refs(self) -> dict[str, str]:
         return _refs(self._user, self._refs)
 
     def fresh(self, ours: tuple[str, ...]) -> UserSignature | None:
-        """What was seen a moment ago, when somebody looked."""
+        """The result of a look a moment ago, if there was one."""
         last = self._last
         return last.found if last.ours == ours and last.at >= self._clock() - FRESH_S else None
 
@@ -260,7 +260,7 @@ class _Look(Struct, frozen=True):
 
 
 def _dirty(root: Path) -> dict[str, str]:
-    """A file that was changed before and is changed again counts too."""
+    """Changed files with time and size: a file that is changed again counts too."""
     done = git.run(["status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=all"], root, check=False)
     return {path: _stamp(root / path) for path in (entry[3:] for entry in done.fields)}
 
@@ -274,7 +274,7 @@ def _stamp(path: Path) -> str:
 
 
 def _refs(user: UserRepo, known: Refs | None) -> dict[str, str]:
-    # A further worktree has some refs of its own: where they lie is git's to know.
+    # A linked worktree has some refs of its own; git knows where.
     is_main = user.git_dir == user.common_dir
     return (known or Refs(user.git_dir)).all() if is_main else git.read_refs(user.root)
 

@@ -1,4 +1,4 @@
-"""One `git cat-file` for all that is asked of a repository's objects."""
+"""One `git cat-file` process that reads a repository's objects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from windlass.git import run as git
 
 
 class CatFile:
-    """One `cat-file` that answers as long as this process lives. Not for several threads at once."""
+    """One process for many objects; it is started again when somebody ended it. Not for several threads at once."""
 
     def __init__(self, git_dir: Path) -> None:
         self._git_dir = git_dir

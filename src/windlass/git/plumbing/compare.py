@@ -78,7 +78,7 @@ def _diff_line(old: Entry | None, new: Entry | None) -> str:
 
 
 def merged(objects: Objects, base: str, ours: str, theirs: str) -> str | None:
-    """The tree in which both sides' changes are, when no file was changed by both. '' is the empty tree, also among the
+    """The tree with the changes of both sides; None when both changed one file. '' is the empty tree, also in the
     arguments."""
     if theirs in (base, ours):
         return ours
@@ -97,7 +97,7 @@ def merged(objects: Objects, base: str, ours: str, theirs: str) -> str | None:
 
 def _joined(objects: Objects, base: Entry | None, ours: Entry | None, theirs: Entry | None) -> Entry | None:
     if ours == theirs:
-        # What is gone on both sides may have been moved to different places, which is a conflict.
+        # A folder that is gone on both sides may have been moved to different places, which is a conflict.
         return ours if ours == base or not (_folder(ours) or _folder(base)) else None
     if _is_file_for_folder(base, ours, theirs):
         return None
@@ -114,7 +114,7 @@ def _joined(objects: Objects, base: Entry | None, ours: Entry | None, theirs: En
 
 
 def _is_file_for_folder(*entries: Entry | None) -> bool:
-    """A file where another version has a folder: what was in the folder may have been moved, which only git follows."""
+    """One version has a file where another has a folder: only git follows files that were moved out of the folder."""
     kinds = {entry.is_folder for entry in entries if entry}
     return len(kinds) == 2
 

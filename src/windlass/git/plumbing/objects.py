@@ -1,4 +1,4 @@
-"""Commits and trees without starting a git for each: read from their files or from one `cat-file`, written as files.
+"""Reads and writes git objects without a git process for each: as files, or from one `cat-file`.
 
 What git stores is named by its hash, so a reader cannot get a wrong one and a writer cannot overwrite a right one.
 """
@@ -25,7 +25,7 @@ from windlass.git.plumbing.cat_file import CatFile
 
 MANY_COMMITS = 20_000
 MANY_ENTRIES = 10_000
-"""Of all trees that are remembered together, about 3 MB. A folder with many files is a large tree, and each landing
+"""Entries of all remembered trees together, about 3 MB. A folder with many files is a large tree, and each landing
 makes another one of it."""
 FOLDER = "40000"
 OBJECT_FILE = re.compile(r"[0-9a-f]{38}|[0-9a-f]{62}")

@@ -78,15 +78,12 @@ def _may_be_held(made: float, place: Path, checkout: Path) -> bool:
             folder = Path(process.cwd())
             if folder.is_relative_to(place):
                 return True
-            if _is_git(process.info["name"]) and (
+            name = process.info["name"]
+            if (name == "git" or name.startswith("git-")) and (
                 folder.is_relative_to(checkout) or str(place) in " ".join(process.cmdline())
             ):
                 return True
     return False
-
-
-def _is_git(name: str) -> bool:
-    return name == "git" or name.startswith("git-")
 
 
 # -- intents
