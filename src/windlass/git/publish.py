@@ -1,4 +1,4 @@
-"""What reaches the user's repository: the run's branch, and on demand their checkout."""
+"""Writes to the user's repository: the run's branch and, on request, their checkout."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PublishedBranch(Struct, frozen=True):
     commit: str
     """Where the branch is now; '' when it does not exist."""
     note: str = ""
-    """What a person should know: not moved because it is checked out, published under another name."""
+    """For a person: why the branch was not moved, or is published under another name."""
 
 
 def publish(engine: EngineRepo, run: str, branch: str, tip: str, last: str) -> PublishedBranch:
@@ -55,13 +55,13 @@ def _require_branch_name(branch: str) -> None:
 
 
 def _is_ours(engine: EngineRepo, now: str, tip: str, floor: str) -> bool:
-    """A publish that was killed before it was recorded left the branch between what is known and the tip."""
+    """A publish that was killed before it was recorded left the branch between the last known commit and the tip."""
     root = engine.user.root
     return now != floor and git.is_ancestor(root, floor, now) and git.is_ancestor(root, now, tip)
 
 
 def _move(engine: EngineRepo, run: str, branch: str, tip: str, now: str) -> PublishedBranch | None:
-    """None: somebody moved it this very moment."""
+    """None: somebody moved it this moment."""
     root, ref = engine.user.root, f"refs/heads/{branch}"
     if now == tip:
         return PublishedBranch(branch, tip)
@@ -81,7 +81,7 @@ def _move(engine: EngineRepo, run: str, branch: str, tip: str, now: str) -> Publ
 
 
 def checked_out(user: UserRepo, branch: str) -> str:
-    """The folder of the user's that has the branch checked out, '' when none has."""
+    """The user's folder in which the branch is checked out, '' for none."""
     if not any(
         _may_be_on(head, branch) for head in (user.common_dir / "HEAD", *user.common_dir.glob("worktrees/*/HEAD"))
     ):
@@ -96,7 +96,7 @@ def checked_out(user: UserRepo, branch: str) -> str:
 
 
 def _may_be_on(head: Path, branch: str) -> bool:
-    """Cheap and never wrong with a no. A repository with another ref format says '.invalid' in every HEAD file."""
+    """A cheap test; False is certain. A repository with another ref format has '.invalid' in every HEAD file."""
     text = head.read_text(errors="replace")
     return text.strip() == f"ref: refs/heads/{branch}" or ".invalid" in text
 
@@ -154,7 +154,7 @@ def _own_commits(user: UserRepo, run: str, tip: str) -> UserError:
 
 
 class LandPlan(Struct, frozen=True):
-    """What landing would make of the branch that is checked out; nothing is changed yet."""
+    """What landing would do to the branch that is checked out; nothing is changed yet."""
 
     branch: str
     before: str
@@ -162,19 +162,19 @@ class LandPlan(Struct, frozen=True):
     kind: str
     """already | fast-forward | merge | squash"""
     tree: str
-    """The files as they would be."""
+    """The tree after the landing."""
 
 
 def bring(engine: EngineRepo, tip: str) -> None:
-    """The tip's objects into the user's repository: the run's branch may be gone, or behind."""
+    """Copy the tip into the user's repository: the run's branch may be gone, or behind."""
     root = engine.user.root
-    # What a ref leads to is here with all that it needs.
+    # A commit that a ref leads to is complete.
     if not git.run(["for-each-ref", "--count=1", f"--contains={tip}"], root, check=False).out:
         transfer(engine, [tip], [engine.user.head])
 
 
 def plan_landing(user: UserRepo, tip: str, name: str, style: LandStyle = LandStyle.AUTO) -> LandPlan:
-    """`name`: how the run's work is called in messages. Raises when it cannot land: a conflict, uncommitted work."""
+    """`name`: of the run's work, for messages. Raises when it cannot land: a conflict, uncommitted work."""
     if not user.branch:
         raise UserError("HEAD is detached: there is no branch to land on", hint="git switch main")
     if git.is_ancestor(user.root, tip, user.head):
@@ -203,7 +203,7 @@ def land_commit(user: UserRepo, plan: LandPlan, message: str, *, signoff: bool =
         message = _signed_off(user, message, env)
     sign = ["-S"] if _signs(user) else []
     command = ["commit-tree", *sign, *(word for sha in parents for word in ("-p", sha)), plan.tree]
-    # Their key may need an agent or a home of its own.
+    # The user's key may need an agent or a home folder.
     own = git.personal() if sign else {}
     done = git.run(command, user.root, env={**own, **env}, input=message.rstrip("\n") + "\n", check=False)
     if done.code != 0:
@@ -238,7 +238,7 @@ def _merged_tree(user: UserRepo, name: str, tip: str) -> str:
 
 
 def _signs(user: UserRepo) -> bool:
-    """As the user's own configuration says; what our own command line says to every git does not count."""
+    """Read from the user's configuration, without the options that we give to every git."""
     command = ["config", "--show-scope", "--type=bool", "--get-all", "commit.gpgSign"]
     scoped = [line.split("\t") for line in git.run(command, user.root, check=False).out.splitlines()]
     values = [value for scope, value in scoped if scope != "command"]

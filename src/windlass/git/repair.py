@@ -45,11 +45,11 @@ class Repairs(Struct):
     notes: list[str] = field(default_factory=list)
     """What was repaired, for a person."""
     lost: set[str] = field(default_factory=set)
-    """Commits that the journal names and that nobody has."""
+    """Commits that the journal names and that no repository has."""
 
 
 def repair(engine: EngineRepo, records: Sequence[RunRecord], *, since: float = ALL) -> Repairs:
-    """Both repositories, for these runs, while nobody drives them. `since`: see `Objects.remove_torn`."""
+    """Repair both repositories for these runs, while no driver is at work. `since`: see `LooseObjects.remove_torn`."""
     done = Repairs()
     torn_objects = engine.objects.loose.remove_torn(since)
     if torn_objects:

@@ -28,10 +28,10 @@ READ_SECONDS = 5.0
 LAST_OWN_CODE = 129
 LAST_SIGNAL = 64
 ENDED_HINT = "nothing is lost; run the same command again, or `windlass resume` if a run had begun"
-# Not the index: what a slot's says can be found out again.
+# Not the index: a slot's index can be made again.
 FSYNC = "loose-object,pack,pack-metadata,commit-graph,reference"
-"""What git writes to the disk before it gives it its name. The journal names commits and refs: a power cut must not
-leave them empty."""
+"""Files that git syncs before it renames them. The journal names commits and refs: a power cut must not leave them
+empty."""
 ISOLATED = (
     *("-c", f"core.fsync={FSYNC}"),
     *("-c", "core.hooksPath=/dev/null"),
@@ -46,7 +46,7 @@ ISOLATED = (
     *("-c", "submodule.recurse=false"),
     *("-c", "advice.detachedHead=false"),
 )
-# Where programs and a person's own settings are, and who the person is. Other GIT_* would redirect our commands.
+# Where programs and the user's settings are, and who the user is. Other GIT_* would redirect our commands.
 KEPT_VARIABLES = frozenset(
     {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH"}
     | {"PATH", "HOME", "XDG_CONFIG_HOME", "USER", "LOGNAME", "EMAIL", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "TZ"}
@@ -186,7 +186,7 @@ def failure(args: Sequence[str], cwd: Path, err: str) -> WindlassError:
     failed = f"'{_command(args)}' failed in {cwd}"
     if lacking := exhausted_in(err, cwd):
         return GitUnansweredError(f"{failed}: {lacking.message}", hint=lacking.hint)
-    return GitError(f"{failed}: {tail}", hint="mend it, then `windlass resume`")
+    return GitError(f"{failed}: {tail}", hint="fix it, then `windlass resume`")
 
 
 def lock_in_the_way(err: str) -> GitLockError | None:
@@ -231,7 +231,8 @@ def read_head(cwd: Path, *, timeout: float = READ_SECONDS) -> str:
 
 
 def read_changed(cwd: Path, base: str = "", *, timeout: float = READ_SECONDS) -> tuple[str, ...]:
-    """From `base` (HEAD when empty) to the working tree: committed, uncommitted and untracked, never ignored files."""
+    """Files that differ between `base` (default HEAD) and the working tree, untracked ones included, ignored ones
+    not."""
     options = ["--name-only", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=dirty"]
     tracked = run(["diff", *options, "--end-of-options", base or "HEAD", "--"], cwd, timeout=timeout).fields
     others = ["ls-files", "-z", "--others", "--exclude-standard", "--full-name", "--", ":/"]
