@@ -1,4 +1,4 @@
-"""What an agent said, without the secrets in it: in events, in results, and in the transcript when it has ended."""
+"""Removes secrets from an agent's output: from events, from results, and from the transcript when it has ended."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from windlass.private_files import replace_file
 from windlass.redaction import Redactor
 
 TRANSCRIPT = ("prompt.md", "stdin", "stdout", "stderr", "output", "events.jsonl")
-"""Files of an attempt's folder that hold words. What a CLI keeps for itself beside them is left to the CLI."""
+"""Files of an attempt's folder that hold text. Other files there are the CLI's own."""
 BLOCK = 4 << 20
 
 

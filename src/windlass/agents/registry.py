@@ -1,4 +1,4 @@
-"""The adapters, written by hand; a test walks the folder and compares.
+"""The list of adapters; a test compares it with the folder.
 
 Each is loaded when it is made: a run that needs one agent does not wait for the others.
 """

@@ -1,4 +1,5 @@
-"""Any agent that speaks the Agent Client Protocol. Best effort: limits are ours, its cost is known only if it tells."""
+"""Any agent that speaks the Agent Client Protocol. Best effort: limits are ours, and its cost is known only if it
+reports it."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ from windlass.model import ErrorClass, Json, Usage
 
 SDK = "agent-client-protocol"
 PROGRAM = Path(__file__).with_name("acp_program.py")
-#: of agents that would act without asking: what they call the mode in which they do not
+#: for agents that act without asking: the name of the mode in which they ask
 QUIET_MODES = ("read-only",)
 AUTH_REQUIRED = -32000
 _TOOLS = {"edit": "edit", "execute": "bash", "read": "read", "search": "grep"}
@@ -52,7 +53,7 @@ class AcpSettings(Struct, frozen=True):
     read_mode: str = ""
     """The mode of roles that only read."""
     auth: str = ""
-    """The way to log in, in the agent's own words, where it wants to be told."""
+    """The agent's own name of a login method, where it needs one."""
     protocol: str = "acp"
     """Says that an agent of your own name speaks this protocol."""
 
@@ -198,7 +199,7 @@ class AcpReader(Struct):
     said: str = ""
     calls: dict[str, AcpCall] = field(default_factory=dict)
     closed: set[str] = field(default_factory=set)
-    """Calls of which nothing more is worth telling."""
+    """Calls that have ended."""
     usage: Usage = Usage()
     over: bool = False
 
@@ -217,7 +218,7 @@ class AcpReader(Struct):
             case "response:session/new":
                 return [SessionSeen(text(data, "sessionId"))]
             case "prompted":
-                # what was said before was a greeting
+                # Earlier text was a greeting.
                 self.answer.clear()
                 return []
             case "cancelled":
@@ -277,7 +278,7 @@ class AcpReader(Struct):
         return [ToolFinished(call.tool, ok, "" if ok else why[:REASON], id)] if call else []
 
     def _cost(self, cost: dict[str, Any]) -> list[AgentEvent]:
-        # 0 is what an agent says that does not know its model's price
+        # An agent that does not know its model's price reports 0.
         amount = money(cost, "amount") if cost.get("currency") == "USD" else None
         if not amount:
             return []
@@ -292,7 +293,7 @@ class AcpReader(Struct):
             usage = _by_other_names(table(data, "_meta", "quota", "token_count"))
         cached = count(usage, "cachedReadTokens")
         sent = count(usage, "inputTokens") + cached + count(usage, "cachedWriteTokens")
-        # thoughts may be part of the output or not; the total knows
+        # Thoughts may be part of the output or not; they are part of the total.
         spoken = max(count(usage, "outputTokens"), count(usage, "totalTokens") - sent)
         if not sent and not spoken:
             return []
@@ -309,7 +310,7 @@ class AcpReader(Struct):
         details = json.dumps(data["data"]) if data.get("data") else ""
         found = class_of(f"{message} {details}")
         if found is ErrorClass.CRASHED:
-            # some agents tell the user what happened, and the client only that something did
+            # Some agents describe the failure to the user, and report to the client only that there was one.
             found = class_of(self.said[-REASON:])
         if data.get("code") == AUTH_REQUIRED and "uthenticat" in message:
             found = ErrorClass.AUTH

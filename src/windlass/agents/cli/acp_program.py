@@ -77,7 +77,7 @@ async def ended(turn: asyncio.Task[None]) -> int:
         emit(f"error:{failed.method}", failed.data)
         return 1
     except ConnectionError:
-        # Why stands on the agent's stderr, which is ours.
+        # The reason is on the agent's stderr, which is ours.
         return 1
     return 0
 
@@ -122,7 +122,7 @@ class AcpTurn:
         emit("response:session/prompt", answer)
 
     async def cancel(self, session: str, turn: asyncio.Task[Any]) -> None:
-        # No terminal event: who stopped it knows better why.
+        # No terminal event: whoever stopped it knows why.
         with suppress(Exception):
             await self.connection.send_notification("session/cancel", {"sessionId": session})
             emit("cancelled", await asyncio.wait_for(turn, CANCEL_S))
@@ -184,7 +184,7 @@ def request_failure(method: str, error: RequestError) -> AcpFailedError:
     return AcpFailedError(method, str(error), error.code, error.data)
 
 
-# -- what the agent asks of us
+# -- requests of the agent
 
 
 class Client:
@@ -192,7 +192,7 @@ class Client:
         self.tools = frozenset(spec["tools"])
         self.root = os.path.realpath(spec["cwd"])
         self.kinds: dict[str, set[str]] = {}
-        """What each tool call was said to do; a request for permission may leave it out."""
+        """The description of each tool call; a request for permission may leave it out."""
 
     async def handle(self, method: str, params: Any, is_notification: bool) -> dict[str, Any] | None:
         given = mapping(params)
@@ -272,7 +272,8 @@ class Client:
 
 
 def kinds_of(call: Mapping[str, Any]) -> set[str]:
-    """What it says it is, and what it shows: some agents call everything 'other', some a `cat` in a shell 'read'."""
+    """The kind of a call, by its name and its input: some agents call everything 'other', some call a `cat` in a shell
+    'read'."""
     kinds = {str(call["kind"])} if call.get("kind") else set()
     if {"command", "cmd"} & set(mapping(call.get("rawInput"))):
         kinds.add("execute")
@@ -299,7 +300,7 @@ def refusal(kinds: set[str], tools: frozenset[str]) -> str:
 
 
 def choice(options: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> str:
-    """Once before always: what is allowed for ever outlives the dispatch."""
+    """Prefers 'once' to 'always': a lasting permission outlives the dispatch."""
     return next((str(one.get("optionId")) for kind in kinds for one in options if one.get("kind") == kind), "")
 
 

@@ -68,11 +68,11 @@ _TOOLS = {
     "edit": "Edit",
 }
 _NAMES = {"Read": "read", "Grep": "grep", "Glob": "find", "Bash": "bash", "Write": "write", "Edit": "edit"}
-#: how an answer that must fit a schema is given: not work, not a turn
+#: the tool that returns an answer with a schema: neither work nor a turn
 _ANSWERING = "StructuredOutput"
-#: of a request that got no response; it is "connection_retry" when the connection broke during one
+#: for a request without a response; it is "connection_retry" when the connection broke during one
 _NO_RESPONSE = "request_retry"
-#: commits are the user's: no line that names the CLI as their author
+#: commits are the user's: they do not name the CLI as their author
 _SETTINGS = '{"attribution":{"commit":"","pr":""}}'
 _EFFORTS = {"off": "low", "minimal": "low"}
 _ROOM = {
@@ -80,9 +80,9 @@ _ROOM = {
     "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",
     "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
     "DISABLE_AUTOUPDATER": "1",
-    # "@path" in a prompt, which may be anybody's words, would send that file along
+    # "@path" in a prompt, which may quote anybody, would attach that file.
     "CLAUDE_CODE_DISABLE_FILE_MENTIONS": "1",
-    # its own retries end: the waits are ours, so that they are seen
+    # Few retries of its own: the waits are Windlass's, so that a person sees them.
     "CLAUDE_CODE_MAX_RETRIES": "2",
     # without it the CLI refuses to work unasked as root
     "IS_SANDBOX": "1",
@@ -101,7 +101,7 @@ class ClaudeAdapter(CliAdapter):
         env = {**_ROOM, "CLAUDE_CONFIG_DIR": str(home), **self._keychain(settings, login), **login}
         return Invocation(
             (*settings.command("claude"), *_flags(job, settings)),
-            # a prompt that begins with "/" would be a command of the CLI, and end well without a model
+            # A prompt that begins with "/" would be a command of the CLI, and succeed without a model.
             stdin=f"\n{job.prompt}" if job.prompt.startswith("/") else job.prompt,
             env=env,
             files={"home/settings.json": "{}"},
@@ -154,12 +154,12 @@ class ClaudeReader(Struct):
     messages: dict[str, Usage] = field(default_factory=dict)
     """Responses by id. Stream and transcript report each several times: the highest count is right."""
     unpriced: set[str] = field(default_factory=set)
-    """Those whose model has no price."""
+    """Responses whose model has no price."""
     usage: Usage = Usage()
     asking: bool | None = None
-    """A request to the model is on its way, as the transcript says; None: it says nothing of requests."""
+    """By the transcript, a request to the model is open; None: the transcript has no requests."""
     failed: set[str] = field(default_factory=set)
-    """Where requests failed since the last response, as the transcript says."""
+    """By the transcript, how requests failed since the last response."""
     session: str = ""
     reset_at: float | None = None
     pause_s: float = 0.0
@@ -221,7 +221,7 @@ class ClaudeReader(Struct):
 
     def _retry(self, data: dict[str, Any]) -> Retrying:
         delay, code = count(data, "retry_delay_ms"), status(data, "error_status")
-        # whole seconds are the server's word; pauses of its own are jittered
+        # Whole seconds come from the server; the CLI's own pauses are random.
         from_server = delay > 0 and delay % 1000 == 0
         if code == 429:
             self.pause_s = delay / 1000 if from_server else 0.0
@@ -333,7 +333,7 @@ def _cost(data: dict[str, Any]) -> Usage:
     """What this dispatch cost: the total of a continued session holds its earlier dispatches too."""
     usage = _tokens(table(data, "usage"))
     recent = data.get("model_usage_since_last_result")
-    # An empty one is a dispatch without a token; older versions do not tell it.
+    # An empty one is a dispatch without a token; older versions leave it out.
     models = recent if isinstance(recent, dict) else table(data, "modelUsage")
     if not models and recent is None:
         return Usage(usage.input, usage.output, usage.cached, money(data, "total_cost_usd"))

@@ -1,4 +1,4 @@
-"""Codex: `codex exec --json`. It tells tokens, not money, and confines its commands itself.
+"""Codex: `codex exec --json`. It reports tokens, not money, and confines its commands itself.
 
 Its stream tells them at the end of a turn; the rollout, its record of the session, after every response of the model.
 """
@@ -144,7 +144,7 @@ class CodexReader(Struct):
     trouble: str = ""
     open: set[str] = field(default_factory=set)
     heard: bool = False
-    """The model said something, though no event tells of it."""
+    """The model answered, though no event shows it."""
     tally: Tally = field(default_factory=Tally)
 
     def ledger(self) -> UsageFileNames:
@@ -186,7 +186,7 @@ class CodexReader(Struct):
                 return []
 
     def parse_error(self, line: str) -> list[AgentEvent]:
-        """Its stream says that it asks again; only its log says when."""
+        """The stream reports a retry; only the log has its time."""
         found = _WAITING.search(line) if _LOGGED.match(line) else None
         return [_retry(found[2], float(found[1]))] if found else []
 
@@ -201,7 +201,7 @@ class CodexReader(Struct):
         found = _tool(item, self.job)
         if found is None:
             return []
-        self.answer = ""  # what was said before a tool is not its last word
+        self.answer = ""  # text before a tool call is not the answer
         self.open.add(text(item, "id"))
         return [ToolStarted(*found, id=text(item, "id"))]
 
@@ -220,7 +220,7 @@ class CodexReader(Struct):
 
     def _spent(self, counts: dict[str, Any]) -> list[AgentEvent]:
         if not counts or (self.job and self.job.session):
-            # of a continued session it tells the whole thread's tokens, those already counted too
+            # For a continued session it reports the tokens of the whole thread, those already counted too.
             return []
         return self.tally.last_word(self._usage(counts))
 

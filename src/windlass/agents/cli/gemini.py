@@ -1,4 +1,4 @@
-"""Gemini CLI: `gemini --output-format stream-json`. It tells tokens, not money.
+"""Gemini CLI: `gemini --output-format stream-json`. It reports tokens, not money.
 
 Its stream tells them at its end; the chat that it records, after every response of the model.
 """
@@ -137,17 +137,17 @@ def _auth(login: Mapping[str, str]) -> str:
 class GeminiReader(Struct):
     job: Job | None = None
     model: str = ""
-    """The one that was asked for, until a reply names another: not every reply does."""
+    """The requested model, until a reply names another one; not every reply does."""
     answer: list[str] = field(default_factory=list)
-    """What was said since the last tool."""
+    """The text since the last tool call."""
     heard: bool = False
-    """The model said something, though no event tells of it yet."""
+    """The model answered, though no event shows it yet."""
     tools: dict[str, str] = field(default_factory=dict)
     trouble: str = ""
     failing: str = ""
-    """Why a request failed that it is about to repeat."""
+    """Why a request failed that it is about to retry."""
     retrying: Retrying | None = None
-    """The last such failure, while the model has not answered since: its last word may leave out the status."""
+    """The last such failure since the model's last answer: the final event may leave out the status."""
     tally: Tally = field(default_factory=Tally)
 
     def ledger(self) -> UsageFileNames:
@@ -210,7 +210,7 @@ class GeminiReader(Struct):
         return _failure(self.trouble) if self.trouble else None
 
     def _text_event(self) -> list[AgentEvent]:
-        """Its words come in pieces; whole at the next event."""
+        """The text comes in pieces; it is complete at the next event."""
         said = "".join(self.answer)
         self.answer.clear()
         return [Said(said)] if said.strip() else []
@@ -231,7 +231,7 @@ class GeminiReader(Struct):
         spent = self.tally.last_word(_usage(table(data, "stats"), self.model))
         if data.get("status") == "success" and not (self.trouble and not answer.strip()):
             return [*self._text_event(), *spent, Done(answer)]
-        # It calls a run that it cut short itself ("Loop detected") a success with nothing to say.
+        # It reports a run that it cut short itself ("Loop detected") as a success without text.
         error = table(data, "error")
         message = text(error, "message") or self.trouble
         if text(error, "type") == _TURN_LIMIT:

@@ -48,7 +48,7 @@ ACCOUNT = Account(
     files=("auth.json",), folder=".local/share/opencode", folder_variable="XDG_DATA_HOME", below="/opencode",
     room="home/data/opencode", provider="opencode",
 )  # fmt: skip
-#: a model's stream that is cut makes it ask again at once, for ever
+#: when a model's stream is cut, it retries at once, for ever
 CUT_STREAMS = 3
 _AGENT = _PROVIDER = "windlass"
 _MODEL = "model"
@@ -93,7 +93,7 @@ _FILES = {f"{name}/.keep": "" for name in _FOLDERS} | {f"config/{name}": text fo
 
 
 def _flags(job: Job, settings: CliSettings) -> tuple[str, ...]:
-    # its log tells what its stream does not: that a tool begins, and that it asks a failing server again
+    # Its log has what its stream lacks: that a tool begins, and that it retries a failing server.
     flags = [
         "run",
         "--print-logs",
@@ -143,14 +143,14 @@ class OpencodeReader(Struct):
     model: str = ""
     session: str = ""
     answer: list[str] = field(default_factory=list)
-    """What was said in this step."""
+    """The text of this step."""
     spent: Usage | None = None
     asking: bool | None = None
-    """A step has begun whose cost is not details: it is details when the tools of the step have ended."""
+    """A step has begun whose cost is not reported yet: that comes when the tools of the step have ended."""
     cut: int = 0
-    """Steps in a row whose end the model did not tell."""
+    """Steps in a row without an end from the model."""
     begun: set[str] = field(default_factory=set)
-    """Permissions of tools that the log details to be at work."""
+    """Permissions of tools that are at work, by the log."""
 
     def parse(self, line: str) -> list[AgentEvent]:
         data = load(line)
@@ -178,7 +178,7 @@ class OpencodeReader(Struct):
         trouble = opencode_log.retry_event(known)
         if trouble:
             return [trouble]
-        # the stream names the session with its first step only, which may never come to its end
+        # The stream names the session only with its first step, which may never end.
         session = self._session_event(known.get("session.id", "")) if known.get("message") == "loop" else []
         return [*session, *self._tool_start(opencode_log.permission_request(known))]
 
@@ -202,7 +202,7 @@ class OpencodeReader(Struct):
         return [SessionSeen(session)]
 
     def _tool(self, part: dict[str, Any]) -> list[AgentEvent]:
-        """Told by the stream when it is over; by the log, if it details, when it began."""
+        """The stream reports a tool when it is over; the log may report when it began."""
         state, id, name = table(part, "state"), text(part, "callID"), text(part, "tool")
         given = table(state, "input")
         ok = state.get("status") != "error" and name != "invalid"
@@ -249,7 +249,7 @@ class OpencodeReader(Struct):
         spoken = count(tokens, "output") + count(tokens, "reasoning")
         own = Usage(count(tokens, "input") + cached + written, spoken, cached)
         if not own.input and not own.output:
-            # it says 0 for a step whose usage the model did not tell
+            # It reports 0 for a step whose usage the model did not report.
             return []
         self.spent = usage_sum(self.spent, usage_with_cost(own, money(part, "cost"), self.model, written))
         return [Spent(self.spent, total=True)]

@@ -1,4 +1,4 @@
-"""opencode's log on standard error: what its stream of events leaves out, or tells too late."""
+"""opencode's log on standard error: what its stream of events leaves out, or reports too late."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONGEST = 20_000
 
 
 def fields(line: str) -> dict[str, str]:
-    """{} for what is no line of the log."""
+    """The fields of a log line; {} for another line."""
     if not _LINE.match(line):
         return {}
     return {name: _unquoted(value) for name, value in _FIELD.findall(line[:LONGEST])}
@@ -29,7 +29,7 @@ def _unquoted(value: str) -> str:
 
 
 def retry_event(line: dict[str, str]) -> Retrying | None:
-    """It retries what may pass: a failure whose words say nothing else is the server's."""
+    """A failure that it retries is the server's, unless its words say something else."""
     if line.get("message") != "stream error" or line.get("small") == "true":
         return None
     message = line.get("error.error", "").partition("For more information")[0].strip() or "the model's server failed"
@@ -38,14 +38,14 @@ def retry_event(line: dict[str, str]) -> Retrying | None:
 
 
 def permission_request(line: dict[str, str]) -> tuple[str, str] | None:
-    """Which permission a tool needs as it begins, and for what."""
+    """The permission that a tool needs as it begins, and for what."""
     if line.get("message") != "evaluated" or line.get("action.action") != "allow":
         return None
     return line.get("permission", ""), line.get("pattern", "")
 
 
 def without_log(stderr: str) -> str:
-    """A line of the log is what failed, or nothing: the others quote commands and paths."""
+    """Only log lines about a failure count: others quote commands and paths."""
     kept = []
     for line in stderr.splitlines():
         known = fields(line)

@@ -1,4 +1,4 @@
-"""pi: `pi -p --mode json`. It tells what each message cost, and exits with 0 also when it failed."""
+"""pi: `pi -p --mode json`. It reports what each message cost, and exits with 0 also when it failed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _PROVIDER = "windlass"
 _MODEL = "model"
 _TOOLS = ("read", "grep", "find", "ls", "bash", "write", "edit")
 _ROOM = {"PI_OFFLINE": "1", "PI_TELEMETRY": "0", "PI_SKIP_VERSION_CHECK": "1"}
-#: The waits are ours, so that they are seen. With a retry of its own, however short its longest one, it says how long
+#: The waits are Windlass's, so that a person sees them. With one retry of its own, however short, pi reports how long
 #: the server asked it to wait.
 _SETTINGS: dict[str, Json] = {
     "retry": {"enabled": False, "provider": {"maxRetries": 1, "maxRetryDelayMs": 1}},
@@ -101,7 +101,7 @@ def _flags(job: Job, settings: CliSettings) -> tuple[str, ...]:
     flags += ["--provider", provider] if provider else []
     flags += ["--model", model] if model else []
     flags += ["--thinking", job.effort] if job.effort else []
-    # both, or the user's own SYSTEM.md comes in
+    # Both, or the user's own SYSTEM.md is used.
     flags += ["--system-prompt", job.system or "You are a coding agent.", "--append-system-prompt", " "]
     flags += ["--session-id", job.session] if job.session else []
     return tuple(flags)
@@ -122,13 +122,13 @@ class PiReader(Struct):
     job: Job | None = None
     spent: Usage | None = None
     heard: bool = False
-    """The model said something, though no event tells of it yet."""
+    """The model answered, though no event shows it yet."""
     last: dict[str, Any] = field(default_factory=dict)
-    """The assistant's last message: only it can end the work well."""
+    """The assistant's last message: only it decides whether the work ended well."""
 
     def parse(self, line: str) -> list[AgentEvent]:
         if line.startswith('{"type":"message_update"'):
-            # most of the stream, each with all that was said before it
+            # Most of the stream; each repeats all of the text before it.
             self.heard = True
             return []
         data = load(line)
@@ -200,7 +200,7 @@ def _message_text(message: dict[str, Any]) -> str:
 
 
 def _tool_update(data: dict[str, Any]) -> ToolUpdated:
-    """Its last line: an update holds everything that the tool has given so far."""
+    """Its last line: an update repeats the whole output so far."""
     partial = data.get("partialResult")
     so_far = (
         partial

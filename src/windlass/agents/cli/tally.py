@@ -1,4 +1,4 @@
-"""What single responses of a model cost, added up while a dispatch runs, and the CLI's last word about it."""
+"""Adds up the cost of a model's responses while a dispatch runs, and compares it with the CLI's own total."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from windlass.model import Usage
 
 
 class Tally(Struct):
-    """Both are totals and never added to each other: that which tells more tokens counts."""
+    """Both are totals and never added to each other: the one with more tokens counts."""
 
     spent: Usage | None = None
     counted: set[str] = field(default_factory=set)

@@ -1,4 +1,4 @@
-"""The driver's side of its supervisors: a process that forks them, and the line to each of them."""
+"""The driver's side of its supervisors: a process that forks them, and the pipes to each of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from windlass.agents.process.launch import program
 
 
 class SupervisorPool:
-    """Starts with the first supervisor, ends with the driver, and is started anew should it have died."""
+    """The process that forks supervisors. It starts with the first one, ends with the driver, and is restarted if it
+    died."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -35,11 +36,11 @@ class SupervisorPool:
         return self._control
 
     def start(self, *files: int) -> None:
-        """A supervisor with these as its standard files."""
+        """Start a supervisor with these as its standard files."""
         try:
             socket.send_fds(self.warm(), [b"j"], files)
         except OSError:
-            # it died since we looked
+            # It died since the last look.
             self.close()
             socket.send_fds(self.warm(), [b"j"], files)
 
