@@ -290,7 +290,8 @@ class AcpReader(Struct):
     def _spent(self, data: dict[str, Any]) -> list[AgentEvent]:
         usage = table(data, "usage")
         if not usage:
-            usage = _by_other_names(table(data, "_meta", "quota", "token_count"))
+            tokens = table(data, "_meta", "quota", "token_count")
+            usage = {"inputTokens": tokens.get("input_tokens"), "outputTokens": tokens.get("output_tokens")}
         cached = count(usage, "cachedReadTokens")
         sent = count(usage, "inputTokens") + cached + count(usage, "cachedWriteTokens")
         # Thoughts may be part of the output or not; they are part of the total.
@@ -338,10 +339,6 @@ def _end_event(stop: str, answer: str) -> Done:
             return Done(
                 "", error=ErrorClass.CRASHED, reason=f"ended without an answer ({other or 'no reason'})"[:REASON]
             )
-
-
-def _by_other_names(tokens: dict[str, Any]) -> dict[str, Any]:
-    return {"inputTokens": tokens.get("input_tokens"), "outputTokens": tokens.get("output_tokens")}
 
 
 def _output(data: dict[str, Any]) -> str:

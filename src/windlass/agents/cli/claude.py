@@ -206,7 +206,7 @@ class ClaudeReader(Struct):
                 self._limit(table(data, "rate_limit_info"))
                 return []
             case "result":
-                return self._result(data)
+                return [Spent(_cost(data), total=True), self._end(data)]
             case _:
                 return []
 
@@ -287,9 +287,6 @@ class ClaudeReader(Struct):
     def _tool_end(self, part: dict[str, Any]) -> ToolFinished:
         ok, id = part.get("is_error") is not True, text(part, "tool_use_id")
         return ToolFinished(self.started.pop(id), ok, "" if ok else text(part, "content")[:REASON], id)
-
-    def _result(self, data: dict[str, Any]) -> list[AgentEvent]:
-        return [Spent(_cost(data), total=True), self._end(data)]
 
     def _end(self, data: dict[str, Any]) -> Done:
         said = text(data, "result")

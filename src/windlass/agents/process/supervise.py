@@ -176,13 +176,13 @@ async def _follow(
         ended = asyncio.create_task(supervisor.gone.wait())
         files = ("stdout", "stderr")
         wanted = [(folder / name, tell) for name, tell in zip(files, listeners, strict=True) if tell]
-        told = asyncio.gather(ended, *(_tail(path, tell, ended) for path, tell in wanted))
+        output = asyncio.gather(ended, *(_tail(path, tell, ended) for path, tell in wanted))
         try:
             if beside:
-                await _drain(beside, told, BESIDE_POLL_S, BESIDE_POLL_S)
-            await told
+                await _drain(beside, output, BESIDE_POLL_S, BESIDE_POLL_S)
+            await output
         finally:
-            told.cancel()
+            output.cancel()
     finally:
         stopping.cancel()
 

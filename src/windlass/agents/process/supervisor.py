@@ -136,7 +136,7 @@ class ProcessTree:
         self.agent = 0
         self.status: int | None = None
         self.childless = False
-        self.seen: set[int] = set()
+        self.descendants: set[int] = set()
 
     def reap(self) -> None:
         while True:
@@ -156,14 +156,14 @@ class ProcessTree:
         if LINUX and self.childless:
             return []
         parents = linux_parents() if LINUX else other_parents()
-        below = {os.getpid()} | (set() if LINUX else self.seen)
+        below = {os.getpid()} | (set() if LINUX else self.descendants)
         grew = True
         while grew:
             more = {pid for pid, parent in parents.items() if parent in below and pid not in below}
             below |= more
             grew = bool(more)
-        self.seen = {pid for pid in below if pid in parents} - {os.getpid()}
-        return sorted(self.seen)
+        self.descendants = {pid for pid in below if pid in parents} - {os.getpid()}
+        return sorted(self.descendants)
 
 
 def linux_parents() -> dict[int, int]:
