@@ -12,13 +12,13 @@ from pathlib import Path
 
 from benchmarks.clock import best_in_turns, seconds
 from benchmarks.figures import Figure
-from windlass.git import run as git
+from windlass.git import user_repo
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.keep import Attempt
 from windlass.git.merge import Landing, make_candidate
 from windlass.git.slots import Slots
 from windlass.git.trees import commit_artifacts, commit_tree, edited_tree, status
-from windlass.git.user_watch import user_signature
+from windlass.git.user_repo import user_signature
 
 FILES, FEW, IN_A_FOLDER = 20_000, 200, 50
 SLOTS = 16
@@ -44,9 +44,9 @@ def _engine(folder: Path, files: int) -> EngineRepo:
     who = ["-c", "user.name=bench", "-c", "user.email=bench@localhost"]
     for args in (["init", "-q", "-b", "main"], ["add", "-A"], [*who, "commit", "-q", "-m", "start"]):
         subprocess.run(["git", *args], cwd=root, check=True, capture_output=True)
-    engine = EngineRepo.open(git.discover(root), folder / "state")
-    engine.pin_base(RUN, engine.user.head)
-    engine.set_tip(RUN, engine.user.head, "")
+    engine = EngineRepo.open(user_repo.discover(root), folder / "state")
+    engine.user_refs.pin_base(RUN, engine.user.head)
+    engine.refs.set_tip(RUN, engine.user.head, "")
     return engine
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from windlass.git import run as git
+from windlass.git import user_repo
 from windlass.git.engine_repo import EngineRepo
 
 DATE = 1_700_000_000.0
@@ -48,10 +48,10 @@ def make_repo(root: Path, files: Mapping[str, str] | None = None) -> Path:
 
 def make_engine(tmp_path: Path, files: Mapping[str, str] | None = None, run: str = "r1") -> EngineRepo:
     """A user's repository, the engine's own beside it, and a run whose tip is the user's HEAD."""
-    user = git.discover(make_repo(tmp_path / "user", files))
+    user = user_repo.discover(make_repo(tmp_path / "user", files))
     engine = EngineRepo.open(user, tmp_path / "state")
-    engine.pin_base(run, user.head)
-    engine.set_tip(run, user.head, "")
+    engine.user_refs.pin_base(run, user.head)
+    engine.refs.set_tip(run, user.head, "")
     return engine
 
 

@@ -54,7 +54,7 @@ class ProofBench:
         tree = self._tree(self.engine.user.head, base, (), programs)
         self.base = commit_tree(self.engine, tree, [self.engine.user.head], "base", 1.0)
         self.slot = ProofSlot.take(self.engine)
-        self.slot.stand_on(self.engine.tree_of(self.base))
+        self.slot.stand_on(self.engine.objects.tree_of(self.base))
         self.slot.remember("", 1_700_000_000.0)
         self.report = tmp / "run" / "junit.xml"
         self.report.parent.mkdir()

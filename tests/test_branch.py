@@ -9,6 +9,7 @@ from gitrepo import DATE, commit, footprint, make_engine, sh, write
 from windlass.errors import GitError, UserError
 from windlass.git import publish as branch
 from windlass.git import run as git
+from windlass.git import user_repo
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.publish import PublishedBranch, enter_in_place, follow, land_commit, land_plan, plan_landing, publish
 from windlass.git.trees import commit_artifacts
@@ -22,16 +23,16 @@ def engine(tmp_path: Path) -> EngineRepo:
     return make_engine(tmp_path, {"a.txt": "1\n", "b.txt": "1\n"})
 
 
-def land_on_checkout(user: git.UserRepo, name: str, style: LandStyle = LandStyle.AUTO) -> LandResult:
+def land_on_checkout(user: user_repo.UserRepo, name: str, style: LandStyle = LandStyle.AUTO) -> LandResult:
     """Plan, commit and move, as `windlass land` does."""
-    here = git.discover(user.root)
+    here = user_repo.discover(user.root)
     plan = plan_landing(here, git.read_refs(user.root, f"refs/heads/{name}")[f"refs/heads/{name}"], name, style)
     return land_plan(here, plan, land_commit(here, plan, f"Merge branch '{name}'"), "r1", {})
 
 
 def _advance(engine: EngineRepo, files: dict[str, str]) -> str:
-    new = commit_artifacts(engine, engine.tip("r1"), files, "step\n", DATE)
-    assert engine.set_tip("r1", new, engine.tip("r1"))
+    new = commit_artifacts(engine, engine.refs.tip("r1"), files, "step\n", DATE)
+    assert engine.refs.set_tip("r1", new, engine.refs.tip("r1"))
     return new
 
 
@@ -61,7 +62,9 @@ def test_publishing_leaves_the_users_checkout_as_it_was(engine: EngineRepo) -> N
     publish(engine, "r1", BRANCH, _advance(engine, {"x": "1"}), "")
     after = footprint(root)
     assert replace(after, refs=before.refs) == before
-    assert set(after.refs.splitlines()) - set(before.refs.splitlines()) == {f"refs/heads/{BRANCH} {engine.tip('r1')}"}
+    assert set(after.refs.splitlines()) - set(before.refs.splitlines()) == {
+        f"refs/heads/{BRANCH} {engine.refs.tip('r1')}"
+    }
     assert not (root / ".git" / "FETCH_HEAD").exists()
 
 
@@ -147,7 +150,7 @@ def test_a_branch_moved_at_the_very_moment_of_publishing_is_not_forced(
     two = _advance(engine, {"y": "1"})
     real = branch.checked_out
 
-    def while_looking(user: git.UserRepo, name: str) -> str:
+    def while_looking(user: user_repo.UserRepo, name: str) -> str:
         monkeypatch.setattr(branch, "checked_out", real)
         sh(engine.user.root, "branch", "-f", BRANCH, "main")
         return ""
@@ -171,7 +174,7 @@ def test_in_place_the_checkout_follows_each_landing(engine: EngineRepo) -> None:
     root = engine.user.root
     enter_in_place(engine.user, BRANCH, engine.user.head)
     enter_in_place(engine.user, BRANCH, engine.user.head)
-    assert git.discover(root).branch == BRANCH
+    assert user_repo.discover(root).branch == BRANCH
     write(root, {".superteam-workflow.json": "{}"})
     tip = _advance(engine, {"a.txt": "2\n"})
     follow(engine, "r1", BRANCH, tip)
@@ -222,7 +225,7 @@ def test_landing_on_a_branch_that_went_on_is_a_merge(engine: EngineRepo) -> None
     write(root, {"untracked": "mine"})
     done = land_on_checkout(engine.user, BRANCH)
     assert done.kind == "merge"
-    assert sh(root, "rev-parse", "HEAD^1", "HEAD^2").split() == [mine, engine.tip("r1")]
+    assert sh(root, "rev-parse", "HEAD^1", "HEAD^2").split() == [mine, engine.refs.tip("r1")]
     assert ((root / "a.txt").read_text(), (root / "untracked").read_text()) == ("2\n", "mine")
 
 

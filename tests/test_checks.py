@@ -14,7 +14,6 @@ from windlass.checks.run import (
     CheckResult,
     RunOutput,
     acceptable,
-    cache_key,
     canary_tree,
     failing_tests,
     run_check,
@@ -98,13 +97,6 @@ def test_only_failures_that_were_accepted_by_name_are_acceptable() -> None:
     assert acceptable(CheckResult("x", True, 0, 0.1, ""), ())
 
 
-def test_the_cache_key_depends_on_tree_command_and_set_up() -> None:
-    key = cache_key("tree", Check(("a", "b")), "s")
-    assert key == cache_key("tree", Check(("a", "b"), timeout=5), "s")
-    others = {cache_key("other", Check(("a", "b")), "s"), cache_key("tree", Check(("a b",)), "s")}
-    assert key not in others | {cache_key("tree", Check(("a", "b")), "t")}
-
-
 FILES = {
     "app/code.py": "def f():\n    return 1\n",
     "tests/test_code.py": "from app.code import f\n\nassert f() == 1\n",
@@ -126,7 +118,7 @@ def test_the_canary_breaks_all_code_but_the_tests(tmp_path: Path) -> None:
 
 def test_without_code_the_canary_is_the_base_itself(tmp_path: Path) -> None:
     engine = make_engine(tmp_path, {"README.md": "hi\n"})
-    assert canary_tree(engine, engine.user.head) == engine.tree_of(engine.user.head)
+    assert canary_tree(engine, engine.user.head) == engine.objects.tree_of(engine.user.head)
 
 
 def test_checks_that_look_elsewhere_stay_green_on_the_canary(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from front import LEAN, Front, basics, builder, passing
 from gitrepo import commit, footprint, write
-from windlass.git import run as git
+from windlass.git import user_repo
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.slots import Slots, SlotUse
 from windlass.locks import driver_lock
@@ -36,7 +36,7 @@ def landed(tmp_path: Path) -> Front:
 
 
 def slots(front: Front) -> Slots:
-    return Slots(EngineRepo.open(git.discover(front.root), state_dir(front.env)))
+    return Slots(EngineRepo.open(user_repo.discover(front.root), state_dir(front.env)))
 
 
 # -- land

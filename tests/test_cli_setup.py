@@ -20,7 +20,7 @@ from gitrepo import commit, footprint, sh, write
 from windlass.agents.installed import version_tried
 from windlass.app import compose
 from windlass.config.load import load_config
-from windlass.git import run as git
+from windlass.git import user_repo
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.slots import Slots
 from windlass.interfaces.cli import setup
@@ -166,7 +166,7 @@ def test_a_folder_that_cannot_be_written_must_be_fixed(tmp_path: Path) -> None:
 
 def test_slots_of_runs_that_are_gone_are_noted(tmp_path: Path) -> None:
     front = Front(tmp_path, AGENT)
-    slots = Slots(EngineRepo.open(git.discover(front.root), state_dir(front.env)))
+    slots = Slots(EngineRepo.open(user_repo.discover(front.root), state_dir(front.env)))
     slots.take("gone", "execute/t1", front.git("rev-parse", "HEAD"))
     assert "1 slot(s) of runs that are done" in findings(front)["note"]
 

@@ -26,8 +26,8 @@ def engine(tmp_path: Path) -> EngineRepo:
 
 def _finished(engine: EngineRepo) -> str:
     tip = commit_artifacts(engine, engine.user.head, {"x": "1"}, "x\n", DATE)
-    assert engine.set_tip("r1", tip, engine.user.head)
-    engine.hold("r1", "t1", tip)
+    assert engine.refs.set_tip("r1", tip, engine.user.head)
+    engine.refs.hold("r1", "t1", tip)
     publish(engine, "r1", "windlass/r1", tip, "")
     return tip
 
@@ -37,9 +37,9 @@ def test_what_a_branch_contains_goes_and_the_branch_stays(engine: EngineRepo) ->
     names = [f"refs/windlass/r1/hold/t1,@{tip}", "refs/windlass/r1/tip", "refs/windlass/base/r1"]
     wanted = [GcRemoved(name) for name in names]
     assert gc(engine, {"r1"}, dry=True, date=DATE) == wanted
-    assert engine.tip("r1") == tip
+    assert engine.refs.tip("r1") == tip
     assert gc(engine, {"r1"}, dry=False, date=DATE) == wanted
-    assert engine.refs() == {}
+    assert engine.refs.all() == {}
     assert git.read_refs(engine.user.root, "refs/windlass") == {}
     assert sh(engine.user.root, "rev-parse", "windlass/r1") == tip
     assert gc(engine, {"r1"}, dry=False, date=DATE) == []
@@ -54,7 +54,7 @@ def test_what_no_branch_contains_remains_with_its_base(engine: EngineRepo) -> No
         GcKept("refs/windlass/r1/tip", "no branch contains it"),
         GcKept("refs/windlass/base/r1", "the run's commits need it"),
     ]
-    assert set(engine.refs()) == {f"refs/windlass/r1/hold/t1,@{tip}", "refs/windlass/r1/tip"}
+    assert set(engine.refs.all()) == {f"refs/windlass/r1/hold/t1,@{tip}", "refs/windlass/r1/tip"}
 
 
 def test_uncommitted_work_of_a_finished_run_is_kept_when_its_slot_goes(engine: EngineRepo) -> None:
@@ -94,9 +94,9 @@ def test_runs_that_are_not_final_are_not_touched(engine: EngineRepo) -> None:
     slot = slots.take("r1", "t1", engine.user.head)
     free = slots.take("r2", "t1", engine.user.head)
     slots.release(free, Attempt("r2", "t1", 1), DATE)
-    before = engine.refs()
+    before = engine.refs.all()
     assert gc(engine, set(), dry=False, date=DATE) == [GcRemoved(f"slot {free.n}")]
-    assert engine.refs() == before
+    assert engine.refs.all() == before
     assert [lease.use for lease in slots.leases()] == [SlotUse.TAKEN]
     assert slot.path.is_dir()
 
@@ -113,9 +113,9 @@ def test_a_dry_run_changes_nothing(engine: EngineRepo) -> None:
     _finished(engine)
     slots = Slots(engine)
     write(slots.take("r1", "t1", engine.user.head).path, {"half": "1"})
-    before = (engine.refs(), git.read_refs(engine.user.root), slots.leases())
+    before = (engine.refs.all(), git.read_refs(engine.user.root), slots.leases())
     assert GcRemoved("slot 1") in gc(engine, {"r1"}, dry=True, date=DATE)
-    assert (engine.refs(), git.read_refs(engine.user.root), slots.leases()) == before
+    assert (engine.refs.all(), git.read_refs(engine.user.root), slots.leases()) == before
 
 
 def test_what_was_set_aside_is_listed_and_stays(engine: EngineRepo) -> None:
@@ -144,7 +144,7 @@ def test_collecting_starts_no_more_gits_for_a_thousand_refs_than_for_one(
     gc(engine, {"r1"}, dry=True, date=DATE)
     few = len(calls)
     for n in range(300):
-        engine.hold("r1", f"execute/t{n}/implement/@1", tip)
+        engine.refs.hold("r1", f"execute/t{n}/implement/@1", tip)
     for n in range(5):
         sh(engine.user.root, "update-ref", f"refs/windlass/keep/r1/execute/t{n}/@1", tip)
     calls.clear()

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from gitrepo import make_repo, sh
 from windlass.errors import GitError
 from windlass.git import run as git
-from windlass.git.compare import differences, meeting, merged
 from windlass.git.plumbing.cat_file import CatFile
+from windlass.git.plumbing.compare import differences, meeting, merged
 from windlass.git.plumbing.objects import FOLDER, Entry, Objects
 
 Files = dict[str, tuple[str, str]]
@@ -185,12 +185,12 @@ def test_an_object_that_is_not_there_is_an_error(store: Store) -> None:
         store.objects.commit("0123456789ab" + "0" * 28)
 
 
-def test_a_librarian_that_was_killed_is_replaced(store: Store) -> None:
+def test_a_cat_file_that_was_killed_is_replaced(store: Store) -> None:
     commit = sh(store.root, "rev-parse", "HEAD")
-    librarian = CatFile(store.root / ".git")
-    first = librarian.ask(commit)
-    librarian._child.kill()
-    librarian._child.wait()
+    cat_file = CatFile(store.root / ".git")
+    first = cat_file.read(commit)
+    cat_file._child.kill()
+    cat_file._child.wait()
     assert first is not None
-    assert librarian.ask(commit) == first
-    assert librarian.ask("0" * 40) is None
+    assert cat_file.read(commit) == first
+    assert cat_file.read("0" * 40) is None

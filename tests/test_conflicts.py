@@ -13,9 +13,8 @@ from front import LEAN, Front, Rule, basics, passing, plan_of
 from gitrepo import DATE, make_engine, sh
 from windlass.events import LandingRefused, TaskLanded
 from windlass.git import trees
-from windlass.git.conflicts import Conflict, OpenConflicts, paths_of, unresolved
 from windlass.git.engine_repo import EngineRepo
-from windlass.git.merge import join
+from windlass.git.merge import Conflict, OpenConflicts, join, paths_of, unresolved
 from windlass.git.trees import commit_tree
 
 QUICK = "[retries]\ncrashed = 0\n"
@@ -314,4 +313,4 @@ def test_after_criss_cross_merges_git_finds_the_base(engine: EngineRepo) -> None
     back = head_with(engine, left, {"a.txt": TEXT})
     joined = join(engine, back, right, "t1", DATE)
     said = engine.git("merge-tree", "--write-tree", back, right).line
-    assert (joined.conflicts, engine.tree_of(joined.commit)) == ((), said)
+    assert (joined.conflicts, engine.objects.tree_of(joined.commit)) == ((), said)

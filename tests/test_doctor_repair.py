@@ -15,6 +15,7 @@ from processes_for_tests import until
 from runs import Bench, make_bench
 from windlass.agents.process.supervise import FOLDER, MARKER
 from windlass.git import run as git
+from windlass.git import user_repo
 from windlass.git.engine_repo import INIT_VARIABLES, EngineRepo, init_options
 
 CRASH = "after execute/t2/implement@1.finish"
@@ -138,7 +139,7 @@ eval exec REAL $rest
 
 
 def test_a_new_git_is_told_the_format_of_refs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    user = git.discover(make_repo(tmp_path / "user"))
+    user = user_repo.discover(make_repo(tmp_path / "user"))
     program = tmp_path / "bin" / "git"
     program.parent.mkdir()
     program.write_text(GIT.replace("FOLDER", str(tmp_path)).replace("REAL", git.program()))
@@ -173,17 +174,17 @@ def test_a_persons_own_settings_do_not_shape_the_engines_repository(
     (tmp_path / "gitconfig").write_text(PERSONAL.format(folder=tmp_path))
     make_repo(tmp_path / "user")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "gitconfig"))
-    engine = EngineRepo.open(git.discover(tmp_path / "user"), tmp_path / "state")
-    engine.set_tip("r1", engine.user.head, "")
+    engine = EngineRepo.open(user_repo.discover(tmp_path / "user"), tmp_path / "state")
+    engine.refs.set_tip("r1", engine.user.head, "")
     assert (engine.path / "HEAD").read_text() == "ref: refs/heads/main\n"
     assert not (engine.path / "hooks").exists()
-    assert engine.tip("r1") == engine.user.head
+    assert engine.refs.tip("r1") == engine.user.head
     # A ref that names another is read by git itself, which must be told that the repository is bare.
     sh(engine.path, f"--git-dir={engine.path}", "symbolic-ref", "refs/heads/also", "refs/windlass/r1/tip")
-    assert engine.refs()["refs/heads/also"] == engine.user.head
+    assert engine.refs.all()["refs/heads/also"] == engine.user.head
 
 
 def test_a_torn_head_does_not_hide_the_repository(tmp_path: Path) -> None:
     engine = make_engine(tmp_path)
     (engine.path / "HEAD").write_text("")
-    assert EngineRepo.open(engine.user, tmp_path / "state").tip("r1") == engine.user.head
+    assert EngineRepo.open(engine.user, tmp_path / "state").refs.tip("r1") == engine.user.head

@@ -6,20 +6,23 @@ import asyncio
 import json
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from gitrepo import commit, make_engine, sh
 from stores import journal, stored
+from windlass import private_files
 from windlass.engine.lost_commits import lost_steps
-from windlass.errors import GitError
-from windlass.git import durable
-from windlass.git.durable import Barrier
+from windlass.errors import StoppedError
+from windlass.git import disk
+from windlass.git.disk import Barrier
 from windlass.git.keep import Attempt
 from windlass.git.repair import RunRecord, repair, repair_slot
 from windlass.git.slots import Slots, SlotUse
 from windlass.model import Json, Key
+from windlass.private_files import replace_file
 from windlass.store.rows import StepRow
 from windlass.store.tips import tips_of_steps
 
@@ -28,13 +31,14 @@ from windlass.store.tips import tips_of_steps
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Every file and folder that was written to the disk, in order."""
     found: list[Path] = []
-    real = durable.sync
+    real = private_files.sync
 
     def noted(path: Path) -> None:
         real(path)
         found.append(path)
 
-    monkeypatch.setattr(durable, "sync", noted)
+    monkeypatch.setattr(disk, "sync", noted)
+    monkeypatch.setattr(private_files, "sync", noted)
     return found
 
 
@@ -67,7 +71,7 @@ def test_a_file_that_is_gone_is_no_error_and_a_failure_is_tried_again(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", broken)
-        with pytest.raises(GitError, match="Input/output error"):
+        with pytest.raises(StoppedError, match="Input/output error"):
             barrier.settle()
     assert not barrier.is_clear
     barrier.settle()
@@ -81,7 +85,7 @@ def test_who_settles_while_another_does_waits_for_both(tmp_path: Path, monkeypat
         begun.set()
         assert go_on.wait(10)
 
-    monkeypatch.setattr(durable, "sync", slow)
+    monkeypatch.setattr(disk, "sync", slow)
     barrier = Barrier()
     barrier.add([tmp_path / "a"])
     first = threading.Thread(target=barrier.settle)
@@ -99,16 +103,16 @@ def test_who_settles_while_another_does_waits_for_both(tmp_path: Path, monkeypat
 
 def test_a_step_is_recorded_after_what_it_names_is_on_the_disk(tmp_path: Path, synced: list[Path]) -> None:
     engine = make_engine(tmp_path)
-    engine.settle()
+    engine.barrier.settle()
     synced.clear()
     with stored(tmp_path) as store:
         book = journal(store, barrier=engine.barrier, crash=lambda point: seen.append((point, list(synced))))
         seen: list[tuple[str, list[Path]]] = []
 
         async def make(previous: Json) -> Json:
-            tree = engine.tree_of(engine.tip("r1"))
+            tree = engine.objects.tree_of(engine.refs.tip("r1"))
             made = engine.objects.write_commit(tree, [], "A <a@b> 0 +0000", "x\n")
-            engine.hold("r1", "x", made)
+            engine.refs.hold("r1", "x", made)
             return made
 
         made = str(asyncio.run(book.step(Key().child("x"), None, make)))
@@ -119,21 +123,57 @@ def test_a_step_is_recorded_after_what_it_names_is_on_the_disk(tmp_path: Path, s
 
 def test_leases_and_the_base_are_on_the_disk_when_they_are_made(tmp_path: Path, synced: list[Path]) -> None:
     engine = make_engine(tmp_path)
-    engine.settle()
+    engine.barrier.settle()
     assert engine.user.common_dir / "refs" / "windlass" / "base" / "r1" in synced
-    Slots(engine).take("r1", "x", engine.tip("r1"))
+    Slots(engine).take("r1", "x", engine.refs.tip("r1"))
     assert any(path.name.startswith("1.json") for path in synced)
     assert engine.home / "slots" in synced
+
+
+def test_a_file_is_replaced_after_its_content_is_on_the_disk(tmp_path: Path, synced: list[Path]) -> None:
+    path = tmp_path / "sub" / "x"
+    replace_file(path, "one")
+    assert synced == []
+    replace_file(path, b"two", sync_to="content")
+    assert [(one.parent, one.name == "x") for one in synced] == [(path.parent, False)]
+    replace_file(path, [b"thr", b"ee"], sync_to="name")
+    assert synced[-1] == path.parent
+    assert path.read_text() == "three"
+    assert [one.name for one in path.parent.iterdir()] == ["x"]
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_content_that_fails_half_way_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    replace_file(path, "old")
+
+    def half() -> Iterator[bytes]:
+        yield b"half"
+        raise ValueError("no more")
+
+    with pytest.raises(ValueError, match="no more"):
+        replace_file(path, half())
+    assert path.read_text() == "old"
+    assert [one.name for one in tmp_path.iterdir()] == ["x"]
+
+
+def test_neither_the_file_nor_its_scratch_is_written_through_a_link(tmp_path: Path) -> None:
+    victim, path, scratch = tmp_path / "victim", tmp_path / "x", tmp_path / "x.tmp"
+    victim.write_text("precious")
+    for link in (path, scratch):
+        link.symlink_to(victim)
+    replace_file(path, "ours", scratch=scratch)
+    assert (victim.read_text(), path.read_text(), path.is_symlink()) == ("precious", "ours", False)
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"n": 1}', "[]", "\0\0\0"])
 def test_a_slot_whose_lease_nobody_can_read_is_not_used_again(text: str, tmp_path: Path) -> None:
     engine = make_engine(tmp_path)
     slots = Slots(engine)
-    slots.take("r1", "x", engine.tip("r1"))
+    slots.take("r1", "x", engine.refs.tip("r1"))
     (slots.folder / "1.json").write_text(text)
     assert [(lease.n, lease.use) for lease in slots.leases()] == [(1, SlotUse.RETIRED)]
-    assert slots.take("r1", "y", engine.tip("r1")).n == 2
+    assert slots.take("r1", "y", engine.refs.tip("r1")).n == 2
 
 
 # -- repair
@@ -146,9 +186,9 @@ def record(base: str, *tips: str, heads: frozenset[str] = frozenset()) -> RunRec
 def test_torn_refs_are_put_back_from_the_journal_or_removed(tmp_path: Path) -> None:
     engine = make_engine(tmp_path)
     base, user = engine.user.head, engine.user
-    made = engine.objects.write_commit(engine.tree_of(base), [base], "A <a@b> 0 +0000", "x\n")
-    engine.set_tip("r1", made, base)
-    engine.hold("r1", "x", made)
+    made = engine.objects.write_commit(engine.objects.tree_of(base), [base], "A <a@b> 0 +0000", "x\n")
+    engine.refs.set_tip("r1", made, base)
+    engine.refs.hold("r1", "x", made)
     theirs = user.common_dir / "refs" / "windlass"
     (theirs / "keep" / "r1").mkdir(parents=True)
     torn = [engine.path / "refs/windlass/r1/tip", engine.path / f"refs/windlass/r1/hold/x,@{made}"]
@@ -159,9 +199,9 @@ def test_torn_refs_are_put_back_from_the_journal_or_removed(tmp_path: Path) -> N
         file.write_text("")
     done = repair(engine, [record(base, made)])
     assert done.lost == set()
-    assert engine.tip("r1") == made
-    assert engine.refs()[f"refs/windlass/r1/hold/x,@{made}"] == made
-    assert "refs/heads/agent" not in engine.refs()
+    assert engine.refs.tip("r1") == made
+    assert engine.refs.all()[f"refs/windlass/r1/hold/x,@{made}"] == made
+    assert "refs/heads/agent" not in engine.refs.all()
     assert sh(user.root, "rev-parse", "refs/windlass/base/r1") == base
     assert not (theirs / "keep" / "r1" / "@1").exists()
     assert not own.exists()
@@ -186,42 +226,42 @@ def test_torn_objects_are_removed_so_that_git_writes_them_again(tmp_path: Path) 
 def test_a_lost_tip_falls_back_to_the_last_one_that_is_there(tmp_path: Path) -> None:
     engine = make_engine(tmp_path)
     base = engine.user.head
-    first = engine.objects.write_commit(engine.tree_of(base), [base], "A <a@b> 0 +0000", "1\n")
+    first = engine.objects.write_commit(engine.objects.tree_of(base), [base], "A <a@b> 0 +0000", "1\n")
     gone = "a" * 40
     (engine.path / "refs/windlass/r1/tip").write_text(f"{gone}\n")
     done = repair(engine, [record(base, gone, first)])
     assert done.lost == {gone}
-    assert engine.tip("r1") == first
+    assert engine.refs.tip("r1") == first
 
 
 def test_a_tip_that_is_ahead_of_the_journal_is_a_landing_that_was_not_recorded(tmp_path: Path) -> None:
     engine = make_engine(tmp_path)
     base = engine.user.head
-    ahead = engine.objects.write_commit(engine.tree_of(base), [base], "A <a@b> 0 +0000", "1\n")
-    engine.set_tip("r1", ahead, base)
+    ahead = engine.objects.write_commit(engine.objects.tree_of(base), [base], "A <a@b> 0 +0000", "1\n")
+    engine.refs.set_tip("r1", ahead, base)
     assert repair(engine, [record(base)]).notes == []
-    assert engine.tip("r1") == ahead
+    assert engine.refs.tip("r1") == ahead
 
 
 def test_a_torn_slot_can_be_looked_at_again(tmp_path: Path) -> None:
     engine = make_engine(tmp_path)
     slots = Slots(engine)
-    slot = slots.take("r1", "x", engine.tip("r1"))
+    slot = slots.take("r1", "x", engine.refs.tip("r1"))
     (slot.path / "new.py").write_text("x = 1\n")
     (slot.git_dir / "HEAD").write_text("")
     (slot.git_dir / "index").write_bytes(b"")
-    repair_slot(slot, engine.tip("r1"), "sha1")
-    assert sh(slot.path, "rev-parse", "HEAD") == engine.tip("r1")
+    repair_slot(slot, engine.refs.tip("r1"), "sha1")
+    assert sh(slot.path, "rev-parse", "HEAD") == engine.refs.tip("r1")
     assert "new.py" in sh(slot.path, "status", "--porcelain")
 
 
 def test_a_free_slot_that_git_cannot_read_is_replaced(tmp_path: Path) -> None:
     engine = make_engine(tmp_path)
     slots = Slots(engine)
-    slot = slots.take("r1", "x", engine.tip("r1"))
+    slot = slots.take("r1", "x", engine.refs.tip("r1"))
     (slot.git_dir / "HEAD").write_text("")
     (slots.folder / "1.json").write_text(json.dumps({"n": 1, "use": "free", "run": "", "key": ""}))
-    again = slots.take("r1", "y", engine.tip("r1"))
+    again = slots.take("r1", "y", engine.refs.tip("r1"))
     assert again.n == 1
     assert sh(again.path, "status", "--porcelain") == ""
 
@@ -229,7 +269,7 @@ def test_a_free_slot_that_git_cannot_read_is_replaced(tmp_path: Path) -> None:
 def test_a_retired_slot_that_git_cannot_read_is_set_aside_by_gc(tmp_path: Path) -> None:
     engine = make_engine(tmp_path)
     slots = Slots(engine)
-    slot = slots.take("r1", "x", engine.tip("r1"))
+    slot = slots.take("r1", "x", engine.refs.tip("r1"))
     slots.abandon(slot, Attempt("r1", "x", 1))
     (slot.path / "new.py").write_text("x = 1\n")
     (slot.git_dir / "HEAD").write_text("")

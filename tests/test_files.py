@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from gitrepo import write
 from windlass.errors import UserError
-from windlass.git import slot_files as files
-from windlass.git.slot_files import check_path, copy_into, lock_hash, read_file, safe_path, write_artifacts
+from windlass.git import slot as files
+from windlass.git.slot import check_path, copy_into, lock_hash, read_file, safe_path, write_artifacts
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "..", "a/../../b", ".git/config", "sub/.GIT/x", "", ".", "a\0b"])

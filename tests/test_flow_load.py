@@ -12,7 +12,7 @@ from flow_files import CONTRACTS, FILES, load, roles_named
 from windlass.errors import UserError
 from windlass.flow.document import load_strict
 from windlass.flow.graph import graph, mermaid
-from windlass.flow.load import find_flow, list_flows, parse_flow, parse_recorded_flow, roles_beside, template
+from windlass.flow.load import find_flow, list_flows, parse_flow, parse_recorded_flow, template
 from windlass.flow.problem import FlowError
 from windlass.flow.simulate import simulate
 
@@ -54,14 +54,6 @@ def test_a_file_that_cannot_be_read_is_the_users_to_fix(tmp_path: Path) -> None:
         find_flow(str(tmp_path / "latin.yaml"), [])
     with pytest.raises(UserError, match="cannot read the flow"):
         find_flow(str(tmp_path / "none.yaml"), [])
-
-
-def test_roles_stand_beside_the_folder_of_flows(tmp_path: Path) -> None:
-    for folder in ("flows", "roles", "other"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "roles" / "poet.md").write_text("")
-    assert roles_beside(tmp_path / "flows" / "f.yaml") == {"poet"}
-    assert roles_beside(tmp_path / "other" / "f.yaml") == set()
 
 
 def test_the_starter_flow_passes_the_check() -> None:

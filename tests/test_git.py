@@ -9,6 +9,7 @@ import pytest
 from gitrepo import commit, footprint, make_repo, sh, write
 from windlass.errors import GitError, UserError
 from windlass.git import run as git
+from windlass.git import user_repo
 from windlass.text import plain
 
 
@@ -152,22 +153,22 @@ def test_hooks_of_the_repository_do_not_run(tmp_path: Path) -> None:
 
 def test_discover_finds_the_repository_from_a_sub_folder(tmp_path: Path) -> None:
     root = make_repo(tmp_path / "r")
-    found = git.discover(root / "src")
-    assert found == git.UserRepo(root, root / ".git", root / ".git", sh(root, "rev-parse", "HEAD"), "main")
+    found = user_repo.discover(root / "src")
+    assert found == user_repo.UserRepo(root, root / ".git", root / ".git", sh(root, "rev-parse", "HEAD"), "main")
     assert found.state == root / ".git" / "windlass"
 
 
 def test_discover_says_a_detached_head_has_no_branch(tmp_path: Path) -> None:
     root = make_repo(tmp_path / "r")
     sh(root, "checkout", "-q", "--detach")
-    assert git.discover(root).branch == ""
+    assert user_repo.discover(root).branch == ""
 
 
 def test_a_worktree_and_a_worktree_made_from_it_share_one_common_dir(tmp_path: Path) -> None:
     root = make_repo(tmp_path / "r")
     sh(root, "worktree", "add", "-q", "-b", "one", str(tmp_path / "one"))
     sh(tmp_path / "one", "worktree", "add", "-q", "-b", "two", str(tmp_path / "two"))
-    found = git.discover(tmp_path / "two")
+    found = user_repo.discover(tmp_path / "two")
     assert (found.common_dir, found.branch) == (root / ".git", "two")
     assert found.git_dir == root / ".git" / "worktrees" / "two"
 
@@ -185,7 +186,7 @@ def test_discover_refuses_what_is_no_checkout_with_a_way_out(tmp_path: Path) -> 
     }
     for place, words in places.items():
         with pytest.raises(UserError, match=words) as caught:
-            git.discover(place)
+            user_repo.discover(place)
         assert caught.value.hint
 
 
@@ -193,17 +194,17 @@ def test_a_shallow_clone_is_seen_and_listed_as_an_oddity(tmp_path: Path) -> None
     root = make_repo(tmp_path / "r")
     commit(root, {"b": "1"})
     sh(tmp_path, "clone", "-q", "--depth=1", f"file://{root}", "shallow")
-    found = git.discover(tmp_path / "shallow")
+    found = user_repo.discover(tmp_path / "shallow")
     assert found.shallow
-    assert [text.split(":")[0] for text in git.oddities(found)] == ["shallow clone"]
-    assert git.oddities(git.discover(root)) == []
+    assert [text.split(":")[0] for text in user_repo.oddities(found)] == ["shallow clone"]
+    assert user_repo.oddities(user_repo.discover(root)) == []
 
 
 def test_submodules_lfs_and_partial_clones_are_oddities(tmp_path: Path) -> None:
     files = {".gitmodules": '[submodule "x"]\n', "assets/.gitattributes": "*.bin filter=lfs diff=lfs\n"}
     root = make_repo(tmp_path / "r", files)
     sh(root, "config", "remote.origin.promisor", "true")
-    assert [text.split(":")[0] for text in git.oddities(git.discover(root))] == [
+    assert [text.split(":")[0] for text in user_repo.oddities(user_repo.discover(root))] == [
         "submodules",
         "Git LFS",
         "partial clone",
@@ -212,14 +213,14 @@ def test_submodules_lfs_and_partial_clones_are_oddities(tmp_path: Path) -> None:
 
 def test_dirty_means_changed_or_untracked_and_looking_changes_nothing(tmp_path: Path) -> None:
     root = make_repo(tmp_path / "r")
-    repo = git.discover(root)
-    assert not git.is_dirty(repo)
+    repo = user_repo.discover(root)
+    assert not user_repo.is_dirty(repo)
     write(root, {"new": "1"})
     before = footprint(root)
-    assert git.is_dirty(repo)
-    assert not git.is_dirty(repo, untracked=False)
+    assert user_repo.is_dirty(repo)
+    assert not user_repo.is_dirty(repo, untracked=False)
     write(root, {"README.md": "2"})
-    assert git.is_dirty(repo, untracked=False)
+    assert user_repo.is_dirty(repo, untracked=False)
     assert footprint(root).index == before.index
 
 

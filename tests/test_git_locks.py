@@ -20,7 +20,7 @@ from windlass.git import run as git
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.gc import gc
 from windlass.git.plumbing.refs import move
-from windlass.git.stale_locks import intent, remove_dead
+from windlass.git.plumbing.stale_locks import intent, remove_dead
 
 OLD_S = 100.0
 
@@ -133,7 +133,7 @@ def test_a_lock_that_a_living_git_could_hold_stays(tmp_path: Path) -> None:
     try:
         assert waiting.stdin is not None
         assert waiting.stdout is not None
-        tip = engine.tip("r1")
+        tip = engine.refs.tip("r1")
         waiting.stdin.write(f"start\ncreate refs/heads/x {tip}\nprepare\n".encode())
         waiting.stdin.flush()
         assert waiting.stdout.readline() == b"start: ok\n"

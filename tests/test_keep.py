@@ -78,7 +78,7 @@ def test_of_a_line_of_commits_only_the_last_needs_a_ref(slots: Slots, slot: Slot
 def test_what_the_journal_holds_needs_no_keep_ref(slots: Slots, slot: Slot) -> None:
     write(slot.path, {"b": "1"})
     head = harvest(slots.engine, slot, "work\n", DATE)
-    slots.engine.hold("r1", "execute/t1", head)
+    slots.engine.refs.hold("r1", "execute/t1", head)
     assert slots.release(slot, ONE, DATE) == ()
 
 
@@ -143,14 +143,14 @@ def test_whatever_an_agent_does_all_it_made_is_reachable_in_the_users_repository
     slots: Slots, slot: Slot, deed: object
 ) -> None:
     engine = slots.engine
-    before = engine.refs()
+    before = engine.refs.all()
     assert callable(deed)
     made = deed(slot, engine.user.head)
-    changed = engine.audit("r1", before, engine.refs())
+    changed = engine.audit.changes("r1", before, engine.refs.all())
     slots.keep(slot, ONE, DATE, undone=changed)
-    engine.undo(changed)
+    engine.audit.undo(changed)
     slots.place(slot, engine.user.head, ONE, DATE)
-    assert engine.refs() == before
+    assert engine.refs.all() == before
     assert [sha for sha in made if not reachable(engine.user.root, sha)] == []
     sh(engine.user.root, "gc", "-q", "--prune=now")
     assert sh(engine.user.root, "fsck", "--connectivity-only") == ""

@@ -9,7 +9,7 @@ import pytest
 
 from gitrepo import make_repo, sh
 from runs import Bench, make_bench
-from windlass.errors import GitError
+from windlass.errors import GitUnansweredError
 from windlass.git import run as git
 
 # Ends the Nth call by a real signal, before git does anything or after it has done all of it.
@@ -56,7 +56,7 @@ def test_a_git_killed_anywhere_before_the_run_exists_is_exit_12_and_the_next_sta
 
 def test_a_killed_git_is_no_answer_even_to_who_asked_for_the_exit_code(tmp_path: Path) -> None:
     make_repo(tmp_path)
-    with pytest.raises(GitError, match="ended by signal 15"):
+    with pytest.raises(GitUnansweredError, match="ended by signal 15"):
         git.run(["-c", "alias.die=!kill -TERM $PPID; sleep 9", "die"], tmp_path, check=False)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import zygote
 from gitrepo import footprint, make_engine, sh, write
-from windlass.git import run as git
+from windlass.git import user_repo
 from windlass.git.user_checkout import FOLLOW, CheckoutMove, Settled, advance, settle
 
 FILES = {
@@ -46,7 +46,7 @@ def dying(*args, **more):
     return result
 from windlass.git import run as git
 from windlass.git.user_checkout import CheckoutMove, advance
-user = git.discover(Path(root))
+user = user_repo.discover(Path(root))
 setattr(owner, last, dying)
 advance(user, CheckoutMove("land", "r1", "main", before, after, {"tip": after}))
 """
@@ -104,7 +104,7 @@ def test_a_move_killed_at_any_effect_is_finished_or_taken_back(place: str, when:
     while ground.killed(place, when, kills + 1):
         kills += 1
         recorded: list[CheckoutMove] = []
-        settled = settle(git.discover(ground.root), recorded.append)
+        settled = settle(user_repo.discover(ground.root), recorded.append)
         landed = sh(ground.root, "rev-parse", "main") == ground.after
         # Killed after the intent was gone there is nothing to settle, and the branch shows it.
         assert bool(recorded) == (settled is not None and settled.how == "finished")
@@ -145,7 +145,7 @@ def test_a_git_killed_between_two_files_leaves_nothing_half_done(who: str, tmp_p
         kills += 1
         assert done.returncode == (1 if who == "git" else -signal.SIGKILL), done.stderr.decode()
         script.write_text("#!/bin/sh\ncat\n")
-        settled = settle(git.discover(ground.root))
+        settled = settle(user_repo.discover(ground.root))
         # The lander itself takes back what its git left; killed with it, the next command does.
         assert (settled is None) == (who == "git"), done.stderr.decode()
         assert sh(ground.root, "rev-parse", "main") == ground.before
@@ -165,7 +165,7 @@ def _calls_before_the_branch(ground: Ground) -> int:
         if not ground.killed("windlass.git.run:run_raw", "before", number):
             break
         new = (ground.root / "changed.txt").read_text() == NEW["changed.txt"]
-        settle(git.discover(ground.root))
+        settle(user_repo.discover(ground.root))
         ground.again()
         if new:
             return number
@@ -177,7 +177,7 @@ def test_a_file_that_somebody_changed_meanwhile_is_never_overwritten(tmp_path: P
     _interrupted(ground)
     write(ground.root, {"changed.txt": "mine\n", "added/own.txt": "mine\n"})
     (ground.root / "folder" / "own.txt").write_text("mine\n")
-    settled = settle(git.discover(ground.root))
+    settled = settle(user_repo.discover(ground.root))
     assert settled is not None
     assert settled.how == "taken back"
     assert settled.untouched == ("changed.txt", "folder")
@@ -194,7 +194,7 @@ def test_the_torn_beginning_of_a_file_is_taken_back(tmp_path: Path) -> None:
     _interrupted(ground)
     (ground.root / "changed.txt").write_text(NEW["changed.txt"][:100])
     (ground.root / "added" / "one.txt").write_text("")
-    settled = settle(git.discover(ground.root))
+    settled = settle(user_repo.discover(ground.root))
     ground.assert_whole(settled)
     assert sh(ground.root, "rev-parse", "main") == ground.before
 
@@ -205,7 +205,7 @@ def test_a_person_who_removed_the_lock_and_went_on_keeps_what_they_have(tmp_path
     (ground.root / ".git" / "index.lock").unlink()
     sh(ground.root, "commit", "-qam", "took it as it was")
     here = footprint(ground.root)
-    settled = settle(git.discover(ground.root))
+    settled = settle(user_repo.discover(ground.root))
     assert settled is not None
     assert settled.how == "left"
     assert footprint(ground.root) == here
@@ -236,7 +236,7 @@ def test_an_ignored_file_in_the_way_is_not_overwritten(tmp_path: Path) -> None:
 def test_a_further_worktree_has_its_own_intent(tmp_path: Path) -> None:
     ground = Ground(tmp_path)
     sh(ground.root, "worktree", "add", "-q", "-b", "side", str(tmp_path / "side"), ground.before)
-    side = git.discover(tmp_path / "side")
+    side = user_repo.discover(tmp_path / "side")
     advance(side, CheckoutMove(FOLLOW, "r1", "side", ground.before, ground.after))
     assert sh(tmp_path / "side", "status", "--porcelain") == ""
     assert sh(tmp_path / "side", "rev-parse", "HEAD") == ground.after

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gitrepo import DATE, commit, make_engine, make_repo, sh, write
 from windlass.errors import GitError
 from windlass.git import run as git
-from windlass.git import trees
+from windlass.git import trees, user_repo
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.keep import Attempt
 from windlass.git.merge import Candidate, Joined, Landing, candidate, join, make_candidate
@@ -34,30 +34,32 @@ def _head(engine: EngineRepo, base: str, files: dict[str, str]) -> str:
 
 
 def _land(engine: EngineRepo, task: str, head: str) -> Candidate:
-    made = make_candidate(engine, engine.tip("r1"), task, f"Task {task}", head, DATE)
+    made = make_candidate(engine, engine.refs.tip("r1"), task, f"Task {task}", head, DATE)
     assert _show(engine, made)
     return made
 
 
 def _show(engine: EngineRepo, made: Candidate) -> bool:
     """What the engine does when the journal has it."""
-    return made.kind is Landing.ALREADY or engine.set_tip("r1", made.commit, made.tip)
+    return made.kind is Landing.ALREADY or engine.refs.set_tip("r1", made.commit, made.tip)
 
 
 def test_a_head_on_the_tip_lands_with_its_own_tree_as_a_merge(engine: EngineRepo) -> None:
     base = engine.user.head
     head = _head(engine, base, {"a.txt": "2\n", "n\new": "x"})
     made = _land(engine, "t1", head)
-    assert made == Candidate(Landing.MERGED, engine.tip("r1"), engine.tree_of(head), base, ("a.txt", "n\new"))
+    assert made == Candidate(
+        Landing.MERGED, engine.refs.tip("r1"), engine.objects.tree_of(head), base, ("a.txt", "n\new")
+    )
     assert engine.git("rev-parse", f"{made.commit}^1", f"{made.commit}^2").out.split() == [base, head]
 
 
 def test_in_a_sha256_repository_two_tasks_land_beside_each_other(tmp_path: Path) -> None:
     sh(tmp_path, "init", "-q", "-b", "main", "--object-format=sha256", "user")
     commit(tmp_path / "user", {"a.txt": "1\n", "d/b.txt": "1\n"})
-    engine = EngineRepo.open(git.discover(tmp_path / "user"), tmp_path / "state")
+    engine = EngineRepo.open(user_repo.discover(tmp_path / "user"), tmp_path / "state")
     base = engine.user.head
-    assert engine.set_tip("r1", base, "")
+    assert engine.refs.set_tip("r1", base, "")
     _land(engine, "t1", _head(engine, base, {"d/b.txt": "2\n"}))
     made = _land(engine, "t2", _head(engine, base, {"d/c.txt": "3\n"}))
     assert made.files == ("d/c.txt",)
@@ -68,14 +70,14 @@ def test_in_a_sha256_repository_two_tasks_land_beside_each_other(tmp_path: Path)
 
 def test_a_commit_made_without_git_is_the_one_git_would_have_made(engine: EngineRepo) -> None:
     base, message = engine.user.head, "Add limits\n\nWindlass-Task: t1\n"
-    made = commit_tree(engine, engine.tree_of(base), [base], message, DATE)
-    command = ["commit-tree", engine.tree_of(base), "-p", base, "-F", "-"]
+    made = commit_tree(engine, engine.objects.tree_of(base), [base], message, DATE)
+    command = ["commit-tree", engine.objects.tree_of(base), "-p", base, "-F", "-"]
     assert engine.git(*command, input=message, env=git.dated(DATE)).line == made
 
 
 def test_the_commit_names_its_task_and_has_the_stored_date(engine: EngineRepo) -> None:
     head = _head(engine, engine.user.head, {"a.txt": "2\n"})
-    made = make_candidate(engine, engine.tip("r1"), "t3", "Add\nlimits \x1b[31m", head, DATE)
+    made = make_candidate(engine, engine.refs.tip("r1"), "t3", "Add\nlimits \x1b[31m", head, DATE)
     shown = engine.git("log", "-1", "--format=%s|%(trailers:key=Windlass-Task,valueonly)|%at %ct", made.commit).line
     assert shown.split("\n") == ["Add limits|t3", f"|{int(DATE)} {int(DATE)}"]
 
@@ -84,9 +86,9 @@ def test_a_candidate_made_again_is_the_same_commit(tmp_path: Path, engine: Engin
     base = engine.user.head
     _land(engine, "t1", _head(engine, base, {"a.txt": "2\n"}))
     head = _head(engine, base, {"b.txt": "2\n"})
-    first = make_candidate(engine, engine.tip("r1"), "t2", "Two", head, DATE)
+    first = make_candidate(engine, engine.refs.tip("r1"), "t2", "Two", head, DATE)
     afresh = EngineRepo.open(engine.user, tmp_path / "state")
-    again = make_candidate(afresh, afresh.tip("r1"), "t2", "Two", head, DATE)
+    again = make_candidate(afresh, afresh.refs.tip("r1"), "t2", "Two", head, DATE)
     assert again == first
 
 
@@ -106,7 +108,7 @@ def test_a_conflict_names_its_files_and_moves_nothing(engine: EngineRepo) -> Non
     told = "\n".join(f"- {path}: both sides changed the same lines" for path in ("a.txt", "b.txt"))
     reason = f"it conflicts with what has landed:\n{told}"
     assert made == Candidate(Landing.CONFLICT, "", "", tip, ("a.txt", "b.txt"), reason)
-    assert engine.tip("r1") == tip
+    assert engine.refs.tip("r1") == tip
 
 
 def test_a_head_that_is_in_the_tip_is_already_landed_and_by_which_commit(engine: EngineRepo) -> None:
@@ -114,16 +116,16 @@ def test_a_head_that_is_in_the_tip_is_already_landed_and_by_which_commit(engine:
     head = _head(engine, base, {"a.txt": "2\n"})
     landed = _land(engine, "t1", head).commit
     tip = _land(engine, "t2", _head(engine, base, {"b.txt": "2\n"})).commit
-    again = make_candidate(engine, engine.tip("r1"), "t1", "Task t1", head, DATE)
-    assert again == Candidate(Landing.ALREADY, landed, engine.tree_of(tip), tip, ())
+    again = make_candidate(engine, engine.refs.tip("r1"), "t1", "Task t1", head, DATE)
+    assert again == Candidate(Landing.ALREADY, landed, engine.objects.tree_of(tip), tip, ())
     assert _show(engine, again)
-    assert engine.tip("r1") == tip
+    assert engine.refs.tip("r1") == tip
 
 
 def test_a_head_that_two_merges_name_was_brought_in_by_the_first(engine: EngineRepo) -> None:
     head = _head(engine, engine.user.head, {"a.txt": "2\n"})
     landed = _land(engine, "t1", head).commit
-    again = commit_tree(engine, engine.tree_of(landed), [landed, head], "again\n", DATE)
+    again = commit_tree(engine, engine.objects.tree_of(landed), [landed, head], "again\n", DATE)
     assert make_candidate(engine, again, "t1", "Task t1", head, DATE).commit == landed
 
 
@@ -139,33 +141,33 @@ def test_what_the_tip_has_already_is_joined_without_a_commit(engine: EngineRepo)
 
 
 def test_a_task_that_changed_nothing_is_already_landed(engine: EngineRepo) -> None:
-    made = make_candidate(engine, engine.tip("r1"), "t1", "None", engine.user.head, DATE)
+    made = make_candidate(engine, engine.refs.tip("r1"), "t1", "None", engine.user.head, DATE)
     assert (made.kind, made.commit) == (Landing.ALREADY, engine.user.head)
 
 
 def test_a_candidate_for_an_older_tip_is_refused(engine: EngineRepo) -> None:
     base = engine.user.head
-    late = make_candidate(engine, engine.tip("r1"), "t1", "Late", _head(engine, base, {"a.txt": "2\n"}), DATE)
+    late = make_candidate(engine, engine.refs.tip("r1"), "t1", "Late", _head(engine, base, {"a.txt": "2\n"}), DATE)
     _land(engine, "t2", _head(engine, base, {"b.txt": "2\n"}))
     assert not _show(engine, late)
 
 
 def test_candidates_can_be_chained_and_swapped_in_at_once(engine: EngineRepo) -> None:
     base = engine.user.head
-    one = make_candidate(engine, engine.tip("r1"), "t1", "One", _head(engine, base, {"a.txt": "2\n"}), DATE)
+    one = make_candidate(engine, engine.refs.tip("r1"), "t1", "One", _head(engine, base, {"a.txt": "2\n"}), DATE)
     two = make_candidate(engine, one.commit, "t2", "Two", _head(engine, base, {"b.txt": "2\n"}), DATE)
     assert two.tip == one.commit
-    assert engine.set_tip("r1", two.commit, base)
-    assert engine.git("show", f"{engine.tip('r1')}:a.txt").out == "2\n"
+    assert engine.refs.set_tip("r1", two.commit, base)
+    assert engine.git("show", f"{engine.refs.tip('r1')}:a.txt").out == "2\n"
 
 
 def test_the_asynchronous_one_does_the_same(engine: EngineRepo) -> None:
     async def scenario() -> bool:
         head = _head(engine, engine.user.head, {"a.txt": "2\n"})
-        return _show(engine, await candidate(engine, engine.tip("r1"), "t1", "One", head, DATE))
+        return _show(engine, await candidate(engine, engine.refs.tip("r1"), "t1", "One", head, DATE))
 
     assert asyncio.run(scenario())
-    assert engine.git("show", f"{engine.tip('r1')}:a.txt").out == "2\n"
+    assert engine.git("show", f"{engine.refs.tip('r1')}:a.txt").out == "2\n"
 
 
 def test_attributes_of_the_tip_decide_how_files_merge(tmp_path: Path) -> None:
@@ -182,7 +184,7 @@ def test_a_file_marked_as_binary_is_never_merged_line_by_line(tmp_path: Path) ->
     base = engine.user.head
     _land(engine, "t1", _head(engine, base, {"x.dat": "one\n\n\n\n\n\n2\n"}))
     made = make_candidate(
-        engine, engine.tip("r1"), "t2", "Two", _head(engine, base, {"x.dat": "1\n\n\n\n\n\ntwo\n"}), DATE
+        engine, engine.refs.tip("r1"), "t2", "Two", _head(engine, base, {"x.dat": "1\n\n\n\n\n\ntwo\n"}), DATE
     )
     assert made.kind is Landing.CONFLICT
 
@@ -193,11 +195,11 @@ def test_merge_drivers_of_the_user_do_not_run(tmp_path: Path, monkeypatch: pytes
     sh(root, "config", "merge.mine.driver", driver)
     sh(root, "config", "--file", str(tmp_path / "personal"), "merge.mine.driver", driver)
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "personal"))
-    engine = EngineRepo.open(git.discover(root), tmp_path / "state")
-    engine.set_tip("r1", engine.user.head, "")
+    engine = EngineRepo.open(user_repo.discover(root), tmp_path / "state")
+    engine.refs.set_tip("r1", engine.user.head, "")
     base = engine.user.head
     _land(engine, "t1", _head(engine, base, {"a.txt": "one\n"}))
-    made = make_candidate(engine, engine.tip("r1"), "t2", "Two", _head(engine, base, {"a.txt": "two\n"}), DATE)
+    made = make_candidate(engine, engine.refs.tip("r1"), "t2", "Two", _head(engine, base, {"a.txt": "two\n"}), DATE)
     assert made.kind is Landing.CONFLICT
     assert not (tmp_path / "ran").exists()
 
@@ -206,12 +208,12 @@ def test_a_missing_tip_or_head_is_an_error_and_not_a_landing(engine: EngineRepo)
     with pytest.raises(GitError):
         make_candidate(engine, "e" * 40, "t1", "x", engine.user.head, DATE)
     with pytest.raises(GitError):
-        make_candidate(engine, engine.tip("r1"), "t1", "x", "f" * 40, DATE)
+        make_candidate(engine, engine.refs.tip("r1"), "t1", "x", "f" * 40, DATE)
 
 
 def test_a_head_without_common_history_is_a_conflict_that_says_so(engine: EngineRepo) -> None:
-    orphan = commit_tree(engine, engine.tree_of(engine.user.head), [], "orphan\n", DATE)
-    made = make_candidate(engine, engine.tip("r1"), "t1", "x", orphan, DATE)
+    orphan = commit_tree(engine, engine.objects.tree_of(engine.user.head), [], "orphan\n", DATE)
+    made = make_candidate(engine, engine.refs.tip("r1"), "t1", "x", orphan, DATE)
     assert (made.kind, made.files) == (Landing.CONFLICT, ())
     assert "no history in common" in made.reason
 
@@ -235,7 +237,7 @@ class Driver:
             raise KilledError
 
     def run(self, tasks: dict[str, dict[str, str]]) -> None:
-        engine = EngineRepo.open(git.discover(self.root / "user"), self.root / "state")
+        engine = EngineRepo.open(user_repo.discover(self.root / "user"), self.root / "state")
         slots = Slots(engine)
         for lease in slots.held("r1"):
             slots.retire(slots.slot(lease.n), Attempt("r1", lease.key, 1), DATE)
@@ -250,9 +252,9 @@ class Driver:
         head = harvest(engine, slot, f"work of {task}\n", DATE)
         self.heads.append(head)
         self.point()
-        engine.hold("r1", task, head)
+        engine.refs.hold("r1", task, head)
         self.point()
-        made = make_candidate(engine, engine.tip("r1"), task, task, head, DATE)
+        made = make_candidate(engine, engine.refs.tip("r1"), task, task, head, DATE)
         self.point()
         slots.release(slot, Attempt("r1", task, 1), DATE)
         self.point()
@@ -261,7 +263,7 @@ class Driver:
         assert _show(engine, made)
         self.point()
         self.landed[task] = made.commit
-        self.published = publish(engine, "r1", "windlass/r1", engine.tip("r1"), self.published).commit
+        self.published = publish(engine, "r1", "windlass/r1", engine.refs.tip("r1"), self.published).commit
         return self.point()
 
 
@@ -284,14 +286,14 @@ def test_whatever_is_killed_every_task_lands_exactly_once_and_every_commit_stays
                 break
             except KilledError:
                 continue
-        tip = engine.tip("r1")
+        tip = engine.refs.tip("r1")
         options = ("--first-parent", "--merges", "--format=%(trailers:key=Windlass-Task,valueonly,separator=)")
         seen = engine.git("log", *options, tip).out.split()
         changed = [task for task in plan if engine.git("log", "--format=%H", f"--grep=work of {task}$", tip).out]
         assert sorted(seen) == sorted(set(seen))
         assert set(seen) == set(changed)
         assert sh(root / "user", "rev-parse", "windlass/r1") == tip
-        engine_refs = {*engine.refs().values(), *git.read_refs(root / "user").values()}
+        engine_refs = {*engine.refs.all().values(), *git.read_refs(root / "user").values()}
         lost = engine.git("rev-list", *driver.heads, "--not", *engine_refs).out
         assert lost == ""
         assert sh(root / "user", "fsck", "--connectivity-only") == ""
@@ -302,14 +304,14 @@ def test_a_landed_task_costs_little_git_time(engine: EngineRepo) -> None:
     spent = []
     published = ""
     for n in range(6):
-        slot = slots.take("r1", f"t{n}", engine.tip("r1"))
+        slot = slots.take("r1", f"t{n}", engine.refs.tip("r1"))
         write(slot.path, {f"f{n}": "x"})
         head = harvest(engine, slot, "work\n", DATE)
         started = time.perf_counter()
         _land(engine, f"t{n}", head)
-        published = publish(engine, "r1", "windlass/r1", engine.tip("r1"), published).commit
+        published = publish(engine, "r1", "windlass/r1", engine.refs.tip("r1"), published).commit
         spent.append(time.perf_counter() - started)
-        engine.hold("r1", f"t{n}", head)
+        engine.refs.hold("r1", f"t{n}", head)
         slots.release(slot, Attempt("r1", f"t{n}", 1), DATE)
     # The aim is 25 ms; the bound leaves room for a busy machine.
     assert min(spent) < 0.25

@@ -11,7 +11,7 @@ import pytest
 from gitrepo import make_engine, make_repo, sh
 from processes_for_tests import until
 from runs import Bench, Said, default_script, kill, make_bench, wait_for
-from windlass.git import run as git
+from windlass.git import user_repo
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.state_folder import OWNER
 
@@ -119,13 +119,13 @@ def test_a_copied_repository_goes_on_by_itself_and_leaves_the_originals_agents_a
 
 def test_a_new_repository_at_the_old_path_does_not_get_the_moved_ones_folder(tmp_path: Path) -> None:
     engine = make_engine(tmp_path)
-    tip = engine.tip("r1")
+    tip = engine.refs.tip("r1")
     engine.user.root.rename(tmp_path / "moved")
     make_repo(engine.user.root, {"other.txt": "x\n"})
-    new = EngineRepo.open(git.discover(engine.user.root), tmp_path / "state")
-    assert new.tip("r1") == ""
-    moved = EngineRepo.open(git.discover(tmp_path / "moved"), tmp_path / "state")
-    assert moved.tip("r1") == tip
+    new = EngineRepo.open(user_repo.discover(engine.user.root), tmp_path / "state")
+    assert new.refs.tip("r1") == ""
+    moved = EngineRepo.open(user_repo.discover(tmp_path / "moved"), tmp_path / "state")
+    assert moved.refs.tip("r1") == tip
     assert new.home != moved.home
 
 
@@ -134,6 +134,6 @@ def test_a_folder_of_an_older_windlass_is_taken_as_the_repositorys_own(tmp_path:
     (engine.home / OWNER).unlink()
     (engine.user.state / "place.json").unlink()
     again = EngineRepo.open(engine.user, tmp_path / "state")
-    assert again.tip("r1") == engine.user.head
+    assert again.refs.tip("r1") == engine.user.head
     assert again.about is not None
     assert again.about.note == ""

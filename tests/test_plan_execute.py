@@ -339,9 +339,9 @@ def test_what_a_reviewer_writes_is_undone_kept_and_reported(front: Front) -> Non
 
 def engine(front: Front) -> Path:
     with front.inside(front.root):
-        from windlass.git import run as git
+        from windlass.git import user_repo
 
-        return EngineRepo.open(git.discover(front.root), Path(front.env["XDG_STATE_HOME"])).path
+        return EngineRepo.open(user_repo.discover(front.root), Path(front.env["XDG_STATE_HOME"])).path
 
 
 def test_a_branch_and_a_stash_of_an_implementer_stay_in_its_slot_and_are_kept(front: Front) -> None:

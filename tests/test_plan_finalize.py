@@ -9,7 +9,7 @@ import pytest
 from front import LEAN, Front, basics, failing, passing, spent
 from gitrepo import commit, footprint, write
 from windlass.events import BranchPublished, PhaseFinished
-from windlass.git import run as git
+from windlass.git import user_repo
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.slots import Slots
 
@@ -95,7 +95,7 @@ def test_the_state_file_is_in_the_run_s_own_folder_and_not_in_the_checkout(front
 def test_no_slot_stays_taken_when_a_run_has_ended(front: Front) -> None:
     front.start(basics("One"), "--yes")
     with front.inside(front.root):
-        engine = EngineRepo.open(git.discover(front.root), Path(front.env["XDG_STATE_HOME"]))
+        engine = EngineRepo.open(user_repo.discover(front.root), Path(front.env["XDG_STATE_HOME"]))
         assert Slots(engine).held(front.run) == []
 
 

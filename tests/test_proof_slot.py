@@ -43,7 +43,7 @@ def standing(engine: EngineRepo) -> ProofSlot:
 
 
 def tree(engine: EngineRepo) -> str:
-    return engine.tree_of(engine.user.head)
+    return engine.objects.tree_of(engine.user.head)
 
 
 def names(slot: ProofSlot) -> set[str]:

@@ -24,7 +24,7 @@ def _left(tmp_path: Path) -> tuple[EngineRepo, Slots, str]:
     """A slot in which an agent committed and left a file, when its driver died."""
     engine = make_engine(tmp_path)
     slots = Slots(engine)
-    slot = slots.take("r1", KEY, engine.tip("r1"))
+    slot = slots.take("r1", KEY, engine.refs.tip("r1"))
     write(slot.path, {"src/new.py": "y = 1\n"})
     sh(slot.path, "add", "-A")
     sh(slot.path, "commit", "-qm", "work")

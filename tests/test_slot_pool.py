@@ -13,13 +13,14 @@ from msgspec.structs import replace
 from gitrepo import DATE, commit, footprint, make_engine, make_repo, reachable, sh, write
 from windlass.errors import StoppedError
 from windlass.git import run as git
+from windlass.git import user_repo
 from windlass.git.disk import lacking
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.gc import gc
-from windlass.git.index_flags import checkout_bytes
 from windlass.git.keep import Attempt
-from windlass.git.slots import Lease, Slots, SlotUse
+from windlass.git.slots import Lease, Slots, SlotUse, write_lease
 from windlass.git.trees import status
+from windlass.git.user_repo import checkout_bytes
 from windlass.model import GcKept, GcRemoved
 
 ONE = Attempt("r1", "execute/t1/implement#1", 1)
@@ -66,9 +67,9 @@ def test_sixteen_tasks_at_once_each_have_a_worktree_of_their_own_and_nothing_is_
 
 DRIVER = """
 import sys; from concurrent.futures import ThreadPoolExecutor; from pathlib import Path
-from windlass.git import run as git; from windlass.git.engine_repo import EngineRepo
+from windlass.git import user_repo; from windlass.git.engine_repo import EngineRepo
 from windlass.git.keep import Attempt; from windlass.git.slots import Slots
-user = git.discover(Path(sys.argv[1])); run = sys.argv[3]
+user = user_repo.discover(Path(sys.argv[1])); run = sys.argv[3]
 engine = EngineRepo.open(user, Path(sys.argv[2]))
 slots = Slots(engine)
 def work(n):
@@ -95,9 +96,9 @@ def test_two_drivers_share_the_pool_and_never_a_slot(tmp_path: Path, engine: Eng
 
 KILLED = """
 import os, signal, sys; from pathlib import Path
-from windlass.git import run as git; from windlass.git.engine_repo import EngineRepo
+from windlass.git import run as git, user_repo; from windlass.git.engine_repo import EngineRepo
 from windlass.git.keep import Attempt; from windlass.git.slots import Slots
-engine = EngineRepo.open(git.discover(Path(sys.argv[1])), Path(sys.argv[2]))
+engine = EngineRepo.open(user_repo.discover(Path(sys.argv[1])), Path(sys.argv[2]))
 slots, deed, left = Slots(engine), sys.argv[3], int(sys.argv[4])
 real = git.run_raw
 def counted(args, cwd, **more):
@@ -172,8 +173,8 @@ def test_killed_together_with_git_in_the_middle_of_a_checkout_the_next_use_is_ri
     files = {f"f{n:02}.txt": "1\n" for n in range(20)}
     root = make_repo(tmp_path / "user", {**files, ".gitattributes": "f10.txt filter=bomb\n"})
     sh(root, "config", "filter.bomb.smudge", f"if rm '{bomb}' 2>/dev/null; then kill -9 0; fi; cat")
-    engine = EngineRepo.open(git.discover(root), tmp_path / "state")
-    engine.pin_base("r1", engine.user.head)
+    engine = EngineRepo.open(user_repo.discover(root), tmp_path / "state")
+    engine.user_refs.pin_base("r1", engine.user.head)
     slot = Slots(engine).slot(1)
     if deed == "place":
         Slots(engine).take("r1", "t1", engine.user.head)
@@ -194,7 +195,7 @@ def test_killed_together_with_git_in_the_middle_of_a_checkout_the_next_use_is_ri
 def test_half_a_checkout_is_nobodys_work(engine: EngineRepo) -> None:
     slots, base = Slots(engine), engine.user.head
     slot = slots.take("r1", "t1", base)
-    slots._mark(slot).touch()
+    (slots.folder / f"{slot.n}.changing").touch()
     (slot.git_dir / "index").unlink()
     (slot.git_dir / "index.lock").touch()
     (slot.path / "d1" / "f1.txt").unlink()
@@ -211,7 +212,7 @@ def test_half_a_checkout_is_nobodys_work(engine: EngineRepo) -> None:
 def test_slots_that_are_being_made_count_when_room_is_measured(
     engine: EngineRepo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    size = checkout_bytes(engine.user.git_dir / "index")
+    size = checkout_bytes(engine.user)
     assert size == 60 * 2
     slots = Slots(engine, min_free_bytes=1000)
     monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 1000 + size})())
@@ -256,7 +257,7 @@ def test_a_collection_that_was_killed_is_finished_by_the_next_one(engine: Engine
     made = commit(taken.path, {"b.txt": "1"})
     slots.release(free, Attempt("r1", "t2", 1), DATE)
     for lease in slots.leases():
-        slots._write(replace(lease, use=SlotUse.GOING))
+        write_lease(slots.folder, replace(lease, use=SlotUse.GOING))
     assert slots.take("r2", "t", base).n == 3
     done = gc(engine, {"r1"}, dry=False, date=DATE)
     assert {GcRemoved("slot 1"), GcRemoved("slot 2")} <= set(done)

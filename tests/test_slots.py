@@ -14,7 +14,7 @@ from windlass.git import run as git
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.keep import Attempt
 from windlass.git.slot import Slot
-from windlass.git.slots import Lease, Slots, SlotUse
+from windlass.git.slots import Lease, Slots, SlotUse, write_lease
 from windlass.git.trees import SlotStatus, commit_tree, status
 
 ONE = Attempt("r1", "execute/t1/implement#1", 1)
@@ -55,9 +55,9 @@ def test_agents_can_use_git_while_slots_are_made(slots: Slots) -> None:
 
 TAKE = """
 import sys; from pathlib import Path
-from windlass.git import run as git; from windlass.git.engine_repo import EngineRepo
+from windlass.git import user_repo; from windlass.git.engine_repo import EngineRepo
 from windlass.git.slots import Slots
-user = git.discover(Path(sys.argv[1]))
+user = user_repo.discover(Path(sys.argv[1]))
 engine = EngineRepo.open(user, Path(sys.argv[2]))
 print(*(Slots(engine).take(sys.argv[3], f"t{n}", user.head).n for n in range(3)))
 """
@@ -127,14 +127,14 @@ def test_a_slot_that_an_earlier_version_made_as_a_worktree_keeps_its_work(slots:
     path = slots.folder / "1"
     slots.folder.mkdir(parents=True)
     sh(engine.path, "worktree", "add", "-q", "--detach", str(path), base)
-    slots._write(Lease(1, SlotUse.TAKEN, "r1", "t1"))
+    write_lease(slots.folder, Lease(1, SlotUse.TAKEN, "r1", "t1"))
     made = commit(path, {"b.txt": "1\n"})
     write(path, {"half.txt": "precious"})
     (ref,) = slots.place(slots.slot(1), base, ONE, DATE)
     assert sh(engine.user.root, "rev-parse", f"{ref}~1") == made
     assert sh(engine.user.root, "show", f"{ref}:half.txt") == "precious"
     assert not (engine.path / "worktrees" / "1").exists()
-    assert status(engine, slots.slot(1)) == SlotStatus(base, engine.tree_of(base), ())
+    assert status(engine, slots.slot(1)) == SlotStatus(base, engine.objects.tree_of(base), ())
 
 
 def test_placing_at_the_commit_a_clean_slot_is_at_touches_no_file(slots: Slots) -> None:
@@ -240,11 +240,11 @@ def test_a_slot_replaced_by_a_link_to_the_users_checkout_never_reaches_it(slots:
 def test_a_take_that_was_killed_half_way_can_be_placed_or_given_back(slots: Slots) -> None:
     lease = Lease(1, SlotUse.TAKEN, "r1", "t1")
     slots.folder.mkdir(parents=True)
-    slots._write(lease)
+    write_lease(slots.folder, lease)
     assert slots.held("r1") == [lease]
     slots.place(slots.slot(1), slots.engine.user.head, ONE, DATE)
     assert (slots.slot(1).path / "a.txt").exists()
-    slots._write(replace(lease, n=2))
+    write_lease(slots.folder, replace(lease, n=2))
     assert slots.release(slots.slot(2), ONE, DATE) == ()
     assert slots.take("r2", "t", slots.engine.user.head).n == 2
 
@@ -269,12 +269,12 @@ def test_placing_at_another_commit_with_the_same_files_moves_head_and_touches_no
     slot = slots.take("r1", "t1", base)
     made = commit(slot.path, {"b.txt": "1"})
     status(engine, slot)
-    engine.hold("r1", "t1", made)
-    landed = commit_tree(engine, engine.tree_of(made), [base, made], "landed\n", DATE)
+    engine.refs.hold("r1", "t1", made)
+    landed = commit_tree(engine, engine.objects.tree_of(made), [base, made], "landed\n", DATE)
     before = (slot.path / "a.txt").stat(), (slot.path / "b.txt").stat()
     assert slots.place(slot, landed, ONE, DATE) == ()
     assert ((slot.path / "a.txt").stat(), (slot.path / "b.txt").stat()) == before
-    assert status(engine, slot) == SlotStatus(landed, engine.tree_of(landed), ())
+    assert status(engine, slot) == SlotStatus(landed, engine.objects.tree_of(landed), ())
 
 
 def test_an_unfinished_merge_is_gone_although_the_files_are_right(slots: Slots) -> None:
@@ -291,18 +291,18 @@ def test_an_unfinished_merge_is_gone_although_the_files_are_right(slots: Slots) 
 
 def test_what_was_just_looked_at_is_not_looked_at_again(slots: Slots, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = slots.engine
-    engine.hold("r1", "base", engine.user.head)
+    engine.refs.hold("r1", "base", engine.user.head)
     slot = slots.take("r1", "t1", engine.user.head)
     made = commit(slot.path, {"b.txt": "1"})
     seen = status(engine, slot)
-    engine.hold("r1", "t1", made)
+    engine.refs.hold("r1", "t1", made)
     monkeypatch.setattr(git, "run_raw", lambda *args, **more: pytest.fail(f"git was called: {args}"))
     assert slots.place(slot, seen.head, ONE, DATE, seen) == ()
 
 
 def test_a_reset_away_commit_is_kept_also_when_the_slot_was_just_looked_at(slots: Slots) -> None:
     base = slots.engine.user.head
-    slots.engine.hold("r1", "base", base)
+    slots.engine.refs.hold("r1", "base", base)
     slot = slots.take("r1", "t1", base)
     lost = commit(slot.path, {"b.txt": "1"})
     sh(slot.path, "reset", "-q", "--hard", base)

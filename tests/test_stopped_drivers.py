@@ -29,7 +29,7 @@ from processes_for_tests import until
 from runs import STOPPER, Bench, is_stopped, kill, wait_for
 from storms import Storm, Weather, tip_of
 from windlass.errors import StoppedError
-from windlass.git.engine_repo import locked
+from windlass.locks import file_lock
 from zygote import Process
 
 RUNS = int(os.environ.get("WINDLASS_STOPPED_RUNS", "3"))
@@ -37,8 +37,8 @@ OK, STOPPED = 0, 12
 #: the message for damage, which a driver that another one replaced must never show
 DAMAGE = "move it aside"
 PLACES = (
-    ("windlass.git.engine_repo:EngineRepo.set_tip", 4),
-    ("windlass.git.engine_repo:move", 9),
+    ("windlass.git.run_refs:RunRefs.set_tip", 4),
+    ("windlass.git.run_refs:move", 9),
     ("windlass.git.publish:_move", 2),
     ("windlass.tasks.lander:publish", 2),
     ("windlass.store.database:Store.begin_attempt", 8),
@@ -275,7 +275,7 @@ def test_a_driver_whose_lock_file_is_gone_stops_by_itself_and_leaves_the_run_as_
     [
         ("windlass.store.database:Store.add_step", 1, "windlass.db"),
         # The first ones set the run up, before there is a driver.
-        ("windlass.git.engine_repo:move", 3, "windlass.db"),
+        ("windlass.git.run_refs:move", 3, "windlass.db"),
         ("windlass.git.slots:Slots._choose", 1, "slots/lock"),
     ],
 )
@@ -328,7 +328,7 @@ def test_a_process_that_is_stopped_before_it_could_write_who_it_is_is_named_all_
     with subprocess.Popen([sys.executable, "-c", program, str(lock)]) as holder:
         until(lambda: is_stopped(holder.pid))
         try:
-            with pytest.raises(StoppedError, match=f"process {holder.pid}, which is stopped"), locked(lock):
+            with pytest.raises(StoppedError, match=f"process {holder.pid}, which is stopped"), file_lock(lock):
                 pass
         finally:
             holder.kill()

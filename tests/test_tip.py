@@ -16,7 +16,8 @@ from windlass.engine.journal import Journal
 from windlass.engine.tip import Tip
 from windlass.errors import StoppedError
 from windlass.events import Warned
-from windlass.git.engine_repo import EngineRepo, tip_ref
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.run_refs import tip_ref
 from windlass.git.trees import commit_tree
 from windlass.model import Key
 from windlass.store.database import Store
@@ -74,7 +75,7 @@ def store(tmp_path: Path, engine: EngineRepo) -> Iterator[Store]:
 
 
 def child(engine: EngineRepo, parent: str, text: str) -> str:
-    return commit_tree(engine, engine.tree_of(parent), [parent], f"{text}\n", DATE)
+    return commit_tree(engine, engine.objects.tree_of(parent), [parent], f"{text}\n", DATE)
 
 
 def put(record: Journal, sha: str, key: str = "execute/t1/land#1") -> None:
@@ -91,10 +92,10 @@ def test_a_ref_that_lags_behind_is_moved_without_a_word(store: Store, engine: En
     record, base = journal(store), engine.user.head
     put(record, base, "")
     put(record, child(engine, base, "landed"))
-    assert engine.tip("r1") == base, "killed before the ref was moved"
+    assert engine.refs.tip("r1") == base, "killed before the ref was moved"
     again = journal(store)
     Tip(again, engine).restore()
-    assert engine.tip("r1") == record.tip == again.tip
+    assert engine.refs.tip("r1") == record.tip == again.tip
     assert warnings(store, again) == []
 
 
@@ -122,7 +123,7 @@ def test_a_ref_that_shows_what_the_journal_does_not_know_is_put_back(
     assert (engine.path / ref).read_text().strip() == tip
     assert len(warnings(store, record)) == 1
     if how != "nonsense":
-        held = [sha for name, sha in engine.refs().items() if name.startswith("refs/windlass/r1/hold/stray")]
+        held = [sha for name, sha in engine.refs.all().items() if name.startswith("refs/windlass/r1/hold/stray")]
         assert held == [forged]
 
 
@@ -131,7 +132,7 @@ def test_a_ref_that_is_gone_comes_back(store: Store, engine: EngineRepo) -> None
     put(record, engine.user.head, "")
     engine.git("update-ref", "-d", tip_ref("r1"))
     Tip(record, engine).restore()
-    assert engine.tip("r1") == record.tip
+    assert engine.refs.tip("r1") == record.tip
 
 
 def test_a_run_without_recorded_tips_takes_the_last_that_a_step_recorded(store: Store, engine: EngineRepo) -> None:
@@ -147,7 +148,7 @@ def test_a_run_without_recorded_tips_takes_the_last_that_a_step_recorded(store: 
     assert tip_of_run(store, "r1", shown=forged) == landed
     assert tip_of_run(store, "r1", shown=base) == landed
     Tip(record, engine).restore()
-    assert (engine.tip("r1"), store.tips("r1")) == (landed, [landed])
+    assert (engine.refs.tip("r1"), store.tips("r1")) == (landed, [landed])
     assert len(warnings(store, record)) == 1
 
 
@@ -165,10 +166,10 @@ def test_two_drivers_cannot_both_move_the_tip(store: Store, engine: EngineRepo) 
 
 def test_an_undone_tip_is_the_one_that_landed_last_not_the_one_that_was_seen_before(engine: EngineRepo) -> None:
     base = engine.user.head
-    before, mark = engine.refs(), engine.mark()
+    before, mark = engine.refs.all(), engine.audit.mark()
     landed, forged = child(engine, base, "landed"), child(engine, base, "forged")
-    assert engine.show_tip("r1", landed, [base, landed]) == ""
+    assert engine.refs.show_tip("r1", landed, [base, landed]) == ""
     engine.git("update-ref", tip_ref("r1"), forged)
-    changes = engine.audit("r1", before, engine.refs(), mark)
-    engine.undo(changes)
-    assert engine.tip("r1") == landed
+    changes = engine.audit.changes("r1", before, engine.refs.all(), mark)
+    engine.audit.undo(changes)
+    assert engine.refs.tip("r1") == landed

@@ -43,7 +43,7 @@ def test_status_lists_changed_deleted_staged_and_untracked_names_as_they_are(eng
     (slot.path / "b.txt").unlink()
     sh(slot.path, "add", "staged")
     seen = status(engine, slot)
-    assert (seen.head, seen.tree) == (engine.user.head, engine.tree_of(engine.user.head))
+    assert (seen.head, seen.tree) == (engine.user.head, engine.objects.tree_of(engine.user.head))
     assert set(seen.dirty) == {"a.txt", "b.txt", "staged", *strange}
 
 
@@ -109,7 +109,7 @@ def test_hooks_the_agent_installed_do_not_run_in_the_engines_name(
         write(hooks, {name: f"#!/bin/sh\ntouch '{tmp_path}/ran'\nexit 1\n"})
         (hooks / name).chmod(0o755)
     write(slot.path, {"new": "1"})
-    engine.hold("r1", "t1", harvest(engine, slot, "work\n", DATE))
+    engine.refs.hold("r1", "t1", harvest(engine, slot, "work\n", DATE))
     assert not (tmp_path / "ran").exists()
 
 
@@ -136,7 +136,7 @@ def test_a_diff_shows_the_change_and_is_cut_where_it_is_too_long(engine: EngineR
 def test_artifacts_are_committed_on_the_tip_without_a_checkout(engine: EngineRepo) -> None:
     base = engine.user.head
     new = commit_artifacts(engine, base, {"docs/plans/p.md": "# Plan ö\r\n", "a.txt": "2\n"}, "docs: plan\n", DATE)
-    assert engine.tip("r1") == base, "the journal comes first"
+    assert engine.refs.tip("r1") == base, "the journal comes first"
     assert changes(engine, base, new) == (
         Change("a.txt", ChangeKind.MODIFIED),
         Change("docs/plans/p.md", ChangeKind.ADDED),

@@ -7,17 +7,16 @@ from pathlib import Path
 import pytest
 
 from gitrepo import commit, make_repo, sh, write
-from windlass.git import run as git
-from windlass.git import user_watch as watch
+from windlass.git import user_repo
+from windlass.git import user_repo as watch
 from windlass.git.plumbing.refs import Refs
-from windlass.git.run import UserRepo
 from windlass.git.user_checkout import FOLLOW, CheckoutMove, advance
-from windlass.git.user_watch import FRESH_S, UserSignature, UserWatch
+from windlass.git.user_repo import FRESH_S, UserRepo, UserSignature, UserWatch
 
 
 @pytest.fixture
 def user(tmp_path: Path) -> UserRepo:
-    return git.discover(make_repo(tmp_path / "user", {"a.txt": "1\n"}))
+    return user_repo.discover(make_repo(tmp_path / "user", {"a.txt": "1\n"}))
 
 
 class Looks:
@@ -88,7 +87,7 @@ def test_a_checkout_that_a_landing_moved_is_nobodys_trespass(user: UserRepo) -> 
     after = commit(user.root, {"new.txt": "1\n"})
     sh(user.root, "checkout", "-q", "main")
     before = one.now(())
-    advance(git.discover(user.root), CheckoutMove(FOLLOW, "3f2a", "main", user.head, after))
+    advance(user_repo.discover(user.root), CheckoutMove(FOLLOW, "3f2a", "main", user.head, after))
     assert before.differences(one.now(())) == ()
     sh(user.root, "update-ref", "-d", "refs/heads/work")
     assert before.differences(one.now(())) == ("refs/heads/work",)

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from windlass.git.compare import meeting, merged
+from windlass.git.plumbing.compare import meeting, merged
 from windlass.git.plumbing.objects import FOLDER, Entry, Objects
 
 Files = dict[str, tuple[str, str]]
@@ -54,7 +54,7 @@ class FuzzRepo:
         for name in {path.partition("/")[0] for path in files}:
             if name in files:
                 mode, content = files[name]
-                sha = self._gitlink(content) if mode == "160000" else self.objects._write("blob", content.encode())
+                sha = self._gitlink(content) if mode == "160000" else self.objects.loose.write("blob", content.encode())
                 entries[name.encode()] = Entry(mode, sha)
             else:
                 below = {
@@ -65,7 +65,7 @@ class FuzzRepo:
 
     def _gitlink(self, content: str) -> str:
         """A commit that this repository does not have."""
-        return self.objects._name(content.encode())
+        return self.objects.loose.name(content.encode())
 
     def commit(self, files: Files, *parents: str) -> str:
         self._n += 1

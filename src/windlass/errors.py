@@ -65,12 +65,14 @@ class ExhaustedError(StoppedError):
 
 
 class GitError(StoppedError):
-    """A git command that had to work failed."""
+    """Git ran and reported a failure: an object is missing, a repository is damaged, a command is refused."""
 
 
-class GitUnansweredError(GitError):
-    """git was ended, took too long, met a lock or lacked space. Nothing follows from that about the repository: who
-    takes a failed git for damage, or for an object that is not there, lets this one pass."""
+class GitUnansweredError(StoppedError):
+    """Git gave no answer: it was ended, took too long, met a lock or ran out of space.
+
+    This says nothing about the repository. It is no GitError, so code that treats a GitError as damage lets it through.
+    """
 
 
 class GitLockError(GitUnansweredError):

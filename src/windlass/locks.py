@@ -1,4 +1,4 @@
-"""One driver per run: an OS lock on a file, freed by the kernel whatever ends the process, and who holds it."""
+"""Locks that the kernel frees whatever ends the process: one driver for a run, and locks that are held for moments."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ import fcntl
 import json
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 
 from msgspec import Struct, to_builtins
 
-from windlass.errors import LockHeldError, TakenOverError
+from windlass.errors import LockHeldError, StoppedError, TakenOverError
 from windlass.private_files import make_private
+
+LOCK_LOOK_S = 2.0
+"""Wait this long for a lock before asking whether its holder is stopped."""
+LOCK_PATIENCE_S = 120.0
+"""As long as a git that runs under the lock may take."""
 
 
 class DriverLock(Struct, frozen=True):
@@ -96,11 +102,47 @@ def holder(path: Path) -> int | None:
         return None
 
 
+# -- a lock for moments
+
+
+@contextmanager
+def file_lock(path: Path) -> Iterator[None]:
+    """Hold an OS lock for a moment; the kernel frees it after `kill -9`. Raises for a holder that is stopped."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+") as handle:
+        begun = time.monotonic()
+        while not try_lock(handle):
+            time.sleep(0.005)
+            if (waited := time.monotonic() - begun) > LOCK_LOOK_S:
+                # The holder writes its number, but may be stopped before it does; not every system has /proc/locks.
+                handle.seek(0)
+                owner = str(lock_holder(path, "FLOCK") or handle.read().strip())
+                stopped = owner.isdigit() and is_stopped(int(owner))
+                if stopped or waited > LOCK_PATIENCE_S:
+                    raise StoppedError(
+                        f"'{path}' is locked by process {owner or 'unknown'}{', which is stopped' if stopped else ''}",
+                        hint=f"kill -CONT {owner} lets it go on, kill -KILL {owner} ends it",
+                    )
+        handle.truncate(0)
+        handle.write(f"{os.getpid()}\n")
+        handle.flush()
+        yield
+
+
+def try_lock(file: IO[str] | IO[bytes] | int) -> bool:
+    """False: somebody else holds the lock on this open file."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 # -- who a driver is
 
 
 class DriverId(Struct, frozen=True):
-    """A process, told from every other one that has or had its number."""
+    """A process, distinct from every other one that has or had its number."""
 
     host: str
     boot: str
@@ -138,7 +180,7 @@ class DriverId(Struct, frozen=True):
 
 
 def is_stopped(pid: int) -> bool:
-    """By a signal or a debugger: it holds what it holds until it goes on."""
+    """Stopped by a signal or a debugger: it keeps its locks until it continues."""
     return (_stat(pid) or [""])[0] in ("T", "t")
 
 
@@ -180,7 +222,7 @@ def _exists(pid: int) -> bool:
 
 
 def _stat(pid: int) -> list[str]:
-    """What /proc says of it, from the state on; the name before may hold spaces and brackets."""
+    """The fields of /proc/PID/stat from the state on; the name before may contain spaces and brackets."""
     try:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].decode().split()
     except OSError:

@@ -1,4 +1,4 @@
-"""Where things lie. Found without starting a process, because `status` must answer at once."""
+"""Where files and folders are. Found without starting a process, because `status` must answer at once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ProjectPaths(Struct, frozen=True):
         return self.home / "runs" / run
 
     def branch_commit(self, branch: str) -> str | None:
-        """Where a branch is, '' when there is none. None: its refs are not in files, only git knows."""
+        """The commit of a branch, '' when there is none. None: the refs are not in files, only git can read them."""
         if not (self.common / "refs" / "heads").is_dir():
             return None
         ref = f"refs/heads/{branch}"
@@ -51,7 +51,7 @@ class ProjectPaths(Struct, frozen=True):
 
 
 def find(start: Path) -> ProjectPaths:
-    # Prompts, records and refs name the folder: with such a name nothing in it could be told to anybody.
+    # Prompts, records and refs contain the folder's name, so it must be text.
     require_text(str(start), "the name of this folder")
     for folder in (start, *start.parents):
         git = folder / ".git"

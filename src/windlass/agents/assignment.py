@@ -26,7 +26,7 @@ SERVES = {"claude": "claude-", "codex": "gpt-"}
 
 class Assignment(Struct, frozen=True):
     agent: str
-    """'' when nobody plays the role, `none` when it is switched off."""
+    """'' when no agent plays the role, `none` when it is switched off."""
     model: str = ""
     effort: str = ""
     wall_s: float | None = None
@@ -52,7 +52,7 @@ def assign(
     if not lenders:
         return Assignment("")
     agent = _agent(config, roles, lenders, everyone, named)
-    # A model's name means something to one agent only: a profile that another one plays does not lend its own.
+    # A model's name belongs to one agent: a profile that another agent plays does not lend its model.
     lending = [name for name in lenders if name == role or _agent(config, roles, [name], everyone, named) == agent]
     # Wall time and money belong to the kind of work that the profile is made for.
     last = roles[lenders[-1]]
@@ -76,10 +76,10 @@ def _agent(config: Config, roles: Mapping[str, Role], lenders: list[str], everyo
 
 def _first(config: Config, roles: Mapping[str, Role], lending: list[str], agent: str, field: str) -> str:
     for name in lending:
-        told = getattr(config.role(name), field)
+        configured = getattr(config.role(name), field)
         in_file = getattr(roles[name], field) if roles[name].agent in ("", agent) else ""
-        if told or in_file:
-            return str(told or in_file)
+        if configured or in_file:
+            return str(configured or in_file)
     return ""
 
 

@@ -1,4 +1,4 @@
-"""What an adapter is: two pure functions and a list of what its CLI can do."""
+"""The interface of an adapter: two pure functions and a list of what its CLI can do."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Limits(Struct, frozen=True):
     wall_s: float = 1800.0
     turns: int | None = None
     usd: float | None = None
-    """The most that it may cost, as its role says."""
+    """The most that the role allows it to cost."""
     output_bytes: int = 64 << 20
-    """Of stdout and of stderr: whoever writes more is ended."""
+    """Of stdout and of stderr each: an agent that writes more is ended."""
     left_usd: float | None = None
-    """What was left of the run when it started, for a CLI that can keep to it by itself."""
+    """What was left of the run's budget at the start, for a CLI that can enforce it by itself."""
 
 
 class Job(Struct, frozen=True):
@@ -76,7 +76,7 @@ class ToolFinished(Struct, frozen=True):
 
 
 class ToolUpdated(Struct, frozen=True):
-    """What a tool has given so far."""
+    """The output of a tool so far."""
 
     tool: str
     text: str
@@ -109,15 +109,15 @@ class Done(Struct, frozen=True):
 
 
 class Retrying(Struct, frozen=True):
-    """The model's server failed and the CLI asks again by itself: forgotten with the next thing it does or says."""
+    """The model's server failed and the CLI retries by itself; over with its next tool call or text."""
 
     error: ErrorClass
-    """What it is if that goes on."""
+    """The error if the server keeps failing."""
     reason: str
     wait_s: float | None = None
-    """How long it waits before it asks again, where it says so."""
+    """The pause before the retry, where the CLI reports it."""
     told: bool = True
-    """The time is the server's word, not a pause of the CLI's own."""
+    """The server named the time; False: it is a pause of the CLI's own."""
 
 
 AgentEvent: TypeAlias = ToolStarted | ToolUpdated | ToolFinished | Said | Spent | SessionSeen | Retrying | Done
@@ -132,8 +132,8 @@ class Invocation(Struct, frozen=True):
     files: Mapping[str, str] = field(default_factory=dict)
     """Written below the attempt's folder before the start."""
     carried: Mapping[str, str] = field(default_factory=dict)
-    """Name below the attempt's folder -> what stands in its place where it exists: a file (the user's login) is copied,
-    put back if the CLI renewed it, and taken away at the end; a folder (earlier sessions) is linked."""
+    """Name below the attempt's folder -> source. A file (the user's login) is copied, put back if the CLI renewed it,
+    and removed at the end; a folder (earlier sessions) is linked. A source that does not exist is left out."""
 
 
 class Capabilities(Struct, frozen=True):
@@ -147,7 +147,7 @@ class Capabilities(Struct, frozen=True):
     sandbox: bool = False
     """The CLI confines its commands; else only its tools are restricted."""
     best_effort: bool = False
-    """Which agent it is, is not known: what it can do is what it was seen to do."""
+    """The agent behind it is unknown, and so are its capabilities."""
 
 
 class Reader(Protocol):
@@ -158,34 +158,34 @@ class Reader(Protocol):
 
 @runtime_checkable
 class HasReader(Protocol):
-    """An adapter whose lines mean something together only: each dispatch has a reader of its own."""
+    """An adapter whose lines depend on each other: each dispatch has a reader of its own."""
 
     def reader(self, job: Job) -> Reader: ...
 
 
 @runtime_checkable
 class ReadsErrors(Protocol):
-    """A reader of a CLI that tells on its standard error what its stream leaves out."""
+    """A reader of a CLI that reports on standard error what its stream leaves out."""
 
     def parse_error(self, line: str) -> list[AgentEvent]: ...
 
     def without_log(self, stderr: str) -> str:
-        """Only what may say why it failed: a log quotes commands, which can hold any word."""
+        """The standard error without the log: a log quotes commands, which can contain any word."""
         ...
 
 
 class UsageFileNames(Struct, frozen=True):
-    """Where a CLI writes down what it spends."""
+    """The files in which a CLI records what it spends."""
 
     folder: str
     """Below the attempt's folder."""
     files: str
-    """Below that: a path whose parts may hold `*`."""
+    """Below that: a path whose parts may contain `*`."""
 
 
 @runtime_checkable
 class WritesUsageFiles(Protocol):
-    """A reader of a CLI that tells in its stream at the end only what it spent, and in files of its own at once."""
+    """A reader of a CLI that reports its usage in the stream at the end only, and in files at once."""
 
     def ledger(self) -> UsageFileNames: ...
 
@@ -194,7 +194,7 @@ class WritesUsageFiles(Protocol):
 
 @runtime_checkable
 class StartsAnother(Protocol):
-    """An adapter whose invocation is a client of the agent: what has to be installed is this program."""
+    """An adapter whose invocation is a client of the agent; this program has to be installed."""
 
     program: str
 
@@ -207,7 +207,7 @@ class Adapter(Protocol):
     credential: str
     """Dispatches that share it share quota waits."""
     flat_usd: float | None
-    """What a dispatch costs whatever it uses: 0 for a model of one's own. None: what its tokens cost."""
+    """A fixed cost of a dispatch: 0 for a model on the user's machine. None: its tokens are priced."""
 
     def invocation(self, job: Job) -> Invocation: ...
 
@@ -219,7 +219,7 @@ class Adapter(Protocol):
 
 
 class Unsure(StrEnum):
-    """What of a dispatch's cost nobody told."""
+    """The part of a dispatch's cost that is not known."""
 
     NOTHING = ""
     RESPONSE = "response"
@@ -229,7 +229,7 @@ class Unsure(StrEnum):
 
 
 class AgentResult(Struct, frozen=True):
-    """What became of one dispatch: the supervisor's facts and the stream's, joined."""
+    """The result of one dispatch, from the supervisor's report and the agent's events."""
 
     text: str = ""
     structured: Json = None
@@ -242,6 +242,6 @@ class AgentResult(Struct, frozen=True):
     seconds: float = 0.0
     tools: int = 0
     unsure: Unsure = Unsure.NOTHING
-    """What of its cost is not in `usage`."""
+    """The part of its cost that is not in `usage`."""
     dearest_usd: float = 0.0
     """The dearest single response of the model."""

@@ -1,4 +1,4 @@
-"""What can be known of a CLI without spending: is it here, which version, does it seem logged in."""
+"""Facts about a CLI that cost nothing: whether it is installed, its version, whether it seems logged in."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Login(Struct, frozen=True):
 
 
 def version_tried(name: str) -> str:
-    """The version that was tried with Windlass; '' for what is none of these CLIs."""
+    """The version that was tested with Windlass; '' for another agent."""
     return str(cli_module(name).TESTED) if name in CLIS else ""
 
 
 def install_command(name: str) -> str:
-    """How a person gets the CLI; '' for what is none of these CLIs."""
+    """How to install the CLI; '' for another agent."""
     return str(cli_module(name).INSTALL) if name in CLIS else ""
 
 
@@ -40,19 +40,19 @@ def _account(name: str) -> Account:
 
 
 def find(name: str, environ: Mapping[str, str], binary: str = "") -> str:
-    """The CLI's path; '' when it is not here."""
+    """The CLI's path; '' when it is not installed."""
     return shutil.which(binary or name, path=environ.get("PATH", "")) or ""
 
 
 def first(environ: Mapping[str, str], binary: Callable[[str], str] = lambda name: "") -> str:
-    """The agent of roles that name none, where the config does not say; '' when no CLI is here."""
+    """The default agent where the config names none; '' when no CLI is installed."""
     return next((name for name in CLIS if find(name, environ, binary(name))), "")
 
 
 def version(binary: str, environ: Mapping[str, str], node: str = "") -> str:
-    """'' when it does not start or says nothing like a version."""
+    """'' when it does not start or prints no version."""
     command = [*([node] if node else []), binary, "--version"]
-    # some write into the home folder as soon as they start
+    # Some CLIs write into the home folder as soon as they start.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
         try:
             done = subprocess.run(
@@ -80,7 +80,7 @@ def untested(name: str, found: str) -> str:
 
 
 def login_state(name: str, environ: Mapping[str, str], home: Path) -> Login:
-    """Best effort: a variable or a file says that somebody logged in, not that it still holds."""
+    """Best effort: a variable or a file shows that somebody logged in, not that the login is still valid."""
     variables, files = _places(name, environ, home)
     for variable in variables:
         if environ.get(variable):

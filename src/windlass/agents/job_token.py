@@ -1,4 +1,4 @@
-"""A job's facts in one word that is safe in a URL: a model server on loopback knows by it which dispatch asks."""
+"""A job's facts in one word that is safe in a URL, so that a local model server knows which dispatch asks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def token_facts(token: str) -> dict[str, str] | None:
 
 
 def job_of(token: str) -> Job | None:
-    """The job that the token tells of, without its prompt. None: this is not a token."""
+    """The job of the token, without its prompt. None: this is not a token."""
     facts = token_facts(token)
     if facts is None:
         return None

@@ -1,8 +1,7 @@
-"""What an agent said, without the secrets in it: in events, in results, and in the transcript when it has ended."""
+"""Removes secrets from an agent's output: from events, from results, and from the transcript when it has ended."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -22,11 +21,11 @@ from windlass.agents.base import (
     ToolStarted,
     ToolUpdated,
 )
-from windlass.private_files import open_private
+from windlass.private_files import replace_file
 from windlass.redaction import Redactor
 
 TRANSCRIPT = ("prompt.md", "stdin", "stdout", "stderr", "output", "events.jsonl")
-"""Files of an attempt's folder that hold words. What a CLI keeps for itself beside them is left to the CLI."""
+"""Files of an attempt's folder that hold text. Other files there are the CLI's own."""
 BLOCK = 4 << 20
 
 
@@ -67,15 +66,8 @@ def _redact_file(path: Path, redactor: Redactor) -> None:
         return
     if all(redactor.text(text) == text for text in _blocks(path)):
         return
-    draft = path.with_name(f"{path.name}.redacted")
-    draft.unlink(missing_ok=True)
-    try:
-        with open_private(draft) as out:
-            for text in _blocks(path):
-                out.buffer.write(redactor.text(text).encode("utf-8", "surrogateescape"))
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
+    redacted = (redactor.text(text).encode("utf-8", "surrogateescape") for text in _blocks(path))
+    replace_file(path, redacted, scratch=path.with_name(f"{path.name}.redacted"))
 
 
 def _blocks(path: Path) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Tokens into money, for CLIs that tell tokens only. The prices are those of the genai-prices package."""
+"""Turns tokens into money, for CLIs that report tokens only. The prices are those of the genai-prices package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The adapters, written by hand; a test walks the folder and compares.
+"""The list of adapters; a test compares it with the folder.
 
 Each is loaded when it is made: a run that needs one agent does not wait for the others.
 """
@@ -97,14 +97,14 @@ def _make(name: str, options: Options, environ: Environ) -> Adapter:
     raise UserError(f"there is no agent '{name}'", hint=near(name, ADAPTERS))
 
 
-def _flat_usd(agent: str, told: object) -> float:
+def _flat_usd(agent: str, value: object) -> float:
     try:
-        usd = float(str(told))
+        usd = float(str(value))
     except ValueError:
         usd = math.nan
     if not 0 <= usd < math.inf:
         raise UserError(
-            f"'{FLAT}' of agent '{agent}' is not an amount of dollars: {told!r}",
+            f"'{FLAT}' of agent '{agent}' is not an amount of dollars: {value!r}",
             hint=f"like {FLAT} = 0 under [agents.{agent}], for a model of your own",
         )
     return usd

@@ -12,7 +12,7 @@ from msgspec import Struct
 from windlass.checks.test_files import TEST_GLOBS, is_code, matches
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.trees import restaged_tree
-from windlass.model import Json, digest
+from windlass.model import Json
 from windlass.text import plain
 
 TAIL_CHARS = 4000
@@ -119,11 +119,6 @@ def _junit_failures(text: str) -> list[str]:
 def acceptable(result: CheckResult, known: Collection[str]) -> bool:
     """Green, or red only by tests that a person accepted as known to fail. A timeout or an unnamed failure is not."""
     return result.ok or (not result.timed_out and bool(result.failing) and set(result.failing) <= set(known))
-
-
-def cache_key(tree: str, check: Check, setup_hash: str) -> str:
-    """Equal keys, equal result: the same command on the same files after the same set-up."""
-    return digest([tree, list(check.argv), setup_hash])
 
 
 def canary_tree(engine: EngineRepo, base: str, test_globs: Sequence[str] = TEST_GLOBS) -> str:

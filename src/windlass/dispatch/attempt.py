@@ -345,7 +345,7 @@ async def _show_branch(order: DispatchRequest) -> None:
     if template and order.place.task and desk.slot:
         number = order.parts.agents.setdefault(desk.slot.n, len(order.parts.agents) + 1)
         name = template.format_map({**order.parts.world.names(), "n": str(number)})
-        await asyncio.to_thread(desk.engine.point, f"refs/heads/{name}", desk.head)
+        await asyncio.to_thread(desk.engine.refs.point, f"refs/heads/{name}", desk.head)
 
 
 async def _reply(

@@ -8,16 +8,17 @@ from contextlib import contextmanager
 
 from msgspec import Struct
 
-from windlass.errors import GitError, GitUnansweredError
-from windlass.git import slot_files as files
+from windlass.errors import GitError
+from windlass.git import slot as files
 from windlass.git import trees
-from windlass.git.conflicts import Conflict, OpenConflicts, unresolved
-from windlass.git.engine_repo import EngineRepo, RefChange
+from windlass.git.engine_repo import EngineRepo
 from windlass.git.keep import Attempt, keep
+from windlass.git.merge import Conflict, OpenConflicts, unresolved
+from windlass.git.ref_audit import RefChange
 from windlass.git.slot import Slot
 from windlass.git.slots import Slots
 from windlass.git.trees import SlotStatus
-from windlass.git.user_watch import UserSignature
+from windlass.git.user_repo import UserSignature
 
 
 class StateBefore(Struct, frozen=True):
@@ -75,12 +76,12 @@ class Workspace:
 
     @property
     def tree(self) -> str:
-        return self.engine.tree_of(self.head)
+        return self.engine.objects.tree_of(self.head)
 
     @property
     def is_unchanged(self) -> bool:
         """The files are those that this scope began with."""
-        return self.head == self.base or self.tree == self.engine.tree_of(self.base)
+        return self.head == self.base or self.tree == self.engine.objects.tree_of(self.base)
 
     @contextmanager
     def seat(self) -> Iterator[Workspace]:
@@ -116,7 +117,7 @@ class Workspace:
         if not self._spare:
             return await asyncio.to_thread(self._slots.take, self._run, key, self.head)
         self.slot, at = self._spare.pop()
-        self._seen = SlotStatus(at, self.engine.tree_of(at), ())
+        self._seen = SlotStatus(at, self.engine.objects.tree_of(at), ())
         await self._put_at_head(key, n)
         return self.slot
 
@@ -137,12 +138,12 @@ class Workspace:
         self._moved = True
 
     async def before(self, ours: tuple[str, ...]) -> StateBefore:
-        mark = self.engine.mark()
+        mark = self.engine.audit.mark()
         watch = self.engine.watch
         user = watch.fresh(ours)
         if user is None:
             user = await asyncio.to_thread(watch.lately, ours)
-        return StateBefore(self.engine.refs(), user, mark)
+        return StateBefore(self.engine.refs.all(), user, mark)
 
     async def after(self, before: StateBefore, ours: tuple[str, ...], key: str, n: int) -> Leftovers:
         assert self.slot is not None
@@ -150,7 +151,7 @@ class Workspace:
         status, user = await asyncio.gather(
             asyncio.to_thread(self._status, self.slot), asyncio.to_thread(self.engine.watch.now, ours)
         )
-        changes = self.engine.audit(self._run, before.refs, self.engine.refs(), before.mark)
+        changes = self.engine.audit.changes(self._run, before.refs, self.engine.refs.all(), before.mark)
         if changes or status.refused or self.slot.own_refs():
             await asyncio.to_thread(self._put_back, changes, self._attempt(key, n))
         else:
@@ -162,8 +163,6 @@ class Workspace:
     def _status(self, slot: Slot) -> SlotStatus:
         try:
             return trees.status(self.engine, slot)
-        except GitUnansweredError:
-            raise
         except GitError:
             # HEAD was left on a branch that has no commit; the files are all there.
             slot.git("update-ref", "--no-deref", "HEAD", self.head)
@@ -176,7 +175,7 @@ class Workspace:
         self.engine.require_fence()
         keep(self.engine, self.slot, attempt, self._clock(), changes)
         if changes:
-            self.engine.undo(changes)
+            self.engine.audit.undo(changes)
 
     async def harvest(self, message: str) -> str:
         assert self.slot is not None
@@ -216,7 +215,7 @@ class Workspace:
         self._moved, self._seen = False, None
 
     def hold(self, name: str, sha: str) -> None:
-        self.engine.hold(self._run, name, sha)
+        self.engine.refs.hold(self._run, name, sha)
 
     async def files_since_base(self) -> tuple[str, ...]:
         found = await asyncio.to_thread(trees.changes, self.engine, self.base, self.head)

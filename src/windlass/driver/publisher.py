@@ -21,7 +21,7 @@ from windlass.git import run as git
 from windlass.git.remote import Remote
 from windlass.kinds.base import PublishResult
 from windlass.model import Json, Key
-from windlass.private_files import write_private
+from windlass.private_files import replace_file
 from windlass.tasks.lander import Lander
 from windlass.text import plain
 
@@ -211,7 +211,7 @@ class Publisher:
         world = self._parts.world
         refined = f"{plain(world.facts.request).strip()}\n\n" if world.original else ""
         text = self._parts.redactor.text(refined + self._parts.report("pull-request-body"))
-        write_private(self._parts.folder / BODY, text)
+        replace_file(self._parts.folder / BODY, text, errors="replace")
         return text
 
     def _by_hand(self, there: Remote | None, heading: github.Heading, base: str) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from windlass.errors import JournalMismatchError, StoppedError
 from windlass.events import Event, Recorded, Warned, encode
-from windlass.git.durable import Barrier
+from windlass.git.disk import Barrier
 from windlass.model import ErrorClass, Json, Key, Usage, canonical, compact, digest, text_digest
 from windlass.store.database import Store
 from windlass.store.rows import AdoptionRow, AttemptRow, Intent, StepRow

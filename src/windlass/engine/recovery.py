@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from windlass.agents.process.supervise import end_leftover, is_at_work
 from windlass.engine.lost_commits import commits_of, lost_steps
-from windlass.errors import GitError, GitUnansweredError, StoppedError
+from windlass.errors import GitError, StoppedError
 from windlass.events import BranchPublished
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.keep import Attempt
@@ -193,8 +193,7 @@ def _leave_slots(store: Store, run: str, slots: Slots, lost: list[AttemptRow], k
         try:
             repair_slot(slot, row.intent.base if row else store.run(run).base, slots.engine.user.object_format)
             leave(slot, whose, store.clock())
-        except GitUnansweredError:
-            raise  # what is in the slot has no refs yet: the next driver keeps it
         except GitError:
-            # Nobody can say what is in it: the files stay where they are, and the slot is not used again.
+            # Nobody can say what is in it: the files stay where they are, and the slot is not used again. After a
+            # GitUnansweredError the slot stays leased, and the next driver keeps what is in it.
             slots.abandon(slot, whose)

@@ -6,7 +6,8 @@ import asyncio
 
 from windlass.engine.journal import Journal
 from windlass.events import Warned
-from windlass.git.engine_repo import EngineRepo, tip_ref
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.run_refs import tip_ref
 from windlass.store.tips import tip_of_run
 
 
@@ -25,15 +26,15 @@ class Tip:
     async def show(self) -> None:
         """Move the ref to where the journal's tip is."""
         journal = self._journal
-        self._report(await asyncio.to_thread(self._engine.show_tip, journal.run, journal.tip, journal.tips))
+        self._report(await asyncio.to_thread(self._engine.refs.show_tip, journal.run, journal.tip, journal.tips))
 
     def restore(self) -> None:
         """At the start of a driver. A ref that lags behind was left by a driver that was killed before it moved it."""
         if not self._journal.tip:
-            shown = self._engine.tip(self._journal.run)
+            shown = self._engine.refs.tip(self._journal.run)
             with self._journal.writing("tip"):
                 self._journal.put_tip("", tip_of_run(self._journal.store, self._journal.run, shown))
-        self._report(self._engine.show_tip(self._journal.run, self._journal.tip, self._journal.tips))
+        self._report(self._engine.refs.show_tip(self._journal.run, self._journal.tip, self._journal.tips))
 
     def _report(self, stray: str) -> None:
         if stray:

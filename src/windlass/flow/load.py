@@ -64,11 +64,6 @@ def list_flows(folders: Sequence[Path]) -> list[FlowSource]:
     return list(found.values())
 
 
-def roles_beside(path: Path) -> set[str]:
-    """A flow at X/flows/f.yaml may use the roles X/roles/*.md."""
-    return {file.stem for file in (path.parent.parent / "roles").glob("*.md") if path.parent.name == "flows"}
-
-
 def template(name: str) -> str:
     """A small flow to start from; it passes the check."""
     if not is_id(name):

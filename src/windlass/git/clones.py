@@ -14,7 +14,7 @@ from pathlib import Path
 from windlass.errors import UserError
 from windlass.git import remote
 from windlass.git import run as git
-from windlass.git.engine_repo import locked
+from windlass.locks import file_lock
 from windlass.paths import state_dir
 from windlass.text import plain
 
@@ -24,11 +24,11 @@ TRANSPORT = re.compile(r"[A-Za-z0-9+.-]+::")
 
 
 def clone_of(url: str, cwd: Path, environ: Mapping[str, str]) -> Path:
-    """The clone's checkout, at what the other side has now as its default branch."""
+    """The checkout of the clone, at the remote's default branch as it is now."""
     address = address_of(url, cwd)
     folder = _folder(address, environ)
     root = folder / _name(address)
-    with locked(folder / "lock"):
+    with file_lock(folder / "lock"):
         if root.exists():
             _update(root, address, environ)
         else:
@@ -37,7 +37,7 @@ def clone_of(url: str, cwd: Path, environ: Mapping[str, str]) -> Path:
 
 
 def known_clone(url: str, cwd: Path, environ: Mapping[str, str]) -> Path:
-    """The clone that an earlier run made, else a folder."""
+    """The clone that an earlier run made; else the folder of that name."""
     address = address_of(url, cwd)
     root, here = _folder(address, environ) / _name(address), cwd / url
     if root.exists() or here.is_dir():
@@ -46,7 +46,7 @@ def known_clone(url: str, cwd: Path, environ: Mapping[str, str]) -> Path:
 
 
 def address_of(url: str, cwd: Path) -> str:
-    """As it can be named from any folder."""
+    """The address, in a form that holds from any folder."""
     if not url.strip() or url.startswith("-") or TRANSPORT.match(url) or plain(url) != url or "\n" in url:
         raise UserError(f"'{plain(url)}' is not an address of a repository", hint="like https://host/owner/name.git")
     if SECRET.match(url):
@@ -90,7 +90,8 @@ def _update(root: Path, address: str, environ: Mapping[str, str]) -> None:
 
 
 def _advance(root: Path) -> None:
-    """Forward on the default branch; where that was rewritten, beside it: commits made here stay on their branch."""
+    """Move the checkout forward on the default branch. Where that was rewritten, detach HEAD instead: commits that were
+    made here stay on their branch."""
     head = git.run(["symbolic-ref", "--short", "refs/remotes/origin/HEAD"], root).line
     branch = head.removeprefix("origin/")
     on_it = git.run(["checkout", "-q", branch, "--"], root, check=False).code == 0

@@ -1,4 +1,4 @@
-"""`windlass gc`: remove only what is provably contained in a branch of the user's, or what they named."""
+"""`windlass gc`: remove only what a branch of the user contains, or what the user named."""
 
 from __future__ import annotations
 
@@ -11,26 +11,28 @@ from msgspec import Struct
 
 from windlass.git import run as git
 from windlass.git.disk import remove_tree
-from windlass.git.engine_repo import EngineRepo, locked
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.keep import branch_tips, contained
 from windlass.git.proof_slot import remove_idle
 from windlass.git.publish import checked_out
+from windlass.git.run_refs import base_ref
 from windlass.git.slots import Lease, Slots, SlotUse
 from windlass.git.state_folder import owner_of
-from windlass.git.task_work import branch_tips, contained
+from windlass.locks import file_lock
 from windlass.model import Collected, GcKept, GcRemoved
 
 NO_BRANCH = "no branch contains it"
 
 
 class OwnBranch(Struct, frozen=True):
-    """A branch that Windlass made for a run, as the record has it."""
+    """A branch that Windlass made for a run, as recorded."""
 
     run: str
     name: str
     commit: str
-    """Where Windlass put it last: at another commit it is the user's."""
+    """Where Windlass put it last. At another commit it is the user's."""
     base: str
-    """Where the run began: a branch that is still there has nothing."""
+    """Where the run began. A branch that is still there has no commits of its own."""
 
 
 def gc(
@@ -44,16 +46,16 @@ def gc(
     occupant: Callable[[Lease, Path], str] = lambda lease, path: "",
     branches: Collection[OwnBranch] = (),
 ) -> list[Collected]:
-    """Runs that are not final are not looked at.
+    """Collect what final runs left; other runs are not touched.
 
     `named`: refs to remove although no branch contains them; `chosen`: runs to remove although their slots are kept;
     `occupant`: in words who is still at work in a slot, '' when nobody is; such a slot stays;
     `branches`: made by final runs, to remove when they are merged or empty.
     """
-    # Another collector may be at work: what it has begun to remove is its own until it ends or dies.
-    with locked(engine.home / "slots" / "gc.lock"):
+    # Two collectors must not remove the same slot.
+    with file_lock(engine.home / "slots" / "gc.lock"):
         slots = list(_collect_slots(engine, runs_final, dry=dry, date=date, chosen=chosen, occupant=occupant))
-    # The refs first: what is only in a run's own branch is in a branch, and stays one with it.
+    # Refs before branches: a commit that only the run's own branch contains counts as contained.
     refs = list(_collect_refs(engine, runs_final, dry=dry, named=named))
     merged = list(_collect_branches(engine, branches, dry=dry))
     slots += [GcRemoved(name) for name in remove_idle(engine, dry=dry)]
@@ -87,10 +89,10 @@ def _collect_slots(
 def _collect_refs(
     engine: EngineRepo, runs: Collection[str], *, dry: bool, named: Collection[str]
 ) -> Iterator[Collected]:
-    """All runs at once: a git for each ref would take a minute where this takes a second."""
+    """Looks at the refs of all runs at once: a git for each ref would take a minute instead of a second."""
     theirs = git.read_refs(engine.user.root, "refs/windlass/", "refs/heads/")
     tips = [sha for name, sha in theirs.items() if name.startswith("refs/heads/")]
-    own = _by_run(engine.refs(), "refs/windlass/", runs)
+    own = _by_run(engine.refs.all(), "refs/windlass/", runs)
     kept = _by_run(theirs, "refs/windlass/keep/", runs)
     found = [refs for run in runs for refs in (own[run], kept[run])]
     safe = contained(engine, {sha for refs in found for sha in refs.values()}, tips)
@@ -102,7 +104,7 @@ def _collect_refs(
         ]
         gone += [name for name in own[run] if name not in loose]
         gone_theirs += [name for name in kept[run] if name not in loose]
-        base = f"refs/windlass/base/{run}"
+        base = base_ref(run)
         if base in theirs and not loose.isdisjoint(own[run]):
             entries.append(GcKept(base, "the run's commits need it"))
         elif base in theirs:
@@ -110,7 +112,7 @@ def _collect_refs(
             gone_theirs.append(base)
     if not dry:
         if gone:
-            engine.drop(gone)
+            engine.refs.drop(gone)
         if gone_theirs:
             drop_user_refs(engine, gone_theirs)
     yield from entries
@@ -126,10 +128,11 @@ def _by_run(refs: Mapping[str, str], prefix: str, runs: Collection[str]) -> dict
 
 
 def _collect_branches(engine: EngineRepo, branches: Collection[OwnBranch], *, dry: bool) -> Iterator[Collected]:
-    """Merged into another branch, or empty. Never one that is checked out, and never one that the user moved."""
+    """Delete branches that are merged into another one or empty. Never one that is checked out or that the user
+    moved."""
     present = branch_tips(engine)
     ours = {f"refs/heads/{branch.name}": branch for branch in branches}
-    # Only a branch that stays counts as another one: of two runs' branches that contain each other, one remains.
+    # Only a branch that stays counts as another one: of two branches of runs that contain each other, one remains.
     tips = [sha for name, sha in present.items() if name not in ours]
     safe = contained(engine, {branch.commit for branch in branches if branch.commit}, tips)
     for ref, branch in sorted(ours.items()):
@@ -154,20 +157,15 @@ def _delete_branch(engine: EngineRepo, ref: str, now: str) -> bool:
     return True
 
 
-def in_a_branch(engine: EngineRepo, sha: str) -> bool:
-    """What only the engine has is in no branch."""
-    return bool(contained(engine, [sha], branch_tips(engine).values()))
-
-
 def drop_user_refs(engine: EngineRepo, names: Collection[str]) -> None:
     if not all(name.startswith("refs/windlass/") for name in names):
         raise ValueError(f"not ours: {sorted(names)}")
-    with engine.moving_user_refs(list(names)):
+    with engine.user_refs.intent(list(names)):
         git.run(["update-ref", "--stdin"], engine.user.root, input="".join(f"delete {name}\n" for name in names))
 
 
 def collect_homes(state_dir: Path, *, gone: bool, dry: bool) -> list[Collected]:
-    """State folders of repositories that do not exist any more. Free slots go: there is no work in them.
+    """Collect the state folders of repositories that do not exist any more. Free slots are removed: they hold no work.
 
     `gone`: the rest goes too, on a person's word. A repository that was only moved may still need what its runs made.
     """

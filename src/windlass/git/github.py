@@ -1,4 +1,4 @@
-"""GitHub's own program: one way to call it, and what its answers mean."""
+"""GitHub's own program `gh`: how it is called, and what its answers mean."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Repo(Struct, frozen=True):
     name: str
 
     def is_same(self, other: Repo) -> bool:
-        """Servers do not tell small letters from capitals."""
+        """Servers ignore case."""
         return self.slug.lower() == other.slug.lower()
 
     @property
@@ -45,7 +45,7 @@ class Repo(Struct, frozen=True):
 
 
 def repo_of(url: str) -> Repo | None:
-    """None for what is no address of that form, as a folder."""
+    """None for another address, as a folder."""
     found = ADDRESS.fullmatch(url.strip())
     if not found:
         return None
@@ -53,11 +53,11 @@ def repo_of(url: str) -> Repo | None:
 
 
 class Heading(Struct, frozen=True):
-    """From which branch, whose, to which repository."""
+    """The branch of a pull request, its owner, and the repository it goes to."""
 
     branch: str
     owner: str = ""
-    """'' when the address does not tell."""
+    """'' when the address does not say."""
     repo: str = ""
     """'' leaves it to gh."""
     is_fork: bool = False
@@ -86,12 +86,12 @@ class GhOutput(Struct, frozen=True):
 
     @property
     def not_github(self) -> bool:
-        """The repository's remotes lie on no server that this program knows."""
+        """No remote of the repository is on a server that gh knows."""
         return "known GitHub host" in self.err
 
     @property
     def url(self) -> str:
-        """The last address it named: on success the pull request's, on `already exists` that of the one there is."""
+        """The last address in the output: of the new pull request, or of the one that exists already."""
         found = URL.findall(self.out) or URL.findall(self.err)
         return found[-1] if found else ""
 
@@ -101,14 +101,14 @@ class GhOutput(Struct, frozen=True):
 
 
 class Gh(Struct, frozen=True):
-    """The program as this machine has it, called in the user's checkout with the user's environment."""
+    """The installed program, called in the user's checkout with the user's environment."""
 
     binary: str
     cwd: Path
     environ: Mapping[str, str]
 
     def pull_requests_of(self, heading: Heading) -> GhOutput:
-        """Any state counts: one that was merged or closed meanwhile is not opened again."""
+        """In any state: one that was merged or closed meanwhile is not opened again."""
         # It takes no owner here: branches of that name in other forks are listed too.
         which = [f"--head={heading.branch}", "--state=all", f"--limit={MANY}"]
         return self._call("pr", "list", *heading.into, *which, "--json=url,headRepositoryOwner")
@@ -139,7 +139,7 @@ def find(cwd: Path, environ: Mapping[str, str]) -> Gh | None:
 
 
 def first_url(listed: str, owner: str = "") -> str:
-    """The address in what `pr list` said of that owner's branch, of anybody's without one; '' when it lists none."""
+    """The first address in the output of `pr list`, of that owner's branch if one is given; '' when it lists none."""
     try:
         found = json.loads(listed)
     except ValueError:

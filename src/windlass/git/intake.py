@@ -1,4 +1,4 @@
-"""What an agent made in its slot becomes part of the engine's repository, and every object is checked on the way.
+"""Takes an agent's objects from its slot into the engine's repository, and checks each of them.
 
 The fast path reads the slot's loose objects itself and starts no git. What is unusual (packs, odd headers) goes
 through `git index-pack --strict`, which knows every rule and refuses what breaks one.
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from windlass.errors import GitError, GitUnansweredError
+from windlass.errors import GitError
 from windlass.git import run as git
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.plumbing.objects import Entry, Objects
@@ -25,7 +25,7 @@ from windlass.git.slot import Slot
 CHUNK = 1 << 20
 LARGEST_TREE = 64 << 20
 MOST_KNOWN = 200
-"""So many commits of the engine are named to git as known, when it has to pack."""
+"""How many commits of the engine are named to git as known, when it has to pack."""
 FILE_MODES = frozenset({"100644", "100755", "120000"})
 LINK_TO_REPOSITORY = "160000"
 # Names that some file system takes for `.git`: with ignored characters (HFS+), trailing dots or as a short name (NTFS).
@@ -62,22 +62,20 @@ def take_in(engine: EngineRepo, slot: Slot, shas: Iterable[str], like: str = "")
 
 
 def take_what_is_there(engine: EngineRepo, slot: Slot, shas: Iterable[str]) -> set[str]:
-    """Those of `shas` that the engine's repository has now; what is missing or refused stays out."""
+    """Take in what exists and is accepted; those of `shas` that the engine's repository has afterwards."""
     found = set[str]()
     for sha in shas:
         try:
             take_in(engine, slot, [sha])
             found.add(sha)
-        except GitUnansweredError:
-            raise
         except GitError:
             continue
     return found
 
 
 class _ObjectWalk(Struct, frozen=True):
-    """From a commit to all that the engine lacks. An object is taken only after everything that it names: killed in
-    between, what the engine has is always complete."""
+    """Walks from a commit to all objects that the engine lacks. An object is taken only after everything that it names,
+    so what the engine has is complete even after a kill."""
 
     ours: Objects
     store: Path
@@ -115,7 +113,7 @@ class _ObjectWalk(Struct, frozen=True):
         return parents, header[1].decode("ascii")
 
     def _tree(self, sha: str, against: Mapping[bytes, Entry]) -> None:
-        """`against`: a tree that we have, most entries of which will be the same."""
+        """`against`: a tree that the engine has, with mostly the same entries."""
         if self._is_ours(sha):
             return
         kind, body = self._read(sha)
@@ -149,10 +147,11 @@ class _ObjectWalk(Struct, frozen=True):
         return self.store / sha[:2] / sha[2:]
 
     def _adopt(self, sha: str) -> None:
-        self.ours.adopt(sha, self._file(sha))
+        self.ours.loose.adopt(sha, self._file(sha))
 
     def _read(self, sha: str) -> tuple[str, bytes]:
-        """The object's kind, and its content unless it is a blob. It is what its name says, or it is unusual."""
+        """The object's kind, and its content unless it is a blob. Raises unless the content has the hash that names
+        it."""
         try:
             handle = os.open(self._file(sha), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError:
@@ -196,7 +195,7 @@ def _header(text: bytes) -> tuple[str, int]:
 def _is_plain(name: bytes, entry: Entry) -> bool:
     if not name or b"/" in name or name in (b".", b"..") or DOT_GIT.fullmatch(IGNORED_CHARACTERS.sub(b"", name)):
         return False
-    # A link in the place of one of these leads git out of the tree.
+    # A link with such a name leads git out of the tree.
     if entry.mode != "100644" and entry.mode != "100755" and name.lower().startswith(SPECIAL_FILES):
         return False
     return entry.is_folder or entry.mode in FILE_MODES or entry.mode == LINK_TO_REPOSITORY
@@ -204,15 +203,13 @@ def _is_plain(name: bytes, entry: Entry) -> bool:
 
 def _take_pack(engine: EngineRepo, slot: Slot, shas: Sequence[str]) -> None:
     _require_files(slot)
-    known = [f"^{sha}" for sha in dict.fromkeys(engine.refs().values())][-MOST_KNOWN:]
+    known = [f"^{sha}" for sha in dict.fromkeys(engine.refs.all().values())][-MOST_KNOWN:]
     wanted = "".join(f"{line}\n" for line in (*shas, *known))
     try:
         options = ["--revs", "--local", "--stdout", "-q"]
         pack = git.run_raw([*slot.places(), "pack-objects", *options], slot.path, input=wanted)
         git.run_raw([f"--git-dir={engine.path}", "index-pack", "--strict", "--stdin"], engine.home, input=pack.stdout)
         engine.barrier.add([engine.path / "objects" / "pack"])
-    except GitUnansweredError:
-        raise
     except GitError as error:
         raise RefusedObjectsError(f"objects of slot {slot.n} are refused: {error.message}", hint=error.hint) from None
     missing = [sha for sha in shas if not engine.objects.has(sha)]
@@ -223,7 +220,7 @@ def _take_pack(engine: EngineRepo, slot: Slot, shas: Sequence[str]) -> None:
 
 
 def _require_files(slot: Slot) -> None:
-    """A link in an object's place leads out of the slot, and a pipe would keep git waiting."""
+    """Refuses links, which lead out of the slot, and pipes, which would block git."""
     for folder, _, names in os.walk(slot.git_dir / "objects"):
         for name in names:
             if not stat.S_ISREG(os.lstat(os.path.join(folder, name)).st_mode):

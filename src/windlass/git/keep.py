@@ -1,20 +1,29 @@
-"""No work is lost: before a slot is reset or removed, refs in the user's repository lead to all that was made in it."""
+"""Keep-refs: before a slot is reset or removed, refs in the user's repository lead to all work in it.
+
+And the way back: which work of a task was kept, and how a person gets it on a branch.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import chain, count
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain, count, islice
 
 from msgspec import Struct
 
+from windlass.errors import UserError
 from windlass.git import run as git
-from windlass.git.engine_repo import EngineRepo, RefChange
+from windlass.git.engine_repo import EngineRepo
 from windlass.git.intake import take_what_is_there
+from windlass.git.ref_audit import RefChange
+from windlass.git.run_refs import base_ref, name_held
 from windlass.git.slot import Slot
 from windlass.git.trees import SlotStatus, commit_tree, status, work_tree
+from windlass.git.user_repo import names_like
+from windlass.text import plain
 
 SHA = re.compile(r"[0-9a-f]{40,64}")
+ATTEMPT = re.compile(r"(?P<key>.+)/@(?P<n>[0-9]+)(?:\.[0-9]+)?")
 PSEUDO_REFS = (
     "ORIG_HEAD",
     "MERGE_HEAD",
@@ -27,7 +36,8 @@ PSEUDO_REFS = (
 
 
 class Attempt(Struct, frozen=True):
-    """Whose work it is. A keep-ref's last part starts with '@', which no part of a key does: names never collide."""
+    """The attempt that made the work. The last part of a keep-ref starts with '@', which no part of a key does, so
+    names never collide."""
 
     run: str
     key: str
@@ -44,7 +54,7 @@ class Attempt(Struct, frozen=True):
 
 class Kept(Struct, frozen=True):
     refs: tuple[str, ...]
-    """Made by this call, in the user's repository; () when something else reaches all of it."""
+    """The refs that this call made in the user's repository; () when other refs lead to all of the work."""
     status: SlotStatus
     """The slot as it was found."""
 
@@ -57,30 +67,31 @@ def keep(
     undone: Sequence[RefChange] = (),
     seen: SlotStatus | None = None,
 ) -> Kept:
-    """`undone`: unexpected refs that are about to be put back; what they lead to is kept as well.
+    """Keep all work in the slot. `undone`: changed refs that are about to be put back; their commits are kept as well.
 
     `seen`: the slot as it is, when the caller has looked and nothing has run in it since.
     """
     seen = seen or status(engine, slot)
     left = _named_in(slot)
-    made = {sha for sha in left if not engine.reaches(sha)}
+    made = {sha for sha in left if not engine.refs.reaches(sha)}
     shas = (left - made) | take_what_is_there(engine, slot, sorted(made)) | {seen.head}
     shas |= {sha for change in undone for sha in _history(engine, change)}
     if seen.dirty:
-        shas.add(_snapshot(engine, slot, seen, attempt, date))
+        message = f"Uncommitted work of {attempt.key}, attempt {attempt.n}\n"
+        shas.add(commit_tree(engine, work_tree(engine, slot, seen), [seen.head], message, date))
     return Kept(_pin(engine, attempt, shas), seen)
 
 
 def _named_in(slot: Slot) -> set[str]:
-    """What the slot's repository names: HEAD, branches, tags and stashes with their logs, and what an unfinished
-    command left."""
+    """All commits that the slot's repository names: by HEAD, branches, tags, stashes, their logs, and the files of an
+    unfinished command."""
     logs = [path for path in (slot.git_dir / "logs").rglob("*") if not path.is_symlink()]
     files = [*logs, *slot.own_refs(), *(slot.git_dir / name for name in PSEUDO_REFS)]
     return {sha for file in files if file.is_file() for sha in _shas(file.read_text(errors="replace"))}
 
 
 def _history(engine: EngineRepo, change: RefChange) -> set[str]:
-    """A stash keeps all but its newest entry in its log only."""
+    """The commits of a ref and of its log: a stash has all but its newest entry only in the log."""
     log = engine.path / "logs" / change.name
     logged = _shas(log.read_text(errors="replace")) if log.is_file() else set()
     return logged | {sha for sha in (change.before, change.after) if sha}
@@ -91,41 +102,27 @@ def _shas(text: str) -> set[str]:
     return {word for word in words if SHA.fullmatch(word) and word.strip("0")}
 
 
-def _snapshot(engine: EngineRepo, slot: Slot, seen: SlotStatus, attempt: Attempt, date: float) -> str:
-    message = f"Uncommitted work of {attempt.key}, attempt {attempt.n}\n"
-    return commit_tree(engine, work_tree(engine, slot, seen), [seen.head], message, date)
-
-
 def _pin(engine: EngineRepo, attempt: Attempt, shas: Iterable[str]) -> tuple[str, ...]:
-    lost = unreached(engine, [sha for sha in shas if not engine.reaches(sha)])
+    lost = unreached(engine, [sha for sha in shas if not engine.refs.reaches(sha)])
     if not lost:
         return ()
     # An earlier call for this attempt has kept some of it.
-    known = _kept_before(engine, attempt)
+    known = git.read_refs(engine.user.root, attempt.ref, f"{attempt.ref}.*")
     lost = unreached(engine, lost, known.values())
     if not lost:
         return ()
-    base = git.read_refs(engine.user.root, f"refs/windlass/base/{attempt.run}")
+    base = git.read_refs(engine.user.root, base_ref(attempt.run))
     transfer(engine, lost, list(base.values()))
-    names = _free_names(attempt, known)
-    made = tuple(next(names) for _ in lost)
+    names = chain([attempt.ref], (f"{attempt.ref}.{k}" for k in count(2)))
+    made = tuple(islice((name for name in names if name not in known), len(lost)))
     commands = "".join(f"create {name} {sha}\n" for name, sha in zip(made, lost, strict=True))
-    with engine.moving_user_refs(made):
+    with engine.user_refs.intent(made):
         git.run(["update-ref", "--stdin"], engine.user.root, input=commands)
     return made
 
 
-def _kept_before(engine: EngineRepo, attempt: Attempt) -> dict[str, str]:
-    return git.read_refs(engine.user.root, attempt.ref, f"{attempt.ref}.*")
-
-
-def _free_names(attempt: Attempt, taken: Collection[str]) -> Iterator[str]:
-    names = chain([attempt.ref], (f"{attempt.ref}.{k}" for k in count(2)))
-    return (name for name in names if name not in taken)
-
-
 def unreached(engine: EngineRepo, shas: Iterable[str], reached: Iterable[str] = ()) -> list[str]:
-    """Those of `shas` that no ref of a run, nothing in `reached` and no other of them leads to."""
+    """Those of `shas` that no ref of a run, none of `reached` and no other of `shas` leads to."""
     wanted = list(shas)
     if not wanted:
         return []
@@ -137,8 +134,105 @@ def unreached(engine: EngineRepo, shas: Iterable[str], reached: Iterable[str] = 
 
 
 def transfer(engine: EngineRepo, shas: Sequence[str], present: Sequence[str]) -> None:
-    """Copy objects into the user's repository. `present`: commits that refs of theirs lead to."""
+    """Copy commits into the user's repository. `present`: commits that their refs lead to."""
     lines = [*shas, *(f"^{sha}" for sha in present)]
     command = [f"--git-dir={engine.path}", "pack-objects", "--revs", "--thin", "--stdout", "-q"]
     pack = git.run_raw(command, engine.home, input="".join(f"{line}\n" for line in lines))
     git.run(["unpack-objects", "-q"], engine.user.root, input=pack.stdout)
+
+
+# -- what was kept of a task
+
+
+class TaskWork(Struct, frozen=True):
+    """A commit that an attempt at a task left."""
+
+    task: str
+    key: str
+    n: int
+    """The attempt; 0 when the work was found in a slot that was given back."""
+    ref: str
+    commit: str
+    held: bool
+    """True: the head that a writer handed in; its ref is in the engine's repository. False: work that was left in a
+    slot."""
+
+
+def task_work(engine: EngineRepo, run: str, tasks: Collection[str], landed: str) -> list[TaskWork]:
+    """The kept work of these tasks, without what `landed` contains."""
+    held = {ref: (name_held(ref, run), sha, True) for ref, sha in engine.refs.all().items() if name_held(ref, run)}
+    prefix = f"refs/windlass/keep/{run}/"
+    kept = git.read_refs(engine.user.root, prefix)
+    named = held | {ref: (ref.removeprefix(prefix), sha, False) for ref, sha in kept.items()}
+    found = []
+    for ref, (name, sha, is_held) in named.items():
+        match = ATTEMPT.fullmatch(name)
+        task = _task_of(match["key"]) if match else ""
+        if match and task in tasks:
+            found.append(TaskWork(task, match["key"], int(match["n"]), ref, sha, is_held))
+    reached = contained(engine, {work.commit for work in found}, [landed] if landed else [])
+    return [work for work in found if work.commit not in reached]
+
+
+def _task_of(key: str) -> str:
+    """The task's id in a key like `execute/t3+2/spec#1`."""
+    parts = key.split("/")
+    return re.split(r"[+#]", parts[1])[0] if len(parts) > 1 else ""
+
+
+def contained(engine: EngineRepo, shas: Iterable[str], tips: Iterable[str]) -> set[str]:
+    """Those of `shas` that one of `tips` leads to. Starts two gits for all of them."""
+    wanted = sorted(set(shas))
+    if not wanted:
+        return set()
+    asked = "".join(f"{sha}^{{commit}}\n" for sha in wanted)
+    answers = engine.git("cat-file", "--batch-check", input=asked).out.splitlines()
+    present = [
+        sha for sha, answer in zip(wanted, answers, strict=True) if not answer.endswith((" missing", "ambiguous"))
+    ]
+    stdin = "".join(f"{sha}\n" for sha in present) + "".join(f"^{sha}\n" for sha in tips)
+    beyond = set(engine.git("rev-list", "--ignore-missing", "--stdin", input=stdin).out.split()) if present else set()
+    return set(present) - beyond
+
+
+def branch_tips(engine: EngineRepo) -> dict[str, str]:
+    return git.read_refs(engine.user.root, "refs/heads/")
+
+
+def base_of(engine: EngineRepo, commit: str, landed: str) -> str:
+    """The last commit that a task's work and the landed commits share."""
+    return engine.git("merge-base", landed, commit, check=False).line or landed
+
+
+def take(engine: EngineRepo, run: str, commit: str, branch: str, *, exact: bool) -> tuple[str, bool]:
+    """Put a commit on a branch of the user's repository: the branch, and whether it was made now.
+
+    `exact`: a person named the branch, so no other name will do.
+    """
+    if not git.is_branch_name(branch):
+        raise UserError(f"'{branch}' is not a valid branch name", hint="see `git help check-ref-format`")
+    present = branch_tips(engine)
+    for name in [branch] if exact else names_like(branch):
+        now = present.get(f"refs/heads/{name}", "")
+        if now == commit:
+            return name, False
+        if not now:
+            _make_branch(engine, run, name, commit)
+            return name, True
+    raise UserError(f"branch '{branch}' exists already and is something else", hint="--branch NAME takes another name")
+
+
+def _make_branch(engine: EngineRepo, run: str, branch: str, commit: str) -> None:
+    transfer(engine, [commit], [engine.user.head])
+    zero = "0" * len(commit)
+    command = ["update-ref", "-m", f"windlass: {run}", f"refs/heads/{branch}", commit, zero]
+    done = git.run(command, engine.user.root, check=False)
+    if done.code != 0:
+        why = plain(done.err).strip()[-400:]
+        raise UserError(f"cannot make branch '{branch}': {why}", hint="--branch NAME takes another name")
+
+
+def newest(works: Iterable[TaskWork], began: Mapping[tuple[str, int], float]) -> TaskWork | None:
+    """The last work that a writer handed in, else the last that was left in a slot."""
+    listed = sorted(works, key=lambda work: (work.held, began.get((work.key, work.n), 0.0), work.n, work.ref))
+    return listed[-1] if listed else None

@@ -1,4 +1,4 @@
-"""Folders in which the trees of a proof stand, one after the other. No agent ever works there.
+"""Proof slots: folders in which the trees of a proof are checked out, one after the other. No agent works there.
 
 A test must not be able to tell from its surroundings which tree it runs on. So every tree stands at the same path, in
 a repository with one commit and no refs, with the same file times, an empty folder for temporary files, and nothing
@@ -8,7 +8,6 @@ that an earlier run left. What the set-up installed stays, as long as no run cha
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import stat
@@ -22,13 +21,13 @@ from msgspec import Struct, field
 from windlass.errors import StoppedError
 from windlass.git.disk import MIN_FREE_BYTES, lacking, make_writable, remove_tree
 from windlass.git.engine_repo import EngineRepo
-from windlass.git.index_flags import checkout_bytes
-from windlass.git.slot import Slot
-from windlass.git.slot_files import copy_into
+from windlass.git.slot import Slot, copy_into
 from windlass.git.trees import commit_tree
+from windlass.git.user_repo import checkout_bytes
+from windlass.locks import try_lock
 
 Signature: TypeAlias = list[int]
-"""Kind, size and times of a file: differs when it was written to."""
+"""Kind, size and times of a file; it differs after a write."""
 
 
 class ProofSlot(Struct):
@@ -38,12 +37,12 @@ class ProofSlot(Struct):
     n: int
     _lock: IO[str]
     temporary: Path
-    """For the tests' temporary files; emptied for every tree. Short, because names of sockets must be."""
+    """For the tests' temporary files; emptied for every tree. The path is short, because names of sockets must be."""
     _copied: list[str] = field(default_factory=list)
     _installed: dict[str, Signature] = field(default_factory=dict)
-    """What the set-up left, by path."""
+    """Files that the set-up left, by path."""
     _stamp: float = 0.0
-    """The time that every file has which may differ between trees."""
+    """The time of every file that may differ between trees."""
 
     @classmethod
     def take(cls, engine: EngineRepo) -> ProofSlot:
@@ -54,10 +53,13 @@ class ProofSlot(Struct):
             n += 1
         taken = cls(engine, n, lock, _temporary_folder(f"windlass-{os.getuid()}-{engine.home.name[:8]}-{n}"))
         if taken._busy.exists():
-            # Its last holder was killed: nobody knows what runs and stands there.
+            # Its last holder was killed: nobody knows what it left.
             taken.wipe()
         if not taken.home.exists():
-            _require_space(engine)
+            # As much as the user's checkout takes.
+            problem = lacking(engine.home, MIN_FREE_BYTES + checkout_bytes(engine.user))
+            if problem:
+                raise StoppedError(problem, hint="free some space, or run `windlass gc`, then `windlass resume`")
         taken.home.mkdir(exist_ok=True)
         taken._busy.touch()
         return taken
@@ -71,13 +73,13 @@ class ProofSlot(Struct):
         return Slot(self.n, self.home / "tree", self.home / "tree" / ".git", self._sealed)
 
     def _sealed(self) -> Mapping[str, str]:
-        """As every slot, without logs: when a tree was put here would tell which one it is."""
+        """The files of a slot, without logs: the time of a checkout would show which tree it is."""
         files = self.engine.slot_files()
         return {**files, "config": f"{files['config']}[core]\n\tlogAllRefUpdates = false\n"}
 
     @property
     def set_up_for(self) -> str | None:
-        """The hash of the set-up that was made here; None: there is none."""
+        """The hash of the set-up that ran here; None without one."""
         try:
             data = json.loads((self.home / "installed.json").read_text())
             self._installed, self._stamp = dict(data["files"]), float(data["stamp"])
@@ -92,14 +94,14 @@ class ProofSlot(Struct):
         self._installed, self._stamp = {}, 0.0
 
     def remember(self, setup: str, date: float) -> None:
-        """Whatever is here beside the tree was installed by the set-up, and stays for the trees that follow."""
+        """Record the files outside the tree as installed by the set-up; they stay for the trees that follow."""
         self._installed = {path: _signature(f) for path, f in self._untracked() if path not in self._copied}
         self._stamp = float(int(date) + 1)
         data = {"setup": setup, "stamp": self._stamp, "files": self._installed}
         (self.home / "installed.json").write_text(json.dumps(data))
 
     def stand_on(self, tree: str, differing: Collection[str] = (), copied: Sequence[str] = ()) -> bool:
-        """A clean checkout of `tree`. `differing`: paths that are not the same in every tree of the proof.
+        """Make a clean checkout of `tree`. `differing`: paths that are not the same in every tree of the proof.
 
         False: what the set-up installed was changed, so it has to be made again first.
         """
@@ -115,7 +117,7 @@ class ProofSlot(Struct):
         return whole
 
     def release(self) -> None:
-        """What tests left behind is nobody's work."""
+        """Free the slot. Files that tests left are nobody's work."""
         with contextlib.suppress(OSError):
             if (self.home / "index").exists():
                 self._clean()
@@ -123,14 +125,15 @@ class ProofSlot(Struct):
         self._busy.unlink(missing_ok=True)
         self._lock.close()
 
-    # -- inside
+    # -- the checkout
 
     @property
     def _busy(self) -> Path:
         return self.home / "busy"
 
     def _make_repository(self, tree: str) -> None:
-        """One commit, no parents, no refs: there is nothing to compare the tree with. Made anew for every tree."""
+        """Make a repository with one commit, no parents and no refs, so that a test has nothing to compare the tree
+        with."""
         git_dir = self.slot.git_dir
         self.slot.path.mkdir(exist_ok=True)
         remove_tree(git_dir)
@@ -155,23 +158,18 @@ class ProofSlot(Struct):
         return all(path in found and _signature(found[path]) == was for path, was in self._installed.items())
 
     def _untracked(self) -> Iterator[tuple[str, os.stat_result]]:
-        root, tracked = self.slot.path, self._tracked()
+        root, index, tracked = self.slot.path, self.home / "index", frozenset[str]()
+        if index.exists() and (self.slot.git_dir / "HEAD").exists():
+            # With the engine's own repository: what a test did to the one here must not matter.
+            tracked = frozenset(self.engine.git("ls-files", "-z", env={"GIT_INDEX_FILE": str(index)}).fields)
         start = len(str(root)) + 1
         for entry in _walk(root):
             path = entry.path[start:]
             if path not in tracked:
                 yield path, entry.stat(follow_symlinks=False)
 
-    def _tracked(self) -> frozenset[str]:
-        index = self.home / "index"
-        if not index.exists() or not (self.slot.git_dir / "HEAD").exists():
-            return frozenset()
-        # With the engine's own repository: what a test did to the one here must not matter.
-        done = self.engine.git("ls-files", "-z", env={"GIT_INDEX_FILE": str(index)})
-        return frozenset(done.fields)
-
     def _folders(self) -> Iterator[Path]:
-        """Those that may be empty now, the deepest first."""
+        """Folders that may be empty now, the deepest first."""
         kept = {parent for path in self._installed for parent in PurePosixPath(path).parents}
         for here, _, _ in os.walk(self.slot.path, topdown=False):
             folder = Path(here).relative_to(self.slot.path)
@@ -179,7 +177,7 @@ class ProofSlot(Struct):
                 yield Path(here)
 
     def _level_times(self, differing: Collection[str]) -> None:
-        """When a file was written would tell which files this tree has of its own."""
+        """Give files equal times: they would show which files only this tree has."""
         root = self.slot.path
         folders = {parent for path in differing for parent in (root / path).parents if parent.is_relative_to(root)}
         for place in (*(root / path for path in differing), *folders, root):
@@ -188,7 +186,7 @@ class ProofSlot(Struct):
 
 
 def remove_idle(engine: EngineRepo, *, dry: bool) -> list[str]:
-    """Remove the slots that no proof holds; their names."""
+    """Remove the proof slots that no proof holds. Returns their names."""
     folder, gone = engine.home / "proofs", []
     for place in sorted(path for path in folder.glob("*") if path.is_dir()):
         lock = _try_lock(folder / f"{place.name}.lock")
@@ -200,25 +198,16 @@ def remove_idle(engine: EngineRepo, *, dry: bool) -> list[str]:
     return gone
 
 
-def _require_space(engine: EngineRepo) -> None:
-    """As much as the user's checkout takes."""
-    problem = lacking(engine.home, MIN_FREE_BYTES + checkout_bytes(engine.user.git_dir / "index"))
-    if problem:
-        raise StoppedError(problem, hint="free some space, or run `windlass gc`, then `windlass resume`")
-
-
 def _try_lock(path: Path) -> IO[str] | None:
     handle = path.open("w")
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        handle.close()
-        return None
-    return handle
+    if try_lock(handle):
+        return handle
+    handle.close()
+    return None
 
 
 def _walk(folder: Path) -> Iterator[os.DirEntry[str]]:
-    """Every file below it, links too; the folder's own repository not."""
+    """Every file and link below the folder, without its repository."""
     waiting = [str(folder)] if folder.is_dir() else []
     while waiting:
         with os.scandir(waiting.pop()) as entries:

@@ -1,4 +1,4 @@
-"""What reaches the user's repository: the run's branch, and on demand their checkout."""
+"""Writes to the user's repository: the run's branch and, on request, their checkout."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from msgspec import Struct
 
 from windlass.errors import GitError, UserError
 from windlass.git import run as git
+from windlass.git import user_repo
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.keep import transfer
-from windlass.git.run import UserRepo
+from windlass.git.run_refs import base_ref
 from windlass.git.user_checkout import FOLLOW, LAND, CheckoutMove, Record, advance, no_record, require_clean, settle
+from windlass.git.user_repo import UserRepo, names_like
 from windlass.model import LandResult, LandStyle
+from windlass.private_files import replace_file
 from windlass.text import plain
 
 STATE_FILES = (".superteam-workflow.json",)
@@ -24,13 +27,13 @@ class PublishedBranch(Struct, frozen=True):
     commit: str
     """Where the branch is now; '' when it does not exist."""
     note: str = ""
-    """What a person should know: not moved because it is checked out, published under another name."""
+    """For a person: why the branch was not moved, or is published under another name."""
 
 
 def publish(engine: EngineRepo, run: str, branch: str, tip: str, last: str) -> PublishedBranch:
     """Move the run's branch to `tip`. `last` is the commit of the last `Published` ('' at first). Never forces."""
     _require_branch_name(branch)
-    base, ref = f"refs/windlass/base/{run}", f"refs/heads/{branch}"
+    base, ref = base_ref(run), f"refs/heads/{branch}"
     present = engine.watch.refs()
     transfer(engine, [tip], [present[name] for name in (base, ref) if name in present])
     for name in names_like(branch):
@@ -39,7 +42,10 @@ def publish(engine: EngineRepo, run: str, branch: str, tip: str, last: str) -> P
             done = _move(engine, run, name, tip, now)
             if done is None:
                 return publish(engine, run, branch, tip, last)
-            return done if name == branch else _under_another_name(done, branch)
+            if name == branch:
+                return done
+            moved = f"'{branch}' was changed by someone else and is left alone; published as '{done.branch}'"
+            return PublishedBranch(done.branch, done.commit, f"{moved}; {done.note}" if done.note else moved)
     raise GitError(f"no free branch name like '{branch}'", hint="delete some of them")
 
 
@@ -48,33 +54,24 @@ def _require_branch_name(branch: str) -> None:
         raise UserError(f"'{branch}' is not a valid branch name", hint="see `git help check-ref-format`")
 
 
-def names_like(branch: str) -> list[str]:
-    return [branch, *(f"{branch}-{k}" for k in range(2, 100))]
-
-
-def _under_another_name(done: PublishedBranch, branch: str) -> PublishedBranch:
-    moved = f"'{branch}' was changed by someone else and is left alone; published as '{done.branch}'"
-    return PublishedBranch(done.branch, done.commit, f"{moved}; {done.note}" if done.note else moved)
-
-
 def _is_ours(engine: EngineRepo, now: str, tip: str, floor: str) -> bool:
-    """A publish that was killed before it was recorded left the branch between what is known and the tip."""
+    """A publish that was killed before it was recorded left the branch between the last known commit and the tip."""
     root = engine.user.root
     return now != floor and git.is_ancestor(root, floor, now) and git.is_ancestor(root, now, tip)
 
 
 def _move(engine: EngineRepo, run: str, branch: str, tip: str, now: str) -> PublishedBranch | None:
-    """None: somebody moved it this very moment."""
+    """None: somebody moved it this moment."""
     root, ref = engine.user.root, f"refs/heads/{branch}"
     if now == tip:
         return PublishedBranch(branch, tip)
     where = checked_out(engine.user, branch)
     if where:
         return PublishedBranch(branch, now, f"'{branch}' is checked out in '{where}' and stays as it is there")
-    with engine.fence(), engine.moving_user_refs([ref]):
+    with engine.fence(), engine.user_refs.intent([ref]):
         done = git.run(["update-ref", "-m", f"windlass: {run}", ref, tip, now], root, check=False)
     if done.code == 0:
-        engine.settle()
+        engine.barrier.settle()
         return PublishedBranch(branch, tip)
     if git.read_refs(root, ref).get(ref, "") != now:
         return None
@@ -84,7 +81,7 @@ def _move(engine: EngineRepo, run: str, branch: str, tip: str, now: str) -> Publ
 
 
 def checked_out(user: UserRepo, branch: str) -> str:
-    """The folder of the user's that has the branch checked out, '' when none has."""
+    """The user's folder in which the branch is checked out, '' for none."""
     if not any(
         _may_be_on(head, branch) for head in (user.common_dir / "HEAD", *user.common_dir.glob("worktrees/*/HEAD"))
     ):
@@ -99,7 +96,7 @@ def checked_out(user: UserRepo, branch: str) -> str:
 
 
 def _may_be_on(head: Path, branch: str) -> bool:
-    """Cheap and never wrong with a no. A repository with another ref format says '.invalid' in every HEAD file."""
+    """A cheap test; False is certain. A repository with another ref format has '.invalid' in every HEAD file."""
     text = head.read_text(errors="replace")
     return text.strip() == f"ref: refs/heads/{branch}" or ".invalid" in text
 
@@ -110,7 +107,7 @@ def enter_in_place(user: UserRepo, branch: str, base: str) -> None:
     require_clean(user, "start in place")
     _require_branch_name(branch)
     exists = git.run(["rev-parse", "--verify", "-q", f"refs/heads/{branch}"], user.root, check=False).code == 0
-    if exists and git.discover(user.root).branch != branch:
+    if exists and user_repo.discover(user.root).branch != branch:
         raise UserError(f"branch '{branch}' exists already", hint=f"git branch -m {branch} another-name")
     if not exists:
         git.run(["checkout", "-q", "-b", branch, base], user.root)
@@ -122,14 +119,14 @@ def _ignore(exclude: Path, names: tuple[str, ...]) -> None:
     old = exclude.read_text() if exclude.exists() else ""
     new = [f"/{name}" for name in names if f"/{name}" not in old.splitlines()]
     if new:
-        exclude.parent.mkdir(exist_ok=True)
-        exclude.write_text(old + ("" if old.endswith("\n") or not old else "\n") + "\n".join(new) + "\n")
+        text = old + ("" if old.endswith("\n") or not old else "\n") + "\n".join(new) + "\n"
+        replace_file(exclude.resolve(), text, private=False)
 
 
 def follow(engine: EngineRepo, run: str, branch: str, tip: str) -> None:
     """In place: bring the user's checkout forward to `tip`. Refuses rather than touch their uncommitted work."""
     settle(engine.user)
-    user = git.discover(engine.user.root)
+    user = user_repo.discover(engine.user.root)
     if user.branch != branch:
         where = f"'{user.branch}'" if user.branch else "no branch"
         raise UserError(f"the checkout is on {where}, not on '{branch}'", hint=f"git switch {branch}")
@@ -157,7 +154,7 @@ def _own_commits(user: UserRepo, run: str, tip: str) -> UserError:
 
 
 class LandPlan(Struct, frozen=True):
-    """What landing would make of the branch that is checked out; nothing is changed yet."""
+    """What landing would do to the branch that is checked out; nothing is changed yet."""
 
     branch: str
     before: str
@@ -165,19 +162,19 @@ class LandPlan(Struct, frozen=True):
     kind: str
     """already | fast-forward | merge | squash"""
     tree: str
-    """The files as they would be."""
+    """The tree after the landing."""
 
 
 def bring(engine: EngineRepo, tip: str) -> None:
-    """The tip's objects into the user's repository: the run's branch may be gone, or behind."""
+    """Copy the tip into the user's repository: the run's branch may be gone, or behind."""
     root = engine.user.root
-    # What a ref leads to is here with all that it needs.
+    # A commit that a ref leads to is complete.
     if not git.run(["for-each-ref", "--count=1", f"--contains={tip}"], root, check=False).out:
         transfer(engine, [tip], [engine.user.head])
 
 
 def plan_landing(user: UserRepo, tip: str, name: str, style: LandStyle = LandStyle.AUTO) -> LandPlan:
-    """`name`: how the run's work is called in messages. Raises when it cannot land: a conflict, uncommitted work."""
+    """`name`: of the run's work, for messages. Raises when it cannot land: a conflict, uncommitted work."""
     if not user.branch:
         raise UserError("HEAD is detached: there is no branch to land on", hint="git switch main")
     if git.is_ancestor(user.root, tip, user.head):
@@ -206,7 +203,7 @@ def land_commit(user: UserRepo, plan: LandPlan, message: str, *, signoff: bool =
         message = _signed_off(user, message, env)
     sign = ["-S"] if _signs(user) else []
     command = ["commit-tree", *sign, *(word for sha in parents for word in ("-p", sha)), plan.tree]
-    # Their key may need an agent or a home of its own.
+    # The user's key may need an agent or a home folder.
     own = git.personal() if sign else {}
     done = git.run(command, user.root, env={**own, **env}, input=message.rstrip("\n") + "\n", check=False)
     if done.code != 0:
@@ -241,7 +238,7 @@ def _merged_tree(user: UserRepo, name: str, tip: str) -> str:
 
 
 def _signs(user: UserRepo) -> bool:
-    """As the user's own configuration says; what our own command line says to every git does not count."""
+    """Read from the user's configuration, without the options that we give to every git."""
     command = ["config", "--show-scope", "--type=bool", "--get-all", "commit.gpgSign"]
     scoped = [line.split("\t") for line in git.run(command, user.root, check=False).out.splitlines()]
     values = [value for scope, value in scoped if scope != "command"]

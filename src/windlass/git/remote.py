@@ -1,4 +1,4 @@
-"""Repositories elsewhere: which one to talk to, what is there, and how a commit gets there. Never by force.
+"""Remotes: which one is used, what is there, and how a commit is pushed. Never by force.
 
 These calls alone may use the person's credentials: no agent, check or set-up command is started with them.
 """
@@ -17,7 +17,7 @@ from windlass.git.run import GitResult
 from windlass.text import plain
 
 SECONDS = 300.0
-#: how git is to reach a server, and as whom; every other GIT_* would redirect our commands
+#: how git reaches a server, and as whom; every other GIT_* would redirect our commands
 CREDENTIALS = re.compile(
     r"GIT_(?:SSH|SSH_COMMAND|SSH_VARIANT|ASKPASS|PROXY_COMMAND|SSL_\w+|HTTP_\w+|CONFIG_COUNT|CONFIG_(?:KEY|VALUE)_\d+)"
 )
@@ -34,7 +34,7 @@ class Remote(Struct, frozen=True):
         return git.run(args, self.root, env=credentials(self.environ), check=False, timeout=SECONDS)
 
     def refs(self, *patterns: str) -> Mapping[str, str] | str:
-        """Name -> object of what is there now; in words why it could not be asked."""
+        """Name -> object on the remote now; a text when the remote cannot be reached."""
         done = self.git("ls-remote", "--", self.name, *patterns)
         if done.code != 0:
             return why(done)
@@ -42,20 +42,20 @@ class Remote(Struct, frozen=True):
         return {name: sha for sha, name in pairs}
 
     def push(self, sha: str, ref: str) -> str:
-        """'' when it is there, else why not."""
+        """'' when it was pushed, else why not."""
         options = ["--porcelain", "--no-follow-tags", "--no-signed", "--recurse-submodules=no"]
         done = self.git("push", *options, "--", self.name, f"{sha}:{ref}")
         return why(done) if done.code != 0 else ""
 
     def fetch(self, branch: str, into: str) -> str:
-        """Bring one branch here, under a name of our own; the user's refs stay as they are. '' or why not."""
+        """Fetch one branch under a name of our own; the user's refs stay as they are. '' or why not."""
         options = ["-q", "--no-tags", "--no-write-fetch-head", "--refmap=", "--recurse-submodules=no"]
         done = self.git("fetch", *options, "--", self.name, f"+refs/heads/{branch}:{into}")
         return why(done) if done.code != 0 else ""
 
 
 def credentials(environ: Mapping[str, str]) -> dict[str, str]:
-    """What the person's own git would reach a server with."""
+    """The variables with which the user's own git reaches a server."""
     return git.personal(environ) | {name: value for name, value in environ.items() if CREDENTIALS.fullmatch(name)}
 
 
@@ -80,7 +80,7 @@ def choose(root: Path, branch: str, wanted: str = "") -> str:
 
 
 def proposed_to(root: Path, branch: str, pushed: str) -> str:
-    """The remote that changes are proposed to: what gh was told, else what the branch follows, else where it is pushed.
+    """The remote that changes are proposed to: gh's setting, else the branch's upstream, else where it is pushed.
 
     A remote is not taken for its name: who has an `upstream` need not want to show their work there.
     """
@@ -91,7 +91,7 @@ def proposed_to(root: Path, branch: str, pushed: str) -> str:
 
 
 def addresses(root: Path, name: str, *, push: bool = False) -> list[str]:
-    """As git reaches it, and as it was written: a rewritten address may tell less, or more."""
+    """The address that git uses, and the one in the configuration: each may say more than the other."""
     reached = git.run(["remote", "get-url", *(["--push"] if push else []), name], root, check=False).out.splitlines()
     written = [*(_setting(root, f"remote.{name}.pushurl") if push else []), *_setting(root, f"remote.{name}.url")]
     return [*reached[:1], *written[:1]]
@@ -102,7 +102,7 @@ def _setting(root: Path, name: str) -> list[str]:
 
 
 def why(done: GitResult) -> str:
-    """What the other side said, else what git said."""
+    """Why it failed, in the words of the server, else of git."""
     refused = [line for line in done.out.splitlines() if line.startswith("!")]
     said = [*(line.split("\t")[-1] for line in refused), *plain(done.err).splitlines()]
     useful = [" ".join(line.split()) for line in said if line.strip() and not line.startswith(("hint:", "To "))]

@@ -1,4 +1,4 @@
-"""What a power cut, or a state folder that was lost, left of a repository: made whole from what the journal says.
+"""Repairs both repositories from the journal, after a power cut or the loss of the state folder.
 
 Nothing here guesses. A ref whose right value is on record is put back, one that leads nowhere is removed.
 """
@@ -11,14 +11,15 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from windlass.errors import GitError, GitUnansweredError
+from windlass.errors import GitError
 from windlass.git import run as git
-from windlass.git.durable import write_durably
-from windlass.git.engine_repo import EngineRepo, tip_ref
-from windlass.git.plumbing.objects import Objects
+from windlass.git.disk import Barrier, read_or_empty
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.plumbing.objects import LooseObjects
 from windlass.git.plumbing.refs import HELD, move, remove_file, torn
+from windlass.git.run_refs import base_ref, tip_ref
 from windlass.git.slot import Slot
-from windlass.git.slot_files import read_or_empty
+from windlass.private_files import replace_file
 
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 INDEX = b"DIRC"
@@ -26,7 +27,7 @@ ALL = 0.0
 
 
 class RunRecord(Struct, frozen=True):
-    """What the journal says of one run."""
+    """What the journal records of one run."""
 
     run: str
     base: str
@@ -42,15 +43,15 @@ class RunRecord(Struct, frozen=True):
 
 class Repairs(Struct):
     notes: list[str] = field(default_factory=list)
-    """What a person should know, in words."""
+    """What was repaired, for a person."""
     lost: set[str] = field(default_factory=set)
-    """Commits that the journal names and that nobody has."""
+    """Commits that the journal names and that no repository has."""
 
 
 def repair(engine: EngineRepo, records: Sequence[RunRecord], *, since: float = ALL) -> Repairs:
-    """Both repositories, for these runs, while nobody drives them. `since`: see `Objects.remove_torn`."""
+    """Repair both repositories for these runs, while no driver is at work. `since`: see `LooseObjects.remove_torn`."""
     done = Repairs()
-    torn_objects = engine.objects.remove_torn(since)
+    torn_objects = engine.objects.loose.remove_torn(since)
     if torn_objects:
         done.notes.append(f"{len(torn_objects)} objects that never reached the disk were removed")
     _repair_engine_refs(engine, done)
@@ -58,12 +59,12 @@ def repair(engine: EngineRepo, records: Sequence[RunRecord], *, since: float = A
     for record in records:
         done.lost |= _lost(engine, record)
         _repair_tip(engine, record, done)
-    engine.settle()
+    engine.barrier.settle()
     return done
 
 
 def find_damage(engine: EngineRepo, records: Sequence[RunRecord]) -> list[str]:
-    """In words, what is wrong with the engine's repository; changes nothing."""
+    """What is wrong with the engine's repository, in words; changes nothing."""
     if not (engine.path / "HEAD").is_file():
         return ["there is none, though runs need it"] if records else []
     unsealed = [name for name, text in engine.sealed.items() if read_or_empty(engine.path / name) != text]
@@ -73,13 +74,13 @@ def find_damage(engine: EngineRepo, records: Sequence[RunRecord]) -> list[str]:
     for record in records:
         lost = _lost(engine, record)
         found += [f"run {record.run} lacks commit {sha[:12]}" for sha in sorted(lost)]
-        if not lost and record.tips and not engine.tip(record.run):
+        if not lost and record.tips and not engine.refs.tip(record.run):
             found.append(f"run {record.run} has no tip")
     return found
 
 
 def replace_engine(engine: EngineRepo, records: Sequence[RunRecord]) -> Path:
-    """A new repository with all that can be read of the old one; where the old one is now."""
+    """Make a new repository with all that can be read of the old one. Returns where the old one is now."""
     aside = engine.home / "aside" / f"repo.git-{engine.path.stat().st_mtime_ns}"
     aside.parent.mkdir(exist_ok=True)
     engine.path.rename(aside)
@@ -87,12 +88,12 @@ def replace_engine(engine: EngineRepo, records: Sequence[RunRecord]) -> Path:
     for record in records:
         for sha in (*record.tips, *sorted(record.heads)):
             _salvage(aside, engine, sha, record.base)
-    engine.settle()
+    engine.barrier.settle()
     return aside
 
 
 def _salvage(old: Path, engine: EngineRepo, sha: str, base: str) -> None:
-    """One by one: what is damaged must not cost what is whole."""
+    """Copy one commit. Commits are copied one by one, so that damaged ones do not cost whole ones."""
     known = [f"^{base}\n"] if not missing(engine.path, [base]) else []
     if not missing(engine.path, [sha]):
         return
@@ -101,8 +102,6 @@ def _salvage(old: Path, engine: EngineRepo, sha: str, base: str) -> None:
         command = [f"--git-dir={old}", "pack-objects", "--revs", "--thin", "--stdout", "-q"]
         pack = git.run_raw(command, engine.home, input=wanted)
         git.run_raw([f"--git-dir={engine.path}", "unpack-objects", "-q"], engine.home, input=pack.stdout)
-    except GitUnansweredError:
-        raise
     except GitError:
         return
 
@@ -116,28 +115,28 @@ def _repair_engine_refs(engine: EngineRepo, done: Repairs) -> None:
         remove_file(engine.path, name)
         if held and not missing(engine.path, [held[1]]):
             move(engine.path, name, held[1], "", engine.barrier)
-    refs = engine.refs()
+    refs = engine.refs.all()
     gone = missing(engine.path, refs.values())
     for name in [name for name, sha in refs.items() if sha in gone]:
         remove_file(engine.path, name)
         done.notes.append(f"'{name}' led to a commit that is lost, and was removed")
-    engine.forget()
+    engine.refs.forget()
 
 
 def _repair_tip(engine: EngineRepo, record: RunRecord, done: Repairs) -> None:
-    found = engine.tip(record.run)
+    found = engine.refs.tip(record.run)
     right = next((tip for tip in record.tips if tip not in done.lost), "")
     if not right or found == right:
         return
     if found and found not in done.lost:
         return  # the driver shows what the journal says, and reports what differs
     move(engine.path, tip_ref(record.run), right, None, engine.barrier)
-    engine.forget()
+    engine.refs.forget()
     done.notes.append(f"the tip of the run was {found[:12] or 'missing'}; the journal says {right[:12]}")
 
 
 def _lost(engine: EngineRepo, record: RunRecord) -> set[str]:
-    """Commits without all that belongs to them; what the base leads to is the user's own."""
+    """Recorded commits that are missing or incomplete. The history of the base is the user's own."""
     named = sorted({*record.tips, *record.heads} - {record.base})
     base = [] if missing(engine.path, [record.base]) else [f"^{record.base}"]
     if _is_complete(engine, named, base):
@@ -167,9 +166,9 @@ def missing(git_dir: Path, shas: Iterable[str]) -> set[str]:
 
 
 def _repair_user_refs(engine: EngineRepo, records: Sequence[RunRecord], done: Repairs) -> None:
-    """Only what is Windlass's own there: `refs/windlass/*` and the runs' branches."""
+    """Repair Windlass's own refs there: `refs/windlass/*` and the branches of the runs."""
     common = engine.user.common_dir
-    right = {f"refs/windlass/base/{record.run}": record.base for record in records}
+    right = {base_ref(record.run): record.base for record in records}
     right |= {f"refs/heads/{record.branch}": record.published for record in records if record.branch}
     ours: Callable[[str], bool] = lambda name: name.startswith("refs/windlass/") or name in right  # noqa: E731
     for name in [name for name in torn(common) if ours(name)]:
@@ -181,7 +180,7 @@ def _repair_user_refs(engine: EngineRepo, records: Sequence[RunRecord], done: Re
         remove_file(common, name)
         done.notes.append(f"'{name}' in your repository led to a lost commit, and was removed")
     for record in records:
-        pin = f"refs/windlass/base/{record.run}"
+        pin = base_ref(record.run)
         if refs.get(pin, "") != record.base and not missing(common, [record.base]):
             move(common, pin, record.base, None, engine.barrier)
             done.notes.append(f"'{pin}' was made anew")
@@ -191,15 +190,15 @@ def _repair_user_refs(engine: EngineRepo, records: Sequence[RunRecord], done: Re
 
 
 def repair_slot(slot: Slot, base: str, object_format: str) -> None:
-    """So that what is in it can be looked at: its files are whole or not, but git reads them."""
+    """Repair a slot's repository so far that git can read it."""
     head = slot.git_dir / "HEAD"
     if slot.git_dir.is_dir() and not _is_head(head):
-        write_durably(head, f"{base}\n")
+        replace_file(head, f"{base}\n", sync_to="name")
     index = slot.git_dir / "index"
     if index.exists() and not index.read_bytes().startswith(INDEX):
         index.unlink()
     if (slot.git_dir / "objects").is_dir():
-        Objects(slot.git_dir, object_format).remove_torn(ALL)
+        LooseObjects(slot.git_dir, object_format, Barrier()).remove_torn(ALL)
         for name in torn(slot.git_dir):
             remove_file(slot.git_dir, name)
 

@@ -1,17 +1,22 @@
-"""A folder an agent works in, and the small repository of its own behind it."""
+"""A slot: a folder in which an agent works, with a small repository of its own, and safe access to its files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
+from windlass.errors import UserError
 from windlass.git import run as git
 from windlass.git.disk import remove_tree
-from windlass.git.durable import write_atomically
 from windlass.git.run import GitResult
+from windlass.private_files import replace_file
 
+MAX_READ = 8 * 1024 * 1024
 FOLDERS = ("objects", "objects/info", "objects/pack", "info", "refs", "refs/heads", "logs")
 #: files that would make git read its settings, history or objects from elsewhere
 REDIRECTING = (
@@ -27,8 +32,8 @@ TRUST = ("-c", "core.commitGraph=false")
 
 
 class Slot(Struct, frozen=True, eq=False):
-    """Its repository has its own refs, stash, reflogs and configuration; other objects come from the engine's by
-    alternates. So an agent may stash, branch, reset and rebase, and nobody else sees it."""
+    """Its repository has its own refs, stash, reflogs and configuration, and borrows the engine's objects. So an agent
+    may stash, branch, reset and rebase, and nobody else sees it."""
 
     n: int
     path: Path
@@ -38,7 +43,7 @@ class Slot(Struct, frozen=True, eq=False):
     """Files below `git_dir` that our own commands rely on, with their content."""
 
     def __eq__(self, other: object) -> bool:
-        """The same folder, whoever opened the repository that it belongs to."""
+        """Two slots are equal when they are the same folder."""
         return isinstance(other, Slot) and (self.n, self.path, self.git_dir) == (other.n, other.path, other.git_dir)
 
     def __hash__(self) -> int:
@@ -50,7 +55,8 @@ class Slot(Struct, frozen=True, eq=False):
         return git.run([*self.places(), *args], self.path, env=env, input=input, check=check)
 
     def places(self) -> tuple[str, ...]:
-        """Where a git of ours has to work. Seals the repository first: its configuration names programs to run."""
+        """The options that name the slot to a git of ours. Seals the repository first: its configuration names
+        programs to run."""
         self.seal()
         return (f"--git-dir={self.git_dir}", f"--work-tree={self.path}", *TRUST)
 
@@ -69,12 +75,13 @@ class Slot(Struct, frozen=True, eq=False):
 
     @property
     def commit(self) -> str:
-        """What HEAD names, for `stand_on`."""
+        """The commit in HEAD, or 'HEAD' when it is on a branch; for `stand_on`."""
         head = (self.git_dir / "HEAD").read_text().strip()
         return "HEAD" if head.startswith("ref:") else head
 
     def stand_on(self, commit: str) -> None:
-        """A clean checkout of `commit`. What is there is not kept; the log of HEAD stays the agent's."""
+        """Make a clean checkout of `commit`. Keeps nothing of what is there; the log of HEAD stays as the agent left
+        it."""
         log = self.git_dir / "logs" / "HEAD"
         before = log.read_bytes() if log.exists() else b""
         self.git("checkout", "-q", "--force", "--detach", commit)
@@ -82,10 +89,25 @@ class Slot(Struct, frozen=True, eq=False):
         log.write_bytes(before)
 
     def placed_at(self) -> str:
-        """The commit that the slot was placed at, by the first entry in the log of HEAD; '' when there is none."""
+        """The commit that the slot was placed at: the first entry in the log of HEAD; '' without one."""
         log = self.git_dir / "logs" / "HEAD"
         first = log.read_text(errors="replace").partition("\n")[0].split(" ") if log.is_file() else []
         return first[1] if len(first) > 1 else ""
+
+    def clear_index_flags(self, *, absent: bool) -> bool:
+        """Remove the flags assume-unchanged and skip-worktree, which keep git from looking at a file: work in it would
+        neither be seen nor kept. True: some files are left with such a flag, because the checkout is partial.
+
+        `absent`: also from files that are not in the folder, which then look deleted.
+        """
+        entries = self.git("ls-files", "-v", "-z").fields
+        unchanged = [entry[2:] for entry in entries if entry[0].islower()]
+        skipped = [entry[2:] for entry in entries if entry[0] in "Ss"]
+        present = [name for name in skipped if absent or os.path.lexists(self.path / name)]
+        for option, names in (("--no-assume-unchanged", unchanged), ("--no-skip-worktree", present)):
+            if names:
+                self.git("update-index", option, "-z", "--stdin", input="".join(f"{name}\0" for name in names))
+        return len(present) < len(skipped)
 
     def own_refs(self) -> list[Path]:
         """Files that hold refs: an agent's branches, tags and stash. Windlass itself makes none here."""
@@ -95,8 +117,67 @@ class Slot(Struct, frozen=True, eq=False):
 
 
 def restore(file: Path, text: str) -> None:
-    """Give the file this content, if it has another."""
+    """Give the file this content, unless it has it."""
     if file.is_symlink() or not file.is_file() or file.read_bytes() != text.encode("utf-8", "surrogateescape"):
         if file.is_dir() and not file.is_symlink():
             remove_tree(file)
-        write_atomically(file, text)
+        replace_file(file, text)
+
+
+# -- files below a folder that an agent filled: nothing outside it is read or written
+
+
+def check_path(path: str) -> PurePosixPath:
+    """Checks the text of a path: relative, below its root, and not in `.git`."""
+    pure = PurePosixPath(path)
+    bad = pure.is_absolute() or not pure.parts or ".." in pure.parts or "\0" in path
+    if bad or any(part.lower() == ".git" for part in pure.parts):
+        raise UserError(f"path {path!r} leaves the workspace", hint="use a relative path without '..' and '.git'")
+    return pure
+
+
+def safe_path(root: Path, path: str) -> Path:
+    """Like `check_path`, and refuses a symbolic link that leads out of `root`."""
+    place = root / check_path(path)
+    real, top = place.resolve(), root.resolve()
+    if not real.is_relative_to(top) or ".git" in real.relative_to(top).parts:
+        raise UserError(f"path {path!r} leads out of the workspace", hint="a symbolic link on the way points elsewhere")
+    return place
+
+
+def write_artifacts(root: Path, contents: Mapping[str, str]) -> None:
+    places = {safe_path(root, path): text for path, text in contents.items()}
+    for place, text in places.items():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text, encoding="utf-8", errors="surrogateescape", newline="")
+
+
+def read_file(root: Path, path: str) -> str | None:
+    """None when there is no such file."""
+    place = safe_path(root, path)
+    if not place.is_file():
+        return None
+    size = place.stat().st_size
+    if size > MAX_READ:
+        raise UserError(f"file {path!r} has {size} bytes", hint=f"at most {MAX_READ} bytes are read")
+    return place.read_bytes().decode("utf-8", "replace")
+
+
+def copy_into(root: Path, source: Path, globs: Sequence[str]) -> list[str]:
+    """Copy plain files of `source` that match; the paths copied. Links are not followed out of it."""
+    copied = []
+    for path in sorted({path for glob in globs for path in source.glob(str(check_path(glob)))}):
+        name = path.relative_to(source).as_posix()
+        if path.is_symlink() or not path.is_file() or ".git" in path.relative_to(source).parts:
+            continue
+        place = safe_path(root, name)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(safe_path(source, name), place)
+        copied.append(name)
+    return copied
+
+
+def lock_hash(root: Path, names: Sequence[str]) -> str:
+    """A hash of the lock files. When it changes, the set-up runs again."""
+    parts = [(name, read_file(root, name)) for name in sorted(names)]
+    return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()

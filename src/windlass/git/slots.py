@@ -1,4 +1,4 @@
-"""The pool of folders agents work in. Who has which is in files, so that it outlives processes and is seen by all."""
+"""The pool of slots. Leases are files, so that they outlive processes and every process sees them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from pathlib import Path
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from windlass.errors import GitError, GitUnansweredError, StoppedError
+from windlass.errors import GitError, StoppedError
 from windlass.git.disk import MIN_FREE_BYTES, lacking, make_writable, remove_tree
-from windlass.git.durable import write_atomically, write_durably
-from windlass.git.engine_repo import EngineRepo, RefChange, locked
-from windlass.git.index_flags import checkout_bytes, may_hide, unhide
+from windlass.git.engine_repo import EngineRepo
 from windlass.git.keep import PSEUDO_REFS, Attempt, Kept, keep
-from windlass.git.slot import Slot, restore
-from windlass.git.slot_files import copy_into
+from windlass.git.ref_audit import RefChange
+from windlass.git.slot import Slot, copy_into, restore
 from windlass.git.trees import SlotStatus, clear_locks
+from windlass.git.user_repo import checkout_bytes
+from windlass.locks import file_lock
+from windlass.private_files import replace_file
 
 # `checkout --force` ends a merge, but not these.
 UNFINISHED = ("rebase-merge", "rebase-apply", "sequencer")
@@ -33,7 +34,7 @@ PLAIN = frozenset(
 class SlotUse(StrEnum):
     FREE = "free"
     TAKEN = "taken"
-    #: an attempt began in it and its end was never seen: it is not used again
+    #: an attempt began in it and nobody saw its end: it is not used again
     RETIRED = "retired"
     #: a person asked to keep the run's slots: only that run uses it again
     KEPT = "kept"
@@ -47,10 +48,12 @@ class Lease(Struct, frozen=True):
     run: str = ""
     key: str = ""
     attempt: str = ""
-    """`KEY@N`: the slot is as that attempt left it, so that the agent's session can go on in it."""
+    """`KEY@N`: the slot is as that attempt left it, so that the agent's session can continue in it."""
 
 
 class Slots(Struct, frozen=True):
+    """Leases slots to attempts, and keeps what is in a slot before somebody else gets it."""
+
     engine: EngineRepo
     min_free_bytes: int = MIN_FREE_BYTES
     keeping: bool = False
@@ -59,6 +62,10 @@ class Slots(Struct, frozen=True):
     @property
     def folder(self) -> Path:
         return self.engine.home / "slots"
+
+    @property
+    def _checkout(self) -> SlotCheckout:
+        return SlotCheckout(self.engine, self.folder)
 
     def slot(self, n: int) -> Slot:
         return Slot(n, self.folder / str(n), self.folder / f"{n}.git", self.engine.slot_files)
@@ -72,13 +79,13 @@ class Slots(Struct, frozen=True):
 
     def take(self, run: str, key: str, at: str) -> Slot:
         """A clean slot at that commit, leased until `release` or `retire`, whatever becomes of this process."""
-        with locked(self.folder / "lock"):
+        with file_lock(self.folder / "lock"):
             lease = self._choose(run, key)
             with self.engine.fence():
-                self._write(lease)
+                write_lease(self.folder, lease)
             slot = self.slot(lease.n)
-            self._mark(slot).touch()
-        self._renew(slot, at)
+            self._checkout.mark(slot).touch()
+        self._checkout.renew(slot, at)
         return slot
 
     def _choose(self, run: str, key: str) -> Lease:
@@ -88,16 +95,12 @@ class Slots(Struct, frozen=True):
         ]
         if usable:
             return Lease(usable[0], SlotUse.TAKEN, run, key)
-        self._require_space()
-        return Lease(max((lease.n for lease in leases), default=0) + 1, SlotUse.TAKEN, run, key)
-
-    def _require_space(self) -> None:
-        """As much as the user's checkout takes. Others that are being made right now will need theirs too."""
-        making = len(list(self.folder.glob("*.changing")))
-        each = checkout_bytes(self.engine.user.git_dir / "index")
-        problem = lacking(self.folder, self.min_free_bytes + (1 + making) * each)
+        # A slot takes as much as the user's checkout, and so do the others that are made right now.
+        slots = 1 + len(list(self.folder.glob("*.changing")))
+        problem = lacking(self.folder, self.min_free_bytes + slots * checkout_bytes(self.engine.user))
         if problem:
             raise StoppedError(problem, hint="free some space, or run `windlass gc`, then `windlass resume`")
+        return Lease(max((lease.n for lease in leases), default=0) + 1, SlotUse.TAKEN, run, key)
 
     def keep(
         self,
@@ -108,10 +111,10 @@ class Slots(Struct, frozen=True):
         seen: SlotStatus | None = None,
     ) -> Kept | None:
         """None: nobody worked in it since it was made or half made. `seen`: as in `keep.keep`."""
-        self._convert(slot)
-        if self._mark(slot).exists() or not (slot.git_dir / "HEAD").exists():
+        self._checkout.convert(slot)
+        if self._checkout.mark(slot).exists() or not (slot.git_dir / "HEAD").exists():
             return None
-        self._mend(slot)
+        self._checkout.repair(slot)
         return keep(self.engine, slot, attempt, date, undone, seen)
 
     def place(
@@ -121,13 +124,13 @@ class Slots(Struct, frozen=True):
         self.engine.require_fence()
         kept = self.keep(slot, attempt, date, seen=seen)
         clear_locks(slot)
-        self._renew(slot, at, kept.status if kept and _is_plain(slot) else None)
+        self._checkout.renew(slot, at, kept.status if kept else None)
         return kept.refs if kept else ()
 
     def reserve(self, slot: Slot, attempt: Attempt) -> None:
-        """The slot stays leased and as it is until that attempt's session goes on in it, whatever becomes of us."""
-        with locked(self.folder / "lock"), self.engine.fence():
-            self._write(Lease(slot.n, SlotUse.TAKEN, attempt.run, attempt.key, attempt.name))
+        """Lease the slot, as it is, until that attempt's session continues in it, whatever becomes of this process."""
+        with file_lock(self.folder / "lock"), self.engine.fence():
+            write_lease(self.folder, Lease(slot.n, SlotUse.TAKEN, attempt.run, attempt.key, attempt.name))
 
     def release(self, slot: Slot, attempt: Attempt, date: float) -> tuple[str, ...]:
         """Keep what is in the slot, then let others have it."""
@@ -140,78 +143,82 @@ class Slots(Struct, frozen=True):
         return self._leave(slot, attempt, date, Lease(slot.n, SlotUse.RETIRED, attempt.run, attempt.key))
 
     def abandon(self, slot: Slot, attempt: Attempt) -> None:
-        """Never used again, and nothing of it is kept: git cannot read it any more."""
-        with locked(self.folder / "lock"):
-            self._write(Lease(slot.n, SlotUse.RETIRED, attempt.run, attempt.key))
+        """Never use the slot again, and keep nothing of it: git cannot read it any more."""
+        with file_lock(self.folder / "lock"):
+            write_lease(self.folder, Lease(slot.n, SlotUse.RETIRED, attempt.run, attempt.key))
 
     def _leave(self, slot: Slot, attempt: Attempt, date: float, lease: Lease) -> tuple[str, ...]:
         self.engine.require_fence()
         kept = self.keep(slot, attempt, date)
-        with locked(self.folder / "lock"), self.engine.fence():
-            self._write(lease)
+        with file_lock(self.folder / "lock"), self.engine.fence():
+            write_lease(self.folder, lease)
         return kept.refs if kept else ()
 
     def copy(self, slot: Slot, globs: tuple[str, ...]) -> list[str]:
-        """`.env` and the like, from the user's checkout; they are never committed."""
+        """Copy `.env` and the like from the user's checkout; they are never committed."""
         copied = copy_into(slot.path, self.engine.user.root, globs)
         self.engine.ignore(copied)
         return copied
 
     def remove(self, lease: Lease, date: float) -> bool:
-        """False: it is not as `lease` says any more. What is in it is kept first. Killed half way, it is repeated."""
-        slot = self.slot(lease.n)
-        with locked(self.folder / "lock"):
+        """Keep what is in the slot, then remove it. False: the slot is not as `lease` says any more.
+
+        A collector that is killed half way is repeated by the next one.
+        """
+        slot, checkout = self.slot(lease.n), self._checkout
+        with file_lock(self.folder / "lock"):
             if lease not in self.leases():
                 return False
-            self._write(replace(lease, use=SlotUse.GOING))
+            write_lease(self.folder, replace(lease, use=SlotUse.GOING))
         try:
             if lease.run:
                 self.keep(slot, Attempt(lease.run, lease.key, 0), date)
-        except GitUnansweredError:
-            raise
         except GitError:
             # A power cut tore it: nobody can say what is in it.
-            self._set_aside(slot.path)
-            self._set_aside(slot.git_dir)
-        # From here on there is nothing in it that anybody wants, also for whoever goes on with it.
-        self._mark(slot).touch()
+            checkout.set_aside(slot)
+        # From here on nothing in it is anybody's work, also for the collector that continues this.
+        checkout.mark(slot).touch()
         for path in (slot.path, slot.git_dir):
             remove_tree(path)
-        self._file(slot.n).unlink(missing_ok=True)
-        self._mark(slot).unlink()
+        (self.folder / f"{slot.n}.json").unlink(missing_ok=True)
+        checkout.mark(slot).unlink()
         return True
 
-    def _file(self, n: int) -> Path:
-        return self.folder / f"{n}.json"
 
-    def _mark(self, slot: Slot) -> Path:
-        """There while the slot is being made clean: what is in it then is nobody's work."""
+class SlotCheckout(Struct, frozen=True):
+    """Makes a slot a clean checkout of a commit. What was in the slot has been kept before."""
+
+    engine: EngineRepo
+    folder: Path
+
+    def mark(self, slot: Slot) -> Path:
+        """A file that exists while the slot is being made clean: what is in the slot then is nobody's work."""
         return self.folder / f"{slot.n}.changing"
 
-    def _write(self, lease: Lease) -> None:
-        write_durably(self._file(lease.n), json.dumps(to_builtins(lease)))
-
-    def _renew(self, slot: Slot, at: str, seen: SlotStatus | None = None) -> None:
-        """A clean checkout of `at`. What was in the slot is kept; killed half way, nothing of it is taken for work.
-
-        `seen`: as it is now, with nothing unfinished in it.
-        """
-        self._mark(slot).touch()
+    def renew(self, slot: Slot, at: str, seen: SlotStatus | None = None) -> None:
+        """Make the slot a clean checkout of `at`. `seen`: the slot as it is now, when somebody looked."""
+        self.mark(slot).touch()
         if not (seen and self._step(slot, seen, at)):
             try:
                 self._reset(slot, at)
             except GitError:
-                # What may not be written stands in the way: the agent's own doing.
+                # The agent left something that may not be written.
                 make_writable(slot.path)
-                self._reset_or_replace(slot, at)
+                try:
+                    self._reset(slot, at)
+                except GitError:
+                    # After a power cut git may not be able to read it.
+                    self.set_aside(slot)
+                    self._reset(slot, at)
         _start_log(slot, at)
-        self._mark(slot).unlink()
+        self.mark(slot).unlink()
 
     def _step(self, slot: Slot, seen: SlotStatus, at: str) -> bool:
-        """From one clean checkout to another: only what differs is looked at. False: it has to be made anew."""
-        if seen.dirty or not seen.detached:
+        """From one clean checkout to another; looks only at what differs. False: the slot has to be reset."""
+        unfinished = not {entry.name for entry in slot.git_dir.iterdir()} <= PLAIN
+        if seen.dirty or seen.partial or not seen.detached or unfinished or slot.own_refs():
             return False
-        changed = self.engine.differences(seen.tree, self.engine.tree_of(at))[1::2]
+        changed = self.engine.diffs.between(seen.tree, self.engine.objects.tree_of(at))[1::2]
         # What was ignored so far may be untracked from there on.
         if any(path.endswith(".gitignore") for path in changed):
             return False
@@ -221,12 +228,12 @@ class Slots(Struct, frozen=True):
         return True
 
     def _reset(self, slot: Slot, at: str) -> None:
-        self._convert(slot)
+        self.convert(slot)
         new = not (slot.git_dir / "HEAD").exists()
         if new:
             self._create(slot, at)
-        self._mend(slot)
-        unhide(slot, absent=True)
+        self.repair(slot)
+        slot.clear_index_flags(absent=True)
         for name in UNFINISHED:
             shutil.rmtree(slot.git_dir / name, ignore_errors=True)
         slot.git("checkout", "-q", "--force", "--detach", at)
@@ -234,40 +241,28 @@ class Slots(Struct, frozen=True):
             slot.git("clean", "-ffdq")
             _forget(slot)
 
-    def _reset_or_replace(self, slot: Slot, at: str) -> None:
-        """What git cannot read any more, after a power cut, is set aside."""
-        try:
-            self._reset(slot, at)
-        except GitUnansweredError:
-            raise
-        except GitError:
-            self._set_aside(slot.path)
-            self._set_aside(slot.git_dir)
-            self._reset(slot, at)
-
-    def _mend(self, slot: Slot) -> None:
-        """Put back what an agent may have changed or removed that our own commands rely on."""
+    def repair(self, slot: Slot) -> None:
+        """Put back what our own commands rely on and an agent may have changed or removed."""
         self.engine.seal()
         slot.seal()
         clear_locks(slot)
         if (slot.path / ".git").is_dir() and not (slot.path / ".git").is_symlink():
-            self._set_aside(slot.path / ".git")
+            self._move_aside(slot.path / ".git")
         restore(slot.path / ".git", f"gitdir: {slot.git_dir}\n")
         _detach(slot)
 
     def _create(self, slot: Slot, at: str) -> None:
-        """A repository of the slot's own, whole at once: killed half way, there is none."""
-        self.engine.objects.commit(at)  # an error before anything is made, should there be none
-        self._set_aside(slot.path)
-        self._set_aside(slot.git_dir)
+        """Make the slot's repository and rename it into place: killed half way, there is none."""
+        self.engine.objects.commit(at)  # raises before anything is made when there is no such commit
+        self.set_aside(slot)
         new = self.folder / f"{slot.n}.git.new"
         remove_tree(new)
         (new / "refs" / "heads").mkdir(parents=True)
         for name, text in {**slot.sealed(), "HEAD": f"{at}\n"}.items():
-            write_atomically(new / name, text)
+            replace_file(new / name, text)
         new.rename(slot.git_dir)
 
-    def _convert(self, slot: Slot) -> None:
+    def convert(self, slot: Slot) -> None:
         """Earlier versions made slots as worktrees of the engine's repository. Their work stays as it is."""
         old = self.engine.path / "worktrees" / str(slot.n)
         if (slot.git_dir / "HEAD").exists() or not (old / "HEAD").is_file():
@@ -278,22 +273,30 @@ class Slots(Struct, frozen=True):
         (new / "refs" / "heads").mkdir(parents=True, exist_ok=True)
         head = (old / "HEAD").read_text(errors="replace")
         if head.startswith("ref: "):
-            # A branch of the shared repository, where every agent's branches were.
+            # A branch of the shared repository, which held every agent's branches.
             ref = head.removeprefix("ref: ").strip()
-            write_atomically(new / "HEAD", f"{self.engine.refs().get(ref) or _last_logged(old)}\n")
+            replace_file(new / "HEAD", f"{self.engine.refs.all().get(ref) or _last_logged(old)}\n")
         new.rename(slot.git_dir)
         remove_tree(old)
 
-    def _set_aside(self, path: Path) -> None:
-        """Nobody knows what is in it, so it is moved, not removed."""
+    def set_aside(self, slot: Slot) -> None:
+        """Move the slot away: nobody knows what is in it, so it is not removed."""
+        self._move_aside(slot.path)
+        self._move_aside(slot.git_dir)
+
+    def _move_aside(self, path: Path) -> None:
         if path.exists():
             aside = self.engine.home / "aside"
             aside.mkdir(exist_ok=True)
             path.rename(aside / f"{path.parent.name}-{path.name}-{path.stat().st_mtime_ns}")
 
 
+def write_lease(folder: Path, lease: Lease) -> None:
+    replace_file(folder / f"{lease.n}.json", json.dumps(to_builtins(lease)), sync_to="name")
+
+
 def _parse(file: Path) -> Lease | None:
-    """None: it was removed this moment. One that nobody can read says nothing of whose the slot is: it is retired."""
+    """None: it was removed this moment. A lease that nobody can read does not say whose the slot is: retired."""
     try:
         data = json.loads(file.read_text())
         named = (str(data["run"]), str(data["key"]), str(data.get("attempt", "")))
@@ -304,14 +307,8 @@ def _parse(file: Path) -> Lease | None:
         return Lease(int(file.stem), SlotUse.RETIRED)
 
 
-def _is_plain(slot: Slot) -> bool:
-    """No ref of an agent's, nothing that tells of an unfinished merge, rebase or bisect, no partial checkout."""
-    known = {entry.name for entry in slot.git_dir.iterdir()} <= PLAIN
-    return known and not slot.own_refs() and not may_hide(slot.git_dir / "index")
-
-
 def _forget(slot: Slot) -> None:
-    """All that the slot's repository named is kept elsewhere now: the next agent finds none of it."""
+    """Remove all that the slot's repository named, which is kept elsewhere now: the next agent finds none of it."""
     for file in slot.own_refs():
         file.unlink(missing_ok=True)
     remove_tree(slot.git_dir / "worktrees")
@@ -321,7 +318,7 @@ def _forget(slot: Slot) -> None:
 
 
 def _start_log(slot: Slot, at: str) -> None:
-    """All that the log named is reachable now; from here on it names what is done in the slot."""
+    """Begin a new log of HEAD. All that the old one named is reachable by now."""
     for name in PSEUDO_REFS:
         (slot.git_dir / name).unlink(missing_ok=True)
     logs = slot.git_dir / "logs"
@@ -329,7 +326,7 @@ def _start_log(slot: Slot, at: str) -> None:
         if entry.name != "HEAD":
             remove_tree(entry)
     first = f"{'0' * len(at)} {at} Windlass <windlass@localhost> 0 +0000\tplaced\n"
-    write_atomically(logs / "HEAD", first)
+    replace_file(logs / "HEAD", first)
 
 
 def _detach(slot: Slot) -> None:

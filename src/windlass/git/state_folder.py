@@ -1,4 +1,4 @@
-"""Which state folder is a repository's own, also after the repository was moved or copied, or the folder was lost.
+"""Finds the state folder of a repository, also after the repository was moved or copied, or the folder was lost.
 
 A state folder is found by the repository's path. Both know each other by an id besides: the repository's is in
 `<git folder>/windlass/place.json`, the state folder's in `owner.json`.
@@ -16,14 +16,14 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from windlass.errors import StoppedError
-from windlass.git.durable import write_durably
 from windlass.locks import holder, is_driven
+from windlass.private_files import replace_file
 
 PLACE, OWNER = "place.json", "owner.json"
 
 
 class StateFolder(Struct, frozen=True):
-    """What a repository knows of itself."""
+    """Where a repository and its state folder are, and what happened to them."""
 
     id: str
     path: str
@@ -34,7 +34,7 @@ class StateFolder(Struct, frozen=True):
     """What happened to it last, in words; '' when nothing did."""
     noted_at: float = 0.0
     copied_at: float = 0.0
-    """What was begun before belongs to the repository that this one was copied from; 0 when it is no copy."""
+    """Runs that began earlier belong to the repository that this one was copied from; 0 when it is no copy."""
 
 
 def repo_id(common_dir: Path) -> str:
@@ -46,30 +46,30 @@ def repo_id(common_dir: Path) -> str:
 
 
 def look_up(common_dir: Path, state_dir: Path) -> StateFolder:
-    """Changes nothing: what `settle_home` would find."""
+    """What `settle_home` would find; changes nothing."""
     return _looked_up(common_dir, state_dir.resolve() / "windlass" / repo_id(common_dir))[0]
 
 
 def settle_home(common_dir: Path, state_dir: Path) -> StateFolder:
-    """The repository's own state folder, taken along if the repository was moved. It need not exist yet."""
+    """The repository's state folder, which moves with the repository. It need not exist yet."""
     home = state_dir.resolve() / "windlass" / repo_id(common_dir)
     found, old = _looked_up(common_dir, home)
     known = _read(common_dir / "windlass" / PLACE)
     if home.exists() and (owner := _owner(home)) not in ("", found.id):
-        # Another repository stood at this path before: what is its own waits under its id.
+        # Another repository was at this path before: its state waits under its id.
         home.rename(home.with_name(f"{home.name}-{owner}"))
     if old is not None and not home.exists():
         _require_at_rest(common_dir)
         old.rename(home)
     if found != known:
-        write_durably(common_dir / "windlass" / PLACE, json.dumps(to_builtins(found)))
+        replace_file(common_dir / "windlass" / PLACE, json.dumps(to_builtins(found)), sync_to="name")
     if _owner(home) != found.id:
-        write_durably(home / OWNER, json.dumps({"id": found.id, "path": found.path}))
+        replace_file(home / OWNER, json.dumps({"id": found.id, "path": found.path}), sync_to="name")
     return found
 
 
 def _looked_up(common_dir: Path, home: Path) -> tuple[StateFolder, Path | None]:
-    """And the folder to take along, if there is one."""
+    """What the repository knows now, and the old state folder to move, if there is one."""
     path, now = str(common_dir.resolve()), time.time_ns() / 1e9
     known = _read(common_dir / "windlass" / PLACE)
     if known is None:
@@ -79,7 +79,7 @@ def _looked_up(common_dir: Path, home: Path) -> tuple[StateFolder, Path | None]:
             return replace(known, home=str(home)), None
         note = f"the state folder '{known.home}' was lost, or XDG_STATE_HOME is another one now"
         return replace(known, home=str(home), note=note, noted_at=now), None
-    if known.path != path and _id_at(Path(known.path)) == known.id:
+    if (there := _read(Path(known.path) / "windlass" / PLACE)) is not None and there.id == known.id:
         note = f"this repository is a copy of '{Path(known.path).parent}', which keeps the work that it has begun"
         return StateFolder(_new_id(path, now), path, str(home), note, now, copied_at=now), None
     old = _left_behind(known)
@@ -108,13 +108,8 @@ def _left_behind(known: StateFolder) -> Path | None:
     return next((folder for folder in places if _owner(folder) == known.id), None)
 
 
-def _id_at(common_dir: Path) -> str:
-    found = _read(common_dir / "windlass" / PLACE)
-    return found.id if found else ""
-
-
 def _read(file: Path) -> StateFolder | None:
-    """None: there is none, or nobody can read it; then it is made anew."""
+    """None: there is no file, or it cannot be read; then it is made anew."""
     try:
         return StateFolder(**json.loads(file.read_text()))
     except (OSError, ValueError, TypeError):
@@ -129,7 +124,7 @@ def _owner(home: Path) -> str:
 
 
 def owner_of(home: Path) -> Path | None:
-    """The git folder of the repository that a state folder belongs to. None: it is no state folder, or cannot tell."""
+    """The git folder of the repository that a state folder belongs to. None: it is no state folder, or does not say."""
     try:
         return Path(str(json.loads((home / OWNER).read_text())["path"]))
     except (OSError, ValueError, KeyError, TypeError):

@@ -18,11 +18,9 @@ from msgspec.structs import replace
 from windlass.errors import GitError
 from windlass.git import run as git
 from windlass.git.engine_repo import EngineRepo
-from windlass.git.index_flags import unhide
 from windlass.git.intake import RefusedObjectsError, take_in
-from windlass.git.slot import Slot
-from windlass.git.slot_files import check_path
-from windlass.git.stale_locks import locks_in
+from windlass.git.plumbing.stale_locks import locks_in
+from windlass.git.slot import Slot, check_path
 
 HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
@@ -38,6 +36,8 @@ class SlotStatus(Struct, frozen=True):
     detached: bool = True
     refused: str = ""
     """Why commits that were made in the slot cannot be taken; their files count as uncommitted then."""
+    partial: bool = False
+    """Some files of the index are not checked out (skip-worktree); they count as unchanged."""
 
 
 class ChangeKind(StrEnum):
@@ -54,10 +54,10 @@ class Change(Struct, frozen=True):
 
 
 def status(engine: EngineRepo, slot: Slot) -> SlotStatus:
-    """Afterwards the engine's repository has the slot's head. A repository inside the slot is not entered: its own
+    """Look at a slot, and take its head into the engine's repository. A repository inside the slot is not entered: its
     configuration names programs that git would run."""
     options = ["--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=dirty"]
-    unhide(slot, absent=False)
+    partial = slot.clear_index_flags(absent=False)
     fields = slot.git("status", *options).fields
     heads = [field.removeprefix("# branch.oid ") for field in fields if field.startswith("# branch.oid ")]
     if not heads or heads[0] == "(initial)":
@@ -67,11 +67,12 @@ def status(engine: EngineRepo, slot: Slot) -> SlotStatus:
     except RefusedObjectsError as error:
         return replace(_without_commits(engine, slot, error), refused=error.message)
     dirty = tuple(_path_of(field) for field in fields if not field.startswith("#"))
-    return SlotStatus(heads[0], engine.tree_of(heads[0]), dirty, "# branch.head (detached)" in fields)
+    detached = "# branch.head (detached)" in fields
+    return SlotStatus(heads[0], engine.objects.tree_of(heads[0]), dirty, detached, partial=partial)
 
 
 def _without_commits(engine: EngineRepo, slot: Slot, error: RefusedObjectsError) -> SlotStatus:
-    """Back to the commit that the slot was placed at; all files stay as they are."""
+    """Put HEAD back to the commit that the slot was placed at; all files stay as they are."""
     placed = slot.placed_at()
     if not placed or not engine.objects.has(placed):
         raise error
@@ -87,7 +88,8 @@ def _path_of(entry: str) -> str:
 
 
 def harvest(engine: EngineRepo, slot: Slot, message: str, date: float) -> str:
-    """Commit everything that is not ignored; the head, which is the old one when there was nothing to commit."""
+    """Commit everything that is not ignored. Returns the head, which is the old one when there was nothing to
+    commit."""
     seen = status(engine, slot)
     if not seen.dirty:
         return seen.head
@@ -100,7 +102,7 @@ def harvest(engine: EngineRepo, slot: Slot, message: str, date: float) -> str:
 
 
 def clear_locks(slot: Slot) -> None:
-    """A git that was killed leaves its lock. Only for a slot in which no process is left."""
+    """Remove the locks of killed gits. Only for a slot in which no process is left."""
     for lock in locks_in(slot.git_dir):
         lock.unlink(missing_ok=True)
 
@@ -120,12 +122,14 @@ def work_tree(engine: EngineRepo, slot: Slot, seen: SlotStatus | None = None) ->
 
 
 def _add_all(engine: EngineRepo, slot: Slot, dirty: Sequence[str], env: Mapping[str, str]) -> None:
-    """Only what was seen to differ, because `git add -A` would look at every file again. A repository inside the slot
-    would be stored as the bare name of a commit: store its files instead."""
+    """Add the files that differ; `git add -A` would look at every file again. Of a repository inside the slot git would
+    store only the name of a commit, so its files are stored."""
     nested = [path.rstrip("/") for path in dirty if path.endswith("/")]
     # A file that became a folder is replaced by what is in the folder: git refuses the name of a folder.
     above = {path[:n] for path in dirty for n, char in enumerate(path) if char == "/"}
-    folders = {path for path in dirty if path in above and _is_folder(slot.path / path)}
+    folders = {
+        path for path in dirty if path in above and (slot.path / path).is_dir() and not (slot.path / path).is_symlink()
+    }
     names = "".join(f"{path}\0" for path in dirty if not path.endswith("/") and path not in folders)
     slot.git("update-index", "--add", "--remove", "--replace", "-z", "--stdin", input=names, env=env)
     for folder in nested:
@@ -133,7 +137,7 @@ def _add_all(engine: EngineRepo, slot: Slot, dirty: Sequence[str], env: Mapping[
 
 
 def _entries_of(engine: EngineRepo, top: Path, root: Path) -> dict[str, str]:
-    """Every file and link below `root`, stored: path below `top` -> 'mode sha'."""
+    """Store every file and link below `root`. Returns path below `top` -> 'mode sha'."""
     found = {}
     for folder, folders, files in os.walk(root):
         folders[:] = sorted(name for name in folders if name != ".git")
@@ -147,10 +151,6 @@ def _entries_of(engine: EngineRepo, top: Path, root: Path) -> dict[str, str]:
                 mode = "100755" if seen.st_mode & stat.S_IXUSR else "100644"
                 found[path] = f"{mode} {engine.objects.write_blob(place.read_bytes())}"
     return found
-
-
-def _is_folder(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()
 
 
 @contextmanager
@@ -192,17 +192,17 @@ def commit_tree(engine: EngineRepo, tree: str, parents: Sequence[str], message: 
 
 
 def commit_artifacts(engine: EngineRepo, tip: str, contents: Mapping[str, str], message: str, date: float) -> str:
-    """A commit of files on a tip, made without a checkout, that nothing leads to yet; `tip` itself when nothing would
-    change."""
+    """Commit files on a tip without a checkout. No ref leads to the commit yet; it is `tip` itself when nothing
+    changes."""
     tree = edited_tree(engine, tip, contents)
-    if tree == engine.tree_of(tip):
+    if tree == engine.objects.tree_of(tip):
         return tip
     return commit_tree(engine, tree, [tip], message, date)
 
 
 def changes(engine: EngineRepo, base: str, head: str) -> tuple[Change, ...]:
-    """Between two commits or trees. For a slot with uncommitted work, `head` is its `work_tree`."""
-    fields = engine.differences(base, head)
+    """The changes between two commits or trees. For a slot with uncommitted work, `head` is its `work_tree`."""
+    fields = engine.diffs.between(base, head)
     return tuple(_change(entry, path) for entry, path in zip(fields[0::2], fields[1::2], strict=True))
 
 
@@ -265,7 +265,7 @@ def read_at(engine: EngineRepo, commit: str, path: str, max_bytes: int) -> tuple
 
 
 def patch_id(engine: EngineRepo, base: str, head: str) -> str:
-    """The same for the same change on another base: tells whether resolving a conflict changed what was reviewed."""
+    """Equal for the same change on another base, so it shows whether resolving a conflict changed what was reviewed."""
     command = [f"--git-dir={engine.path}", "diff-tree", "-p", "--full-index", "--no-ext-diff", base, head]
     patch = git.run_raw(command, engine.home).stdout
     return engine.git("patch-id", "--stable", input=patch).line.partition(" ")[0]

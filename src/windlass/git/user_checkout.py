@@ -7,7 +7,6 @@ means finished, a branch at the old one means that the files are taken back, one
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -15,14 +14,17 @@ import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from msgspec import Struct, field, to_builtins
 
 from windlass.errors import GitError, UserError
 from windlass.git import run as git
-from windlass.git.run import UserRepo
+from windlass.git import user_repo
+from windlass.git.user_repo import UserRepo
+from windlass.locks import try_lock
+from windlass.private_files import replace_file
 from windlass.text import plain
 
 LAND, FOLLOW = "land", "follow"
@@ -31,7 +33,7 @@ LOCK_LOOK_S = 0.05
 MANY = 5
 ABSENT = ("0", "")
 SCRATCH = (".part", ".lock-text", ".index", ".index.lock")
-"""What a killed command may leave beside the intent; nobody needs it."""
+"""Files that a killed command may leave next to the intent; nobody needs them."""
 GITLINK, SYMLINK = "160000", "120000"
 
 
@@ -53,14 +55,14 @@ class CheckoutMove(Struct, frozen=True):
     before: str
     after: str
     facts: Mapping[str, str] = field(default_factory=dict)
-    """What whoever asked for the move wants to know when it is finished by another command."""
+    """Facts that `record` needs, also when another command finishes the move."""
     token: str = ""
-    """What our index lock contains: a lock with another content is somebody else's."""
+    """The content of our index lock; a lock with another content is somebody else's."""
     changes: tuple[PathChange, ...] = ()
 
 
 class Settled(Struct, frozen=True):
-    """What became of a move that was interrupted."""
+    """The end of an interrupted move."""
 
     move: CheckoutMove
     how: str
@@ -84,7 +86,7 @@ Record = Callable[[CheckoutMove], None]
 
 
 def no_record(move: CheckoutMove) -> None:
-    """For moves that nobody keeps a record of."""
+    """For moves that are not recorded."""
 
 
 def advance(user: UserRepo, move: CheckoutMove, record: Record = no_record) -> None:
@@ -98,7 +100,7 @@ def advance(user: UserRepo, move: CheckoutMove, record: Record = no_record) -> N
         if intent.exists():
             raise UserError("another move of this checkout was interrupted", hint="run the same command again")
         move = _planned(user, move)
-        _store(intent, move)
+        replace_file(intent, json.dumps(to_builtins(move)), sync_to="name", scratch=intent.with_suffix(".part"))
         try:
             _lock_index(user, move, folder)
         except UserError:
@@ -121,7 +123,7 @@ def settle(user: UserRepo, record: Record = no_record) -> Settled | None:
         intent = _intent(folder, user)
         if not intent.exists():
             return None
-        return _settle(git.discover(user.root), _load(intent), folder, record)
+        return _settle(user_repo.discover(user.root), _load(intent), folder, record)
 
 
 # -- forward
@@ -160,7 +162,8 @@ def _perform(user: UserRepo, move: CheckoutMove, folder: Path) -> None:
 
 
 def _lock_index(user: UserRepo, move: CheckoutMove, folder: Path) -> None:
-    """As git itself would, so that no git of the user's works on the index meanwhile; with a content that is ours."""
+    """Lock the index as git does, so that no git of the user changes it meanwhile. The content shows that the lock is
+    ours."""
     part = folder / f"{_name(user)}.lock-text"
     part.write_text(move.token, encoding="utf-8")
     lock = _index_lock(user)
@@ -176,16 +179,16 @@ def _lock_index(user: UserRepo, move: CheckoutMove, folder: Path) -> None:
 
 
 def _require_unchanged(user: UserRepo, move: CheckoutMove) -> None:
-    """Looked at again under the lock: a person may have worked on since the command began."""
-    here = git.discover(user.root)
+    """Check again under the lock: the user may have worked since the command began."""
+    here = user_repo.discover(user.root)
     if (here.branch, here.head) != (move.branch, move.before):
         raise UserError(f"'{move.branch}' was moved a moment ago", hint="nothing was changed; try again")
     require_clean(here, f"bring '{move.branch}' forward")
 
 
 def _require_free(user: UserRepo, move: CheckoutMove) -> None:
-    """A file of the user's that git does not know, ignored ones included, stands where a new one belongs."""
-    # Where the case of a letter does not count, the old name of a renamed file is such a place.
+    """Refuse when an untracked file of the user, ignored ones included, is where a new file belongs."""
+    # Where file names ignore case, the old name of a renamed file is such a place.
     leaving = {change.path.casefold() for change in move.changes if change.after == ABSENT}
     added = [c.path for c in move.changes if c.before == ABSENT and c.path.casefold() not in leaving]
     taken = [name for path in added for name in _occupants(user.root, path) if name.casefold() not in leaving]
@@ -198,7 +201,7 @@ def _require_free(user: UserRepo, move: CheckoutMove) -> None:
 
 
 def _occupants(root: Path, path: str) -> list[str]:
-    """What stands at a path: a file, or every file in a folder."""
+    """The files at a path: the file itself, or every file in a folder."""
     place = root / path
     if place.is_symlink() or not place.is_dir():
         return [path] if os.path.lexists(place) else []
@@ -206,13 +209,13 @@ def _occupants(root: Path, path: str) -> list[str]:
 
 
 def require_clean(user: UserRepo, what: str) -> None:
-    if git.is_dirty(user, untracked=False):
+    if user_repo.is_dirty(user, untracked=False):
         raise UserError(f"cannot {what}: there are uncommitted changes", hint="commit or `git stash` them first")
 
 
 def _copy_index(user: UserRepo, folder: Path) -> Path:
     index = folder / f"{_name(user)}.index"
-    # Of a git of ours that was killed; the checkout is ours alone.
+    # A git of ours that was killed left it; nobody else works on this checkout now.
     index.with_name(f"{index.name}.lock").unlink(missing_ok=True)
     shutil.copy2(user.git_dir / "index", index)
     return index
@@ -227,7 +230,7 @@ def _settle(user: UserRepo, move: CheckoutMove, folder: Path, record: Record) ->
     untouched: tuple[str, ...] = ()
     if at == move.after or (at != move.before and at and git.is_ancestor(user.root, move.after, at)):
         how = "finished"
-    elif at == move.before and git.discover(user.root).branch == move.branch:
+    elif at == move.before and user_repo.discover(user.root).branch == move.branch:
         how, untouched = "taken back", _take_back(user, move, folder)
     else:
         how = "left"
@@ -240,9 +243,9 @@ def _settle(user: UserRepo, move: CheckoutMove, folder: Path, record: Record) ->
 
 
 def _take_back(user: UserRepo, move: CheckoutMove, folder: Path) -> tuple[str, ...]:
-    """Every path as it was before the move, unless somebody else has changed it since: those are named."""
+    """Restore every path as it was before the move. Returns those that somebody else has changed since."""
     if not _is_ours(user, move):
-        if not (_index_lock(user).exists() or _is_begun(user, move)):
+        if not (_index_lock(user).exists() or _is_begun(user)):
             return ()
         _lock_index(user, move, folder)
     index = _copy_index(user, folder)
@@ -254,14 +257,14 @@ def _take_back(user: UserRepo, move: CheckoutMove, folder: Path) -> tuple[str, .
     return untouched
 
 
-def _is_begun(user: UserRepo, move: CheckoutMove) -> bool:
-    """False: killed before the index was locked, so nothing was changed. The lock goes last, and the branch says then
-    that the move is finished; so without a lock only a person who removed it can have left half of the files."""
-    return git.is_dirty(user, untracked=True)
+def _is_begun(user: UserRepo) -> bool:
+    """False: killed before the index was locked, so nothing was changed. The lock is removed last, when the branch has
+    moved; so without a lock, files are half moved only if a person removed the lock."""
+    return user_repo.is_dirty(user, untracked=True)
 
 
 def _restore_index(user: UserRepo, move: CheckoutMove, env: Mapping[str, str]) -> set[str]:
-    """Entries that the move has set get their old value. The paths that are not checked out at all (sparse)."""
+    """Give the entries that the move has set their old values. Returns the paths that are not checked out (sparse)."""
     listed = git.run(["ls-files", "-z", "-t", "-s"], user.root, env=env).fields
     entries, hidden = dict[str, tuple[str, str]](), set[str]()
     for line in listed:
@@ -312,14 +315,14 @@ def _may_restore(user: UserRepo, change: PathChange, found: tuple[str, str]) -> 
 
 
 def _matches(found: tuple[str, str], side: tuple[str, str]) -> bool:
-    """By content and type; whether a file is executable cannot be seen everywhere."""
+    """Compares content and type; not every file system knows whether a file is executable."""
     if ABSENT in (found, side):
         return found == side
     return found[1] == side[1] and (found[0] == SYMLINK) == (side[0] == SYMLINK)
 
 
 def _is_torn(user: UserRepo, change: PathChange, found: tuple[str, str]) -> bool:
-    """A killed git leaves the beginning of a file: all that is in it is in the commit as well."""
+    """A killed git leaves the beginning of a file; all of it is in the commit as well."""
     if ABSENT in (found, change.after) or SYMLINK in (found[0], change.after[0]):
         return False
     whole = git.run_raw(["cat-file", "--filters", f"--path={change.path}", change.after[1]], user.root).stdout
@@ -365,7 +368,7 @@ def _remove(root: Path, path: str) -> None:
 
 
 def _is_blocked(root: Path, path: str) -> bool:
-    """Something of the user's stands where the file or one of its folders belongs: git would remove it."""
+    """A file of the user is where the file or one of its folders belongs: git would remove it."""
     place = root / path
     above = [folder for folder in place.parents if folder != root and folder.is_relative_to(root)]
     in_the_way = any(os.path.lexists(folder) and (folder.is_symlink() or not folder.is_dir()) for folder in above)
@@ -373,7 +376,7 @@ def _is_blocked(root: Path, path: str) -> bool:
 
 
 def _removed_if_empty(folder: Path) -> bool:
-    """A killed git may have made the folder for a file and not the file."""
+    """A killed git may have made the folder of a file, but not the file."""
     below = sorted((path for path in folder.rglob("*")), reverse=True)
     if any(path.is_symlink() or not path.is_dir() for path in below):
         return False
@@ -382,7 +385,7 @@ def _removed_if_empty(folder: Path) -> bool:
     return True
 
 
-# -- where it lies
+# -- paths and locks
 
 
 def _name(user: UserRepo) -> str:
@@ -426,29 +429,12 @@ def _exclusive(user: UserRepo) -> Iterator[Path]:
 
 def _wait_for(handle: int) -> None:
     end = time.monotonic() + LOCK_WAIT_S
-    while True:
-        with suppress(BlockingIOError):
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
+    while not try_lock(handle):
         if time.monotonic() > end:
             raise UserError(
                 "another windlass command is at work on this checkout", hint="wait until it is done, then try again"
             )
         time.sleep(LOCK_LOOK_S)
-
-
-def _store(file: Path, move: CheckoutMove) -> None:
-    part = file.with_suffix(".part")
-    with part.open("w", encoding="ascii") as handle:
-        json.dump(to_builtins(move), handle)
-        handle.flush()
-        os.fsync(handle.fileno())
-    part.replace(file)
-    folder = os.open(file.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _load(file: Path) -> CheckoutMove:

@@ -145,9 +145,9 @@ class Trees(Struct, frozen=True, eq=False, dict=True):
     def make(self, tree: ProofTree) -> str:
         match tree:
             case ProofTree.BASE:
-                return self.engine.tree_of(self.base)
+                return self.engine.objects.tree_of(self.base)
             case ProofTree.HEAD:
-                return self.engine.tree_of(self.head)
+                return self.engine.objects.tree_of(self.head)
             case ProofTree.OLD | ProofTree.AGAIN:
                 return self._swapped(self.base, self._in_head)
             case ProofTree.WITH_OLD_TESTS:

@@ -16,9 +16,10 @@ from windlass.engine.journal import Journal
 from windlass.engine.services import CheckServices, DriverHost, StopRequests
 from windlass.errors import LockHeldError, StoppedError, UserError
 from windlass.events import CommandFinished
-from windlass.git import run as git
-from windlass.git.engine_repo import EngineRepo, tip_ref
+from windlass.git import user_repo
+from windlass.git.engine_repo import EngineRepo
 from windlass.git.keep import Attempt
+from windlass.git.run_refs import tip_ref
 from windlass.git.slots import Slots
 from windlass.git.trees import commit_tree
 from windlass.locks import boot_id, driver_lock, holder
@@ -71,14 +72,14 @@ def circumstances(kit: Project) -> CheckSetup:
 
 
 def rehearse(kit: Project, *, canary: bool) -> CheckReport:
-    config, repo = _configured(kit), git.discover(kit.world.cwd)
+    config, repo = _configured(kit), user_repo.discover(kit.world.cwd)
     verdict, words = _in_a_slot(kit, config, repo, repo.head, "check", recall=False, canary=canary)
     results = tuple(event for event in verdict.events if isinstance(event, CommandFinished))
-    return CheckReport(repo.head, git.is_dirty(repo), verdict.ok, results, words)
+    return CheckReport(repo.head, user_repo.is_dirty(repo), verdict.ok, results, words)
 
 
 def check_tree(
-    kit: Project, repo: git.UserRepo, tree: str, parents: Sequence[str], known: frozenset[str]
+    kit: Project, repo: user_repo.UserRepo, tree: str, parents: Sequence[str], known: frozenset[str]
 ) -> CheckVerdict:
     """The checks on a tree that no branch has yet. What was found for it before counts, as it does in a run.
 
@@ -96,7 +97,7 @@ def check_tree(
 def _in_a_slot(
     kit: Project,
     config: Config,
-    repo: git.UserRepo,
+    repo: user_repo.UserRepo,
     commit: str,
     command: str,
     *,
@@ -136,7 +137,7 @@ async def _check(
     kit: Project,
     config: Config,
     store: Store,
-    repo: git.UserRepo,
+    repo: user_repo.UserRepo,
     commit: str,
     recall: bool,
     canary: bool,
@@ -155,13 +156,13 @@ async def _check(
     checker.known = known
     desk = Workspace(engine, slots, RUN, commit, world.clock, checker.prepare)
     # What a ref of a run leads to is not kept once more when the slot is left.
-    engine.set_tip(RUN, commit, engine.tip(RUN))
+    engine.refs.set_tip(RUN, commit, engine.refs.tip(RUN))
     try:
         verdict = await checker.check(KEY, desk, commit, desk.tree)
         words = await _canary(checker, desk) if canary and verdict.ok else ""
     finally:
         await desk.leave(KEY.text)
-        engine.drop([tip_ref(RUN)])
+        engine.refs.drop([tip_ref(RUN)])
     return verdict, words
 
 

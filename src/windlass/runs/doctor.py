@@ -20,6 +20,7 @@ from windlass.engine.recovery import record_of, repair_repositories
 from windlass.errors import UserError, WindlassError
 from windlass.flow.load import parse_recorded_flow
 from windlass.git import run as git
+from windlass.git import user_repo
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.repair import find_damage, replace_engine
 from windlass.git.slots import Slots, SlotUse
@@ -101,14 +102,14 @@ def blind() -> Iterator[DoctorFinding]:
 
 
 def _repository(kit: Project) -> Iterator[DoctorFinding]:
-    repo = git.discover(kit.world.cwd)
+    repo = user_repo.discover(kit.world.cwd)
     where = f"on branch '{repo.branch}'" if repo.branch else "with a detached HEAD"
     yield DoctorFinding(Level.OK, "repository", f"{repo.root} {where} at {repo.head[:12]}")
-    for odd in git.oddities(repo):
+    for odd in user_repo.oddities(repo):
         yield DoctorFinding(Level.FIX, "repository", f"refused: {odd}", "use a full clone without it")
     if not repo.branch:
         yield DoctorFinding(Level.NOTE, "repository", "windlass land needs a branch to land on", "git switch main")
-    if git.is_dirty(repo):
+    if user_repo.is_dirty(repo):
         yield DoctorFinding(
             Level.NOTE, "repository", "there are uncommitted changes; a run starts from HEAD and does not see them"
         )
@@ -199,7 +200,7 @@ def _engine(kit: Project) -> Iterator[DoctorFinding]:
     if not kit.world.place.database.exists():
         return
     service = Service(kit.world)
-    engine = EngineRepo.at(git.discover(kit.world.cwd), state_dir(kit.world.environ))
+    engine = EngineRepo.at(user_repo.discover(kit.world.cwd), state_dir(kit.world.environ))
     rows = [row for row in service.runs() if not row.state.final]
     if engine.about and engine.about.note and rows:
         yield DoctorFinding(Level.NOTE, "engine", engine.about.note, "windlass doctor --repair")
@@ -221,7 +222,7 @@ def repair(kit: Project) -> Iterator[DoctorFinding]:
     for row in rows:
         if service.driven(row.id):
             raise UserError(f"run {row.id} is at work", hint=f"windlass pause {row.id}, then: windlass doctor --repair")
-    engine = EngineRepo.open(git.discover(kit.world.cwd), state_dir(kit.world.environ))
+    engine = EngineRepo.open(user_repo.discover(kit.world.cwd), state_dir(kit.world.environ))
     if engine.about and engine.about.note:
         yield DoctorFinding(Level.NOTE, "repair", engine.about.note)
     records = [record_of(service.store, row) for row in rows]
@@ -260,7 +261,7 @@ def _leftovers(kit: Project) -> Iterator[DoctorFinding]:
 
 
 def _idle_slots(kit: Project, needed: set[str]) -> Iterator[DoctorFinding]:
-    repo = git.discover(kit.world.cwd)
+    repo = user_repo.discover(kit.world.cwd)
     state = state_dir(kit.world.environ)
     # Looking must not create it.
     if not (state.resolve() / "windlass" / repo_id(repo.common_dir) / "repo.git").exists():

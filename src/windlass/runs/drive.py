@@ -43,7 +43,7 @@ from windlass.errors import (
 from windlass.events import BranchPublished, BudgetChanged, Recorded, RunEnded, RunResumed, Warned
 from windlass.flow.load import parse_recorded_flow
 from windlass.flow.schema import Flow
-from windlass.git import run as git
+from windlass.git import user_repo
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.slots import Slots, SlotUse
 from windlass.locks import DriverId, DriverLock, boot_id, driver_lock
@@ -291,7 +291,7 @@ class _Driver:
         about = parts.engine.about
         if about and about.note and row.started_at < about.noted_at:
             parts.journal.emit("repository", Warned("repository", about.note))
-        if row.epoch > 1 or not parts.engine.tip(row.id):
+        if row.epoch > 1 or not parts.engine.refs.tip(row.id):
             await self._repair(row, parts)
         open_before = parts.store.open_attempts(row.id)
         found = await asyncio.to_thread(self._recovered, row, parts)
@@ -363,7 +363,7 @@ class _Driver:
 
         wanted = StopRequests(require_claim=self._store.require_claim)
         obey(wanted, row.wanted)
-        engine = EngineRepo.open(git.discover(world.cwd), state_dir(world.environ), fence=fence.held)
+        engine = EngineRepo.open(user_repo.discover(world.cwd), state_dir(world.environ), fence=fence.held)
         journal = Journal(self._store, row.id, row.epoch, publish=publish, crash=self._crash, barrier=engine.barrier)
         facts = _facts(flow, row, self._store, projecting.view.published, world.place.root.name)
         broker = Questions(journal, AnswerPolicy.from_json(row.options.get("policy")), asker, wanted.check)

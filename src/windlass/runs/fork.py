@@ -24,8 +24,9 @@ from windlass.events import (
 )
 from windlass.flow.load import FlowSource
 from windlass.flow.schema import Flow
-from windlass.git import run as git
-from windlass.git.engine_repo import EngineRepo, name_held
+from windlass.git import user_repo
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.run_refs import name_held
 from windlass.model import Json, RunState
 from windlass.paths import state_dir
 from windlass.runs.project import Project
@@ -66,9 +67,9 @@ def fork_run(kit: Project, store: Store, row: RunRow, phase: str, new_id: str) -
     """The id of the new run, which is at rest before `phase`."""
     flow = _flow(kit, row)
     beginning = find_beginning(store, row.id, flow, phase)
-    engine = EngineRepo.open(git.discover(kit.world.cwd), state_dir(kit.world.environ))
+    engine = EngineRepo.open(user_repo.discover(kit.world.cwd), state_dir(kit.world.environ))
     _give_refs(engine, row, beginning, new_id)
-    engine.settle()
+    engine.barrier.settle()
     _record(store, _new_row(kit, row, flow, new_id), row, beginning, phase)
     return new_id
 
@@ -125,12 +126,12 @@ def _flow(kit: Project, row: RunRow) -> Flow:
 
 def _give_refs(engine: EngineRepo, row: RunRow, beginning: Beginning, new_id: str) -> None:
     """Commits that copied steps name stay reachable, also when the other run is collected."""
-    engine.pin_base(new_id, row.base)
-    engine.set_tip(new_id, tip_of_steps(beginning.steps, row.base), "")
-    for ref, sha in engine.refs().items():
+    engine.user_refs.pin_base(new_id, row.base)
+    engine.refs.set_tip(new_id, tip_of_steps(beginning.steps, row.base), "")
+    for ref, sha in engine.refs.all().items():
         name = name_held(ref, row.id)
         if name and beginning.has(name):
-            engine.hold(new_id, name, sha)
+            engine.refs.hold(new_id, name, sha)
 
 
 def _new_row(kit: Project, row: RunRow, flow: Flow, new_id: str) -> RunRow:

@@ -15,6 +15,7 @@ from windlass.agents.process.supervise import ProcessActivity, at_work
 from windlass.errors import StoppedError, UserError
 from windlass.events import BranchPublished, CommandFinished
 from windlass.git import run as git
+from windlass.git import user_repo
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.gc import OwnBranch, collect_homes, gc
 from windlass.git.publish import LandPlan, bring, land_commit, land_plan, plan_landing, publish
@@ -64,7 +65,7 @@ def land(kit: Project, service: Service, row: RunRow, options: LandOptions, say:
             f"run {row.id} is {row.state}, not finished",
             hint=f"windlass resume {row.id} goes on; windlass land {row.id} --unfinished takes what has landed so far",
         )
-    view, user = service.view(row.id), git.discover(service.world.cwd)
+    view, user = service.view(row.id), user_repo.discover(service.world.cwd)
     engine = EngineRepo.open(user, state_dir(service.world.environ))
     tip = tip_of(service, engine, row.id)
     if tip == view.base:
@@ -104,7 +105,7 @@ def catch_up(service: Service, engine: EngineRepo, run: str, tip: str) -> None:
             service.store.add_event(run, BranchPublished(done.branch, done.commit, done.note, tip))
 
 
-def _was_taken(user: git.UserRepo, view: View, tip: str) -> bool:
+def _was_taken(user: user_repo.UserRepo, view: View, tip: str) -> bool:
     """A squashed landing leaves no trace of the tip in the branch; the record knows of it."""
     landed = view.landed
     return landed is not None and landed.tip == tip and git.is_ancestor(user.root, landed.commit, user.head)
@@ -144,7 +145,7 @@ def _checks_of(
     kit: Project,
     service: Service,
     run: str,
-    user: git.UserRepo,
+    user: user_repo.UserRepo,
     plan: LandPlan,
     options: LandOptions,
     say: Callable[[str], None],
@@ -197,7 +198,7 @@ def collect(
     rows = {row.id: row for row in chosen if row.id not in spared and not service.driven(row.id)}
     world, final = service.world, set(rows)
     settle_checkout(service)
-    engine = EngineRepo.open(git.discover(world.cwd), state_dir(world.environ))
+    engine = EngineRepo.open(user_repo.discover(world.cwd), state_dir(world.environ))
     _require_known(engine, refs, final)
     for id in () if dry else rows:
         last = service.store.last_of(id, BranchPublished)
@@ -265,7 +266,7 @@ def _require_final(row: RunRow) -> None:
 
 def _require_known(engine: EngineRepo, refs: Collection[str], final: Collection[str]) -> None:
     ours = [f"refs/windlass/{run}/" for run in final] + [f"refs/windlass/keep/{run}/" for run in final]
-    present = {*engine.refs(), *git.read_refs(engine.user.root, "refs/windlass/")}
+    present = {*engine.refs.all(), *git.read_refs(engine.user.root, "refs/windlass/")}
     for name in refs:
         if name not in present or not name.startswith(tuple(ours)):
             raise UserError(f"'{name}' is not a ref of a run that is done", hint="windlass gc --dry-run lists them")

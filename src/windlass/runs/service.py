@@ -240,7 +240,7 @@ class Service:
     def _end_agents(self, run: str) -> str:
         """What a driver that died left at work. In words what cannot be reached from here."""
         from windlass.engine.recovery import end_attempts, end_checks
-        from windlass.git import run as git
+        from windlass.git import user_repo
         from windlass.git.engine_repo import EngineRepo
         from windlass.git.slots import Slots
         from windlass.paths import state_dir
@@ -248,7 +248,7 @@ class Service:
         host, folder = socket.gethostname(), self.world.place.run_folder(run)
         attempts = self.store.open_attempts(run)
         here = [row for row in attempts if row.intent.host == host]
-        slots = Slots(EngineRepo.open(git.discover(self.world.cwd), state_dir(self.world.environ)))
+        slots = Slots(EngineRepo.open(user_repo.discover(self.world.cwd), state_dir(self.world.environ)))
         end_attempts(here, run, slots, folder, host, boot_id())
         end_checks(slots.engine, folder, host, boot_id())
         others = sorted({row.intent.host for row in attempts} - {host})

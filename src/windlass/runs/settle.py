@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from windlass.events import RunLanded
-from windlass.git import run as git
+from windlass.git import user_repo
 from windlass.git.user_checkout import CheckoutMove, Settled, settle
 from windlass.runs.service import Service
 from windlass.store.database import Store
@@ -11,7 +11,7 @@ from windlass.store.database import Store
 
 def settle_checkout(service: Service) -> Settled | None:
     """Finish or take back a landing that was killed. None: there was none."""
-    user = git.discover(service.world.cwd)
+    user = user_repo.discover(service.world.cwd)
     return settle(user, lambda move: record_landing(service.store, move))
 
 

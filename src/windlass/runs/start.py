@@ -28,10 +28,11 @@ from windlass.flow.load import FlowSource
 from windlass.flow.route_graph import back_options
 from windlass.flow.schema import Flow
 from windlass.git import run as git
+from windlass.git import user_repo
 from windlass.git.disk import MIN_FREE_BYTES, lacking
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.publish import enter_in_place
-from windlass.git.run import UserRepo
+from windlass.git.user_repo import UserRepo
 from windlass.kinds.spec import PhaseSpec
 from windlass.model import Json, RunState, Usage, content_id, slugify
 from windlass.paths import state_dir
@@ -66,7 +67,7 @@ class Start(Struct, frozen=True):
 def start_run(kit: Project, start: Start, run: str) -> str:
     """The new run's id; nothing is dispatched yet."""
     git.require_git()
-    repo = git.discover(kit.world.cwd)
+    repo = user_repo.discover(kit.world.cwd)
     _refuse_odd(repo)
     _require_room(repo, state_dir(kit.world.environ))
     config = kit.config(start.budget, start.roles)
@@ -90,15 +91,15 @@ def _create(
     flow: Flow,
     settings: dict[str, str],
 ) -> str:
-    git.fetch_missing(repo, repo.head)
+    user_repo.fetch_missing(repo, repo.head)
     now = kit.world.clock()
     date = _date(now)
     slug = _free_slug(flow, repo, slugify(start.request), date)
     branch = flow.branch.format_map({"slug": slug, "id8": run[:8], "date": date, "n": "1"})
     store = Store.open(kit.world.place.database, kit.world.clock, create=True)
     engine = EngineRepo.open(repo, state_dir(kit.world.environ))
-    engine.pin_base(run, repo.head)
-    engine.set_tip(run, repo.head, "")
+    engine.user_refs.pin_base(run, repo.head)
+    engine.refs.set_tip(run, repo.head, "")
     if start.in_place:
         enter_in_place(repo, branch, repo.head)
     given = _given(flow, start)
@@ -111,9 +112,9 @@ def _create(
         budget_usd=config.budget.stop_usd,
         warn_usd=config.budget.warn_usd,
     )
-    dirty = git.is_dirty(repo)
+    dirty = user_repo.is_dirty(repo)
     event = RunStarted(start.request, flow.flow, repo.head, branch, row.budget_usd, row.warn_usd, dirty)
-    engine.settle()
+    engine.barrier.settle()
     with store.tx():
         store.add_run(row)
         store.add_tip(run, repo.head, "", "")
@@ -184,7 +185,7 @@ def _free_slug(flow: Flow, repo: UserRepo, slug: str, date: str) -> str:
     for n in itertools.count(1):
         own = slug if n == 1 else f"{slug}-{n}"
         names = {"slug": own, "date": date, "session": f"{date}-{own}", "id8": ""}
-        if not any(git.is_tracked(repo, template.format_map(names)) for template in templates):
+        if not any(user_repo.is_tracked(repo, template.format_map(names)) for template in templates):
             return own
     raise AssertionError("counting never ends")
 
@@ -203,7 +204,7 @@ def _require_room(repo: UserRepo, state: Path) -> None:
 
 def _refuse_odd(repo: UserRepo) -> None:
     # Shallow and partial clones can be worked in: what lies before the base is not needed.
-    odd = [text for text in git.oddities(repo) if not text.startswith(("shallow clone", "partial clone"))]
+    odd = [text for text in user_repo.oddities(repo) if not text.startswith(("shallow clone", "partial clone"))]
     if odd:
         raise UserError(f"this repository cannot be driven: {'; '.join(odd)}", hint="windlass doctor says why")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from msgspec import Struct
 
 from windlass.errors import UserError, near
-from windlass.git import run as git
+from windlass.git import user_repo
 from windlass.git.engine_repo import EngineRepo
+from windlass.git.keep import TaskWork, base_of, newest, take, task_work
 from windlass.git.state_folder import repo_id
-from windlass.git.task_work import TaskWork, base_of, newest, take, task_work
 from windlass.git.trees import diff
 from windlass.paths import state_dir
 from windlass.runs.service import Service
@@ -76,7 +76,7 @@ def _began(service: Service, run: str) -> dict[tuple[str, int], float]:
 
 
 def _engine(service: Service) -> EngineRepo:
-    return EngineRepo.open(git.discover(service.world.cwd), state_dir(service.world.environ))
+    return EngineRepo.open(user_repo.discover(service.world.cwd), state_dir(service.world.environ))
 
 
 def _has_engine(service: Service) -> bool:
@@ -87,4 +87,4 @@ def _has_engine(service: Service) -> bool:
 
 def tip_of(service: Service, engine: EngineRepo, run: str) -> str:
     """What the run has landed, as the journal has it; the base when nothing has landed."""
-    return tip_of_run(service.store, run, engine.tip(run))
+    return tip_of_run(service.store, run, engine.refs.tip(run))

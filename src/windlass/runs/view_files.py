@@ -25,13 +25,13 @@ from windlass.events import (
     RunEnded,
 )
 from windlass.flow.schema import Flow
-from windlass.git.slot_files import read_file
+from windlass.git.slot import read_file
 from windlass.model import RunState, content_id
 from windlass.store.database import Store
 from windlass.store.rows import RunRow
 from windlass.views import superteam
 from windlass.views.build import ViewBuilder
-from windlass.views.files import IN_PLACE_MEMORY, Projector, replace_file
+from windlass.views.files import IN_PLACE_MEMORY, Projector, write_view
 from windlass.views.progress import render_progress
 from windlass.views.report import render_report
 from windlass.views.state import View
@@ -215,10 +215,10 @@ def set_aside(folder: Path, edit: ArtifactEdit) -> str:
     """The edit's own copy; the name is given by its content, so the same edit is kept once."""
     name = f"{edit.path}.mine-{content_id(edit.content)[:8]}"
     path = folder / FILES / name
-    replace_file(path, edit.content, private=True)
+    write_view(path, edit.content, private=True)
     return name
 
 
 def restore(store: Store, folder: Path, edit: ArtifactEdit) -> None:
     path = folder / FILES / edit.path
-    replace_file(path, store.blob(edit.old_sha), private=True)
+    write_view(path, store.blob(edit.old_sha), private=True)

@@ -7,8 +7,7 @@ import asyncio
 from windlass.dispatch.workspace import Workspace
 from windlass.engine.services import RunServices
 from windlass.git import merge as landing
-from windlass.git.conflicts import CONTENTS, Conflict, OpenConflicts, carried, in_tree, paths_of
-from windlass.git.merge import Joined
+from windlass.git.merge import CONTENTS, Conflict, Joined, OpenConflicts, carried, in_tree, paths_of
 from windlass.model import Json, Key, Task
 
 
@@ -40,7 +39,7 @@ async def catch_up(parts: RunServices, key: Key, task: Task, desk: Workspace) ->
 def _now_open(desk: Workspace, left: tuple[Conflict, ...], joined: Joined, tip: str) -> OpenConflicts:
     """What nobody has resolved so far stays open, from the joined tree on; what this join brought comes on top."""
     labels = (desk.head, tip) if joined.conflicts else ()
-    kept = carried(desk.engine.objects, desk.engine.tree_of(joined.commit), left)
+    kept = carried(desk.engine.objects, desk.engine.objects.tree_of(joined.commit), left)
     conflicts = dict.fromkeys((*kept, *joined.conflicts))
     return OpenConflicts(tuple(conflicts), tuple(dict.fromkeys((*desk.conflicts.labels, *labels))))
 
@@ -49,5 +48,5 @@ def _from_paths(desk: Workspace, left: tuple[Conflict, ...], paths: Json, head: 
     """A join that an earlier version recorded: it named the files only."""
     assert isinstance(paths, list)
     named = [Conflict((CONTENTS,), (str(path),)) for path in paths]
-    brought = in_tree(desk.engine.objects, desk.engine.tree_of(head), named)
+    brought = in_tree(desk.engine.objects, desk.engine.objects.tree_of(head), named)
     return _now_open(desk, left, Joined(head, brought), tip)

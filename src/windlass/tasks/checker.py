@@ -23,8 +23,7 @@ from windlass.engine.retry import STOPS
 from windlass.engine.services import CheckServices
 from windlass.errors import ExhaustedError, StoppedError, UserError, exhausted, near
 from windlass.events import CommandFinished, Event
-from windlass.git.slot import Slot
-from windlass.git.slot_files import lock_hash
+from windlass.git.slot import Slot, lock_hash
 from windlass.git.trees import commit_tree
 from windlass.kinds.base import CommandRun
 from windlass.model import ErrorClass, Json, Key, digest

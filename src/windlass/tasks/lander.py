@@ -14,8 +14,7 @@ from windlass.engine.services import RunServices
 from windlass.errors import GitLockError
 from windlass.events import BranchPublished, Event, LandingRefused, TaskLanded, Warned
 from windlass.git import merge as landing
-from windlass.git.conflicts import describe, paths_of
-from windlass.git.merge import Candidate, Landing
+from windlass.git.merge import Candidate, Landing, describe, paths_of
 from windlass.git.publish import follow, publish
 from windlass.git.trees import diff
 from windlass.model import Json, Key, Task

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from msgspec import Struct
 
 from windlass.errors import UserError
-from windlass.private_files import make_private
+from windlass.private_files import make_private, replace_file
 
 MEMORY = ".projections.json"
 #: in a run's folder: what was written into the user's checkout
@@ -47,7 +47,7 @@ class Projector:
         kept = _set_aside(path) if old is not None and old not in ours.get(name, []) else None
         # Remembered before it is written: after a crash in between, both the old and the new text are ours.
         self._remember({**ours, name: [*ours.get(name, [])[-1:], new]})
-        replace_file(path, text, private=self._private)
+        write_view(path, text, private=self._private)
         return Written(path, changed=True, kept=kept)
 
     def remove(self, name: str) -> Written:
@@ -78,7 +78,7 @@ class Projector:
         return {str(name): [str(one) for one in hashes] for name, hashes in data.items() if isinstance(hashes, list)}
 
     def _remember(self, hashes: dict[str, list[str]]) -> None:
-        replace_file(self._memory, json.dumps(hashes, indent=1, sort_keys=True) + "\n", private=True)
+        write_view(self._memory, json.dumps(hashes, indent=1, sort_keys=True) + "\n", private=True)
 
 
 def _set_aside(path: Path) -> Path:
@@ -118,20 +118,12 @@ def _hash(path: Path) -> str | None:
         return None
 
 
-def replace_file(path: Path, text: str, *, private: bool) -> None:
-    """Whole or not at all. Contract: no link is written through."""
+def write_view(path: Path, text: str, *, private: bool) -> None:
+    """Replace the file whole, also across a power cut."""
     if private:
         make_private(path.parent)
-    else:
-        path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f"{path.name}.tmp")
-    # Never written through: an agent can leave a link of this name that points anywhere.
+    # An agent can leave a folder of this name.
     if scratch.is_dir() and not scratch.is_symlink():
         _set_aside(scratch)
-    scratch.unlink(missing_ok=True)
-    opened = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600 if private else 0o666)
-    with open(opened, "w", encoding="utf-8", errors="surrogatepass", newline="\n") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(scratch, path)
+    replace_file(path, text, sync_to="content", private=private, errors="surrogatepass", scratch=scratch)

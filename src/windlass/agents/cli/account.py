@@ -1,4 +1,4 @@
-"""Whose account a CLI works for: a key of the config, else the user's own login; and what all their adapters share."""
+"""The account that a CLI uses: a key of the config, else the user's own login; and what all adapters of CLIs share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Account(Struct, frozen=True):
     variables: tuple[str, ...]
     """Of the user's environment: handed on."""
     files: tuple[str, ...]
-    """Below `folder`: who has one is logged in."""
+    """Below `folder`: a user who has one of them is logged in."""
     folder: str
     """Below the home folder, where `folder_variable` does not say another."""
     folder_variable: str = ""
@@ -36,7 +36,8 @@ class Account(Struct, frozen=True):
     provider: str = ""
     """Whose key it is, where the config names no provider."""
     server: str = ""
-    """The variable of another server's address; empty: the server is told another way, and its key by one of ours."""
+    """The variable of another server's address; empty: the server is set another way, with a variable of ours for its
+    key."""
 
     def place(self, environ: Mapping[str, str], home: str) -> str:
         chosen = environ.get(self.folder_variable)
@@ -80,7 +81,7 @@ class CliAdapter:
         return {name: self.environ[name] for name in account.variables if self.environ.get(name)}
 
     def carried(self, job: Job, settings: CliSettings) -> dict[str, str]:
-        """Files of the login, and the folder of the session that goes on."""
+        """Files of the login, and the folder of the session to continue."""
         account, home = self.account, self.environ.get("HOME")
         found: dict[str, str] = {}
         if job.session and settings.sessions:

@@ -1,4 +1,5 @@
-"""Any agent that speaks the Agent Client Protocol. Best effort: limits are ours, its cost is known only if it tells."""
+"""Any agent that speaks the Agent Client Protocol. Best effort: limits are ours, and its cost is known only if it
+reports it."""
 
 from __future__ import annotations
 
@@ -23,14 +24,14 @@ from windlass.agents.base import (
     ToolFinished,
     ToolStarted,
 )
-from windlass.agents.cli.base import count, doing, load, may_write, money, rows, snippet, table, text, tools_of
+from windlass.agents.cli.base import activity, count, load, may_write, money, rows, snippet, table, text, tools_of
 from windlass.agents.cli.failures import REASON, class_of, classify_text
 from windlass.agents.job_token import job_token
 from windlass.errors import UserError, near
 from windlass.model import ErrorClass, Json, Usage
 
 PROGRAM = Path(__file__).with_name("acp_program.py")
-#: of agents that would act without asking: what they call the mode in which they do not
+#: for agents that act without asking: the name of the mode in which they ask
 QUIET_MODES = ("read-only",)
 AUTH_REQUIRED = -32000
 _TOOLS = {"edit": "edit", "execute": "bash", "read": "read", "search": "grep"}
@@ -50,7 +51,7 @@ class AcpSettings(Struct, frozen=True):
     read_mode: str = ""
     """The mode of roles that only read."""
     auth: str = ""
-    """The way to log in, in the agent's own words, where it wants to be told."""
+    """The agent's own name of a login method, where it needs one."""
     protocol: str = "acp"
     """Says that an agent of your own name speaks this protocol."""
 
@@ -98,7 +99,7 @@ class AcpAdapter:
         read_only = not may_write(job) and "bash" not in tools_of(job)
         quiet: list[Json] = list(QUIET_MODES) if read_only else []
         spec: dict[str, Json] = {
-            "argv": [_filled(item, words) for item in settings.argv],
+            "argv": [_substitute(item, words) for item in settings.argv],
             "cwd": str(job.cwd),
             "tools": list(tools_of(job)),
             "model": words["model"] if settings.asks_for_model() else "",
@@ -124,11 +125,11 @@ class AcpAdapter:
 
     def _env(self, words: Mapping[str, str]) -> dict[str, str]:
         given = [item.partition("=") for item in self.settings.env]
-        set_here = {name: _filled(value, words) for name, sign, value in given if sign}
+        set_here = {name: _substitute(value, words) for name, sign, value in given if sign}
         return {name: self.environ[name] for name, sign, _ in given if not sign and name in self.environ} | set_here
 
 
-def _filled(item: str, words: Mapping[str, str]) -> str:
+def _substitute(item: str, words: Mapping[str, str]) -> str:
     # not str.format: a value may be JSON
     for name, value in words.items():
         item = item.replace(f"{{{name}}}", value)
@@ -136,7 +137,7 @@ def _filled(item: str, words: Mapping[str, str]) -> str:
 
 
 class AcpCall(Struct, frozen=True):
-    """A tool call as far as it was told."""
+    """A tool call, as far as the agent has described it."""
 
     id: str
     kind: str = ""
@@ -168,13 +169,13 @@ class AcpCall(Struct, frozen=True):
         return _TOOLS.get(self.kind, self.kind or "other")
 
     @property
-    def is_telling(self) -> bool:
+    def has_target(self) -> bool:
         wanted = {"bash": ("command", "cmd"), "grep": ("pattern", "query")}
         return bool(text(self.given, *wanted.get(self.tool, ("path", "file_path", "filePath", "absolute_path"))))
 
     def words(self, job: Job | None) -> str:
-        if job and self.is_telling and self.tool != "other":
-            return doing(self.tool, self.given, job)
+        if job and self.has_target and self.tool != "other":
+            return activity(self.tool, self.given, job)
         return f"running {snippet(self.title)}" if self.tool == "bash" else snippet(self.title) or f"using {self.tool}"
 
 
@@ -187,7 +188,7 @@ class AcpReader(Struct):
     said: str = ""
     calls: dict[str, AcpCall] = field(default_factory=dict)
     closed: set[str] = field(default_factory=set)
-    """Calls of which nothing more is worth telling."""
+    """Calls that have ended."""
     usage: Usage = Usage()
     over: bool = False
 
@@ -202,11 +203,11 @@ class AcpReader(Struct):
             case "request_permission":
                 return [*self._whole(), *self._call(table(data, "toolCall"), show=True)]
             case "refused":
-                return self._ended(text(data, "toolCallId"), False, text(data, "why"))
+                return self._tool_end(text(data, "toolCallId"), False, text(data, "why"))
             case "response:session/new":
                 return [SessionSeen(text(data, "sessionId"))]
             case "prompted":
-                # what was said before was a greeting
+                # Earlier text was a greeting.
                 self.answer.clear()
                 return []
             case "cancelled":
@@ -217,7 +218,7 @@ class AcpReader(Struct):
                 why = f"'{text(data, 'program')}' cannot be started: {text(data, 'why')}"
                 return self._over(Done("", error=ErrorClass.MISSING_BINARY, reason=why[:REASON]))
             case str() if kind.startswith("error:"):
-                return self._failed(data)
+                return self._failure(data)
             case _:
                 return []
 
@@ -248,29 +249,29 @@ class AcpReader(Struct):
         return [Said(words)] if words.strip() else []
 
     def _call(self, data: dict[str, Any], *, show: bool) -> list[AgentEvent]:
-        """Shown once, when it is told what it does; at the latest when it does it."""
+        """Shown once: when the agent says what the call does, at the latest when it runs."""
         id, status = text(data, "toolCallId"), data.get("status")
         if id in self.closed:
             return []
         call = self.calls.get(id, AcpCall(id)).with_news(data)
-        show = not call.shown and (show or call.is_telling or status in ("in_progress", "completed", "failed"))
+        show = not call.shown and (show or call.has_target or status in ("in_progress", "completed", "failed"))
         self.calls[id] = replace(call, shown=call.shown or show)
         started: list[AgentEvent] = [ToolStarted(call.tool, call.words(self.job), id)] if show else []
         if status not in ("completed", "failed"):
             return started
-        return [*started, *self._ended(id, status == "completed", _output(data))]
+        return [*started, *self._tool_end(id, status == "completed", _output(data))]
 
-    def _ended(self, id: str, ok: bool, why: str) -> list[AgentEvent]:
+    def _tool_end(self, id: str, ok: bool, why: str) -> list[AgentEvent]:
         call = self.calls.pop(id, None)
         self.closed.add(id)
         return [ToolFinished(call.tool, ok, "" if ok else why[:REASON], id)] if call else []
 
     def _cost(self, cost: dict[str, Any]) -> list[AgentEvent]:
-        # 0 is what an agent says that does not know its model's price
-        told = money(cost, "amount") if cost.get("currency") == "USD" else None
-        if not told:
+        # An agent that does not know its model's price reports 0.
+        amount = money(cost, "amount") if cost.get("currency") == "USD" else None
+        if not amount:
             return []
-        self.usage = replace(self.usage, cost_usd=told)
+        self.usage = replace(self.usage, cost_usd=amount)
         return [Spent(self.usage, total=True)]
 
     # -- the end
@@ -278,10 +279,11 @@ class AcpReader(Struct):
     def _spent(self, data: dict[str, Any]) -> list[AgentEvent]:
         usage = table(data, "usage")
         if not usage:
-            usage = _by_other_names(table(data, "_meta", "quota", "token_count"))
+            tokens = table(data, "_meta", "quota", "token_count")
+            usage = {"inputTokens": tokens.get("input_tokens"), "outputTokens": tokens.get("output_tokens")}
         cached = count(usage, "cachedReadTokens")
         sent = count(usage, "inputTokens") + cached + count(usage, "cachedWriteTokens")
-        # thoughts may be part of the output or not; the total knows
+        # Thoughts may be part of the output or not; they are part of the total.
         spoken = max(count(usage, "outputTokens"), count(usage, "totalTokens") - sent)
         if not sent and not spoken:
             return []
@@ -290,15 +292,15 @@ class AcpReader(Struct):
 
     def _end(self, data: dict[str, Any]) -> list[AgentEvent]:
         answer = "".join(self.answer)
-        return [*self._whole(), *self._spent(data), *self._over(_done(text(data, "stopReason"), answer))]
+        return [*self._whole(), *self._spent(data), *self._over(_end_event(text(data, "stopReason"), answer))]
 
-    def _failed(self, data: dict[str, Any]) -> list[AgentEvent]:
+    def _failure(self, data: dict[str, Any]) -> list[AgentEvent]:
         whole = self._whole()
         message = text(data, "message", "err") or "failed"
         details = json.dumps(data["data"]) if data.get("data") else ""
         found = class_of(f"{message} {details}")
         if found is ErrorClass.CRASHED:
-            # some agents tell the user what happened, and the client only that something did
+            # Some agents describe the failure to the user, and report to the client only that there was one.
             found = class_of(self.said[-REASON:])
         if data.get("code") == AUTH_REQUIRED and "uthenticat" in message:
             found = ErrorClass.AUTH
@@ -310,7 +312,7 @@ class AcpReader(Struct):
         return [end]
 
 
-def _done(stop: str, answer: str) -> Done:
+def _end_event(stop: str, answer: str) -> Done:
     match stop:
         case "end_turn":
             return Done(answer)
@@ -326,10 +328,6 @@ def _done(stop: str, answer: str) -> Done:
             return Done(
                 "", error=ErrorClass.CRASHED, reason=f"ended without an answer ({other or 'no reason'})"[:REASON]
             )
-
-
-def _by_other_names(tokens: dict[str, Any]) -> dict[str, Any]:
-    return {"inputTokens": tokens.get("input_tokens"), "outputTokens": tokens.get("output_tokens")}
 
 
 def _output(data: dict[str, Any]) -> str:

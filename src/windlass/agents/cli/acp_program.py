@@ -74,7 +74,7 @@ async def ended(turn: asyncio.Task[None]) -> int:
         emit(f"error:{failed.method}", failed.data)
         return 1
     except ConnectionError:
-        # Why stands on the agent's stderr, which is ours.
+        # The reason is on the agent's stderr, which is ours.
         return 1
     return 0
 
@@ -82,8 +82,8 @@ async def ended(turn: asyncio.Task[None]) -> int:
 async def goodbye(agent: asyncio.subprocess.Process, code: int) -> int:
     """The end of its input tells an agent to end; what stays is ended by the supervisor."""
     with suppress(asyncio.TimeoutError):
-        told = await asyncio.wait_for(agent.wait(), GOODBYE_S)
-        return code if code != 1 or told <= 0 else told
+        exit_code = await asyncio.wait_for(agent.wait(), GOODBYE_S)
+        return code if code != 1 or exit_code <= 0 else exit_code
     return code
 
 
@@ -104,25 +104,25 @@ class AcpTurn:
     async def take(self, prompt: str) -> None:
         session = await self.open()
         emit("prompted", {})
-        asked = asyncio.create_task(
+        turn = asyncio.create_task(
             self.connection.send_request(
                 "session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": prompt}]}
             )
         )
         try:
-            answer = await asyncio.shield(asked)
+            answer = await asyncio.shield(turn)
         except asyncio.CancelledError:
-            await self.cancel(session, asked)
+            await self.cancel(session, turn)
             raise
         except RequestError as error:
-            raise told("session/prompt", error) from None
+            raise request_failure("session/prompt", error) from None
         emit("response:session/prompt", answer)
 
-    async def cancel(self, session: str, asked: asyncio.Task[Any]) -> None:
-        # No terminal event: who stopped it knows better why.
+    async def cancel(self, session: str, turn: asyncio.Task[Any]) -> None:
+        # No terminal event: whoever stopped it knows why.
         with suppress(Exception):
             await self.connection.send_notification("session/cancel", {"sessionId": session})
-            emit("cancelled", await asyncio.wait_for(asked, CANCEL_S))
+            emit("cancelled", await asyncio.wait_for(turn, CANCEL_S))
 
     async def open(self) -> str:
         # Writes come to us, where the role's limits hold. Reads stay with the agent: gemini takes a missing file
@@ -172,16 +172,16 @@ class AcpTurn:
         try:
             answer = mapping(await self.connection.send_request(method, params))
         except RequestError as error:
-            raise told(method, error) from None
+            raise request_failure(method, error) from None
         emit(f"response:{method}", answer)
         return answer
 
 
-def told(method: str, error: RequestError) -> AcpFailedError:
+def request_failure(method: str, error: RequestError) -> AcpFailedError:
     return AcpFailedError(method, str(error), error.code, error.data)
 
 
-# -- what the agent asks of us
+# -- requests of the agent
 
 
 class Client:
@@ -189,7 +189,7 @@ class Client:
         self.tools = frozenset(spec["tools"])
         self.root = os.path.realpath(spec["cwd"])
         self.kinds: dict[str, set[str]] = {}
-        """What each tool call was said to do; a request for permission may leave it out."""
+        """The description of each tool call; a request for permission may leave it out."""
 
     async def handle(self, method: str, params: Any) -> dict[str, Any] | None:
         given = mapping(params)
@@ -269,7 +269,8 @@ class Client:
 
 
 def kinds_of(call: Mapping[str, Any]) -> set[str]:
-    """What it says it is, and what it shows: some agents call everything 'other', some a `cat` in a shell 'read'."""
+    """The kind of a call, by its name and its input: some agents call everything 'other', some call a `cat` in a shell
+    'read'."""
     kinds = {str(call["kind"])} if call.get("kind") else set()
     if {"command", "cmd"} & set(mapping(call.get("rawInput"))):
         kinds.add("execute")
@@ -296,7 +297,7 @@ def refusal(kinds: set[str], tools: frozenset[str]) -> str:
 
 
 def choice(options: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> str:
-    """Once before always: what is allowed for ever outlives the dispatch."""
+    """Prefers 'once' to 'always': a lasting permission outlives the dispatch."""
     return next((str(one.get("optionId")) for kind in kinds for one in options if one.get("kind") == kind), "")
 
 

@@ -1,4 +1,4 @@
-"""What the adapters of the real CLIs share: their settings, their lines, a tool's doing in words."""
+"""What the adapters of the real CLIs share: settings, the parsing of lines, a tool's activity in words."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class CliSettings(Struct, frozen=True):
     """`[agents.NAME]` of the config."""
 
     bin: str = ""
-    """Where the CLI is; empty: found by its name."""
+    """The path of the CLI; empty: found by its name."""
     node: str = ""
     """The node that runs it, where the one on the PATH is too old."""
     base_url: str = ""
@@ -85,7 +85,7 @@ def key_variable(provider: str) -> str:
 
 
 def tools_of(job: Job) -> tuple[str, ...]:
-    """What the role may use; a role that writes nothing has no tool to write with, whatever it lists."""
+    """The tools that the role may use. A role that writes nothing has no tool to write with, whatever it lists."""
     tools = job.tools or (ALL_TOOLS if job.writes == "code" else READ_TOOLS)
     return tuple(tool for tool in tools if job.writes != "none" or tool not in ("write", "edit"))
 
@@ -98,7 +98,7 @@ def may_write(job: Job) -> bool:
 
 
 def load(line: str) -> dict[str, Any]:
-    """{} for what is no JSON object: half a line, a warning between the events."""
+    """The object of a line; {} for another text, as half a line or a warning between the events."""
     if not line.startswith("{"):
         return {}
     try:
@@ -120,7 +120,7 @@ def rows(data: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def text(data: Mapping[str, Any], *names: str) -> str:
-    """The first of these that is a text."""
+    """The first of these values that is a text."""
     return next((value for name in names if isinstance(value := data.get(name), str)), "")
 
 
@@ -138,15 +138,15 @@ def status(data: Mapping[str, Any], name: str) -> int | None:
     return count(data, name) or None
 
 
-def costed(usage: Usage, told: float | None, model: str, written: int = 0) -> Usage:
-    """A CLI that does not know a model's price says 0 for it; only nothing costs nothing."""
-    if told or not (usage.input or usage.output):
-        return replace(usage, cost_usd=told, priced=False)
+def usage_with_cost(usage: Usage, reported: float | None, model: str, written: int = 0) -> Usage:
+    """Price the usage. A CLI that does not know a model's price reports 0: that counts only without tokens."""
+    if reported or not (usage.input or usage.output):
+        return replace(usage, cost_usd=reported, priced=False)
     cost = pricing.cost(model, usage, written=written)
     return replace(usage, cost_usd=cost, priced=cost is not None)
 
 
-def summed(*usages: Usage | None) -> Usage:
+def usage_sum(*usages: Usage | None) -> Usage:
     """One unknown part makes the sum unknown. None: nothing yet."""
     parts = [one for one in usages if one is not None]
     costs = [part.cost_usd for part in parts if part.cost_usd is not None]
@@ -172,16 +172,17 @@ _WORDS = {
 _TARGETS = ("path", "file_path", "filePath", "absolute_path", "dir_path", "notebook_path")
 
 
-def doing(tool: str, given: Mapping[str, Any], job: Job) -> str:
+def activity(tool: str, arguments: Mapping[str, Any], job: Job) -> str:
+    """What a tool call does, for a person: `running pytest -q`."""
     match tool:
         case "bash":
-            return f"running {snippet(unwrapped(text(given, 'command', 'cmd')))}".strip()
+            return f"running {snippet(inner_command(text(arguments, 'command', 'cmd')))}".strip()
         case "grep":
-            return f"searching for {snippet(text(given, 'pattern', 'query'))}".strip()
+            return f"searching for {snippet(text(arguments, 'pattern', 'query'))}".strip()
         case "find":
             return "finding files"
         case _:
-            target = here(text(given, *_TARGETS), job)
+            target = here(text(arguments, *_TARGETS), job)
             return f"{_WORDS.get(tool, f'using {tool}')} {target}".strip()
 
 
@@ -194,8 +195,8 @@ def snippet(command: str) -> str:
     return line if len(line) <= SNIPPET else f"{line[: SNIPPET - 1]}…"
 
 
-def unwrapped(command: str) -> str:
-    """codex shows the shell that it starts: `/bin/bash -lc 'pytest -q'`."""
+def inner_command(command: str) -> str:
+    """The command inside a shell: codex reports `/bin/bash -lc 'pytest -q'`."""
     try:
         parts = shlex.split(command[:2000]) if " -lc " in command[:40] else []
     except ValueError:

@@ -32,17 +32,17 @@ from windlass.agents.base import (
 from windlass.agents.cli.account import Account, CliAdapter
 from windlass.agents.cli.base import (
     CliSettings,
-    costed,
+    activity,
     count,
-    doing,
     load,
     money,
     rows,
     status,
-    summed,
     table,
     text,
     tools_of,
+    usage_sum,
+    usage_with_cost,
 )
 from windlass.agents.cli.failures import REASON, class_of
 from windlass.model import ErrorClass, Usage
@@ -68,11 +68,11 @@ _TOOLS = {
     "edit": "Edit",
 }
 _NAMES = {"Read": "read", "Grep": "grep", "Glob": "find", "Bash": "bash", "Write": "write", "Edit": "edit"}
-#: how an answer that must fit a schema is given: not work, not a turn
+#: the tool that returns an answer with a schema: neither work nor a turn
 _ANSWERING = "StructuredOutput"
-#: of a request that got no response; it is "connection_retry" when the connection broke during one
+#: for a request without a response; it is "connection_retry" when the connection broke during one
 _NO_RESPONSE = "request_retry"
-#: commits are the user's: no line that names the CLI as their author
+#: commits are the user's: they do not name the CLI as their author
 _SETTINGS = '{"attribution":{"commit":"","pr":""}}'
 _EFFORTS = {"off": "low", "minimal": "low"}
 _ROOM = {
@@ -80,9 +80,9 @@ _ROOM = {
     "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",
     "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
     "DISABLE_AUTOUPDATER": "1",
-    # "@path" in a prompt, which may be anybody's words, would send that file along
+    # "@path" in a prompt, which may quote anybody, would attach that file.
     "CLAUDE_CODE_DISABLE_FILE_MENTIONS": "1",
-    # its own retries end: the waits are ours, so that they are seen
+    # Few retries of its own: the waits are Windlass's, so that a person sees them.
     "CLAUDE_CODE_MAX_RETRIES": "2",
     # without it the CLI refuses to work unasked as root
     "IS_SANDBOX": "1",
@@ -101,7 +101,7 @@ class ClaudeAdapter(CliAdapter):
         env = {**_ROOM, "CLAUDE_CONFIG_DIR": str(home), **self._keychain(settings, login), **login}
         return Invocation(
             (*settings.command("claude"), *_flags(job, settings)),
-            # a prompt that begins with "/" would be a command of the CLI, and end well without a model
+            # A prompt that begins with "/" would be a command of the CLI, and succeed without a model.
             stdin=f"\n{job.prompt}" if job.prompt.startswith("/") else job.prompt,
             env=env,
             files={"home/settings.json": "{}"},
@@ -152,18 +152,18 @@ class ClaudeReader(Struct):
     started: dict[str, str] = field(default_factory=dict)
     """Tools at work: id -> name."""
     messages: dict[str, Usage] = field(default_factory=dict)
-    """Responses by id. Stream and transcript tell of each several times: the most that was told counts."""
+    """Responses by id. Stream and transcript report each several times: the highest count is right."""
     unpriced: set[str] = field(default_factory=set)
-    """Those whose model has no price."""
+    """Responses whose model has no price."""
     usage: Usage = Usage()
     asking: bool | None = None
-    """A request to the model is on its way, as the transcript says; None: it says nothing of requests."""
+    """By the transcript, a request to the model is open; None: the transcript has no requests."""
     failed: set[str] = field(default_factory=set)
-    """Where requests failed since the last response, as the transcript says."""
+    """By the transcript, how requests failed since the last response."""
     session: str = ""
     reset_at: float | None = None
     pause_s: float = 0.0
-    told_at: float | None = None
+    reported_at: float | None = None
 
     @property
     def unanswered(self) -> bool:
@@ -206,29 +206,29 @@ class ClaudeReader(Struct):
                 self._limit(table(data, "rate_limit_info"))
                 return []
             case "result":
-                return self._result(data)
+                return [Spent(_cost(data), total=True), self._end(data)]
             case _:
                 return []
 
     def _system(self, data: dict[str, Any]) -> list[AgentEvent]:
         if data.get("subtype") == "api_retry":
-            return [self._retrying(data)]
+            return [self._retry(data)]
         session = text(data, "session_id") if data.get("subtype") == "init" else ""
         if not session or session == self.session:
             return []
         self.session = session
         return [SessionSeen(session)]
 
-    def _retrying(self, data: dict[str, Any]) -> Retrying:
+    def _retry(self, data: dict[str, Any]) -> Retrying:
         delay, code = count(data, "retry_delay_ms"), status(data, "error_status")
-        # whole seconds are the server's word; pauses of its own are jittered
-        told = delay > 0 and delay % 1000 == 0
+        # Whole seconds come from the server; the CLI's own pauses are random.
+        from_server = delay > 0 and delay % 1000 == 0
         if code == 429:
-            self.pause_s = delay / 1000 if told else 0.0
+            self.pause_s = delay / 1000 if from_server else 0.0
         words = text(data, "error") or "the model's server failed"
         found = class_of(words, code)
         error = ErrorClass.OVERLOADED if found is ErrorClass.CRASHED else found
-        return Retrying(error, f"{code or ''} {words}".strip()[:REASON], delay / 1000, told)
+        return Retrying(error, f"{code or ''} {words}".strip()[:REASON], delay / 1000, from_server)
 
     def _limit(self, info: dict[str, Any]) -> None:
         if info.get("status") == "rejected":
@@ -236,7 +236,7 @@ class ClaudeReader(Struct):
 
     def _assistant(self, data: dict[str, Any]) -> list[AgentEvent]:
         message = table(data, "message")
-        self.told_at = _time(text(data, "timestamp")) or self.told_at
+        self.reported_at = _time(text(data, "timestamp")) or self.reported_at
         if data.get("is_api_error_message") is True:
             return []
         events: list[AgentEvent] = []
@@ -251,12 +251,12 @@ class ClaudeReader(Struct):
         name = text(part, "name")
         tool = _NAMES.get(name, name.lower())
         self.started[text(part, "id")] = tool
-        words = doing(tool, table(part, "input"), self.job) if self.job else tool
+        words = activity(tool, table(part, "input"), self.job) if self.job else tool
         return ToolStarted(tool, words, text(part, "id"))
 
     def _spent(self, message: dict[str, Any]) -> list[AgentEvent]:
-        id, told = text(message, "id"), table(message, "usage")
-        before, read = self.messages.get(id, Usage(cost_usd=0.0)), _tokens(told)
+        id, counts = text(message, "id"), table(message, "usage")
+        before, read = self.messages.get(id, Usage(cost_usd=0.0)), _tokens(counts)
         most = Usage(max(read.input, before.input), max(read.output, before.output), max(read.cached, before.cached))
         if (
             not id
@@ -264,8 +264,8 @@ class ClaudeReader(Struct):
             or (id in self.messages and most == replace(before, cost_usd=None))
         ):
             return []
-        written = count(told, "cache_creation_input_tokens")
-        now = costed(most, None, text(message, "model"), written)
+        written = count(counts, "cache_creation_input_tokens")
+        now = usage_with_cost(most, None, text(message, "model"), written)
         self.messages[id] = now
         if now.cost_usd is None:
             self.unpriced.add(id)
@@ -282,34 +282,31 @@ class ClaudeReader(Struct):
 
     def _results(self, message: dict[str, Any]) -> list[AgentEvent]:
         found = [part for part in rows(message, "content") if part.get("type") == "tool_result"]
-        return [self._finished(part) for part in found if text(part, "tool_use_id") in self.started]
+        return [self._tool_end(part) for part in found if text(part, "tool_use_id") in self.started]
 
-    def _finished(self, part: dict[str, Any]) -> ToolFinished:
+    def _tool_end(self, part: dict[str, Any]) -> ToolFinished:
         ok, id = part.get("is_error") is not True, text(part, "tool_use_id")
         return ToolFinished(self.started.pop(id), ok, "" if ok else text(part, "content")[:REASON], id)
 
-    def _result(self, data: dict[str, Any]) -> list[AgentEvent]:
-        return [Spent(_cost(data), total=True), self._done(data)]
-
-    def _done(self, data: dict[str, Any]) -> Done:
+    def _end(self, data: dict[str, Any]) -> Done:
         said = text(data, "result")
         if data.get("is_error") is not True and data.get("subtype") == "success":
             if data.get("stop_reason") == "refusal":
                 return Done("", error=ErrorClass.REFUSED, reason=said[:REASON] or "the model refused")
             return Done(said, data.get("structured_output"))
         errors = data.get("errors")
-        told = said or "; ".join(str(one) for one in errors if one) if isinstance(errors, list) else said
-        error = _error(data, told)
+        message = said or "; ".join(str(one) for one in errors if one) if isinstance(errors, list) else said
+        error = _error(data, message)
         retry_at = self._retry_at() if error is ErrorClass.RATE_LIMITED else None
-        return Done("", error=error, reason=told[:REASON] or str(data.get("terminal_reason")), retry_at=retry_at)
+        return Done("", error=error, reason=message[:REASON] or str(data.get("terminal_reason")), retry_at=retry_at)
 
     def _retry_at(self) -> float | None:
-        if self.reset_at is None and self.pause_s and self.told_at is not None:
-            return self.told_at + self.pause_s
+        if self.reset_at is None and self.pause_s and self.reported_at is not None:
+            return self.reported_at + self.pause_s
         return self.reset_at
 
 
-def _error(data: dict[str, Any], told: str) -> ErrorClass:
+def _error(data: dict[str, Any], message: str) -> ErrorClass:
     match data.get("subtype"), data.get("terminal_reason"):
         case "error_max_budget_usd", _:
             return ErrorClass.OVER_BUDGET
@@ -320,7 +317,7 @@ def _error(data: dict[str, Any], told: str) -> ErrorClass:
         case "error_max_structured_output_retries", _:
             return ErrorClass.BAD_OUTPUT
         case _:
-            return class_of(told, status(data, "api_error_status"))
+            return class_of(message, status(data, "api_error_status"))
 
 
 def _tokens(usage: dict[str, Any]) -> Usage:
@@ -333,11 +330,11 @@ def _cost(data: dict[str, Any]) -> Usage:
     """What this dispatch cost: the total of a continued session holds its earlier dispatches too."""
     usage = _tokens(table(data, "usage"))
     recent = data.get("model_usage_since_last_result")
-    # An empty one is a dispatch without a token; older versions do not tell it.
+    # An empty one is a dispatch without a token; older versions leave it out.
     models = recent if isinstance(recent, dict) else table(data, "modelUsage")
     if not models and recent is None:
         return Usage(usage.input, usage.output, usage.cached, money(data, "total_cost_usd"))
-    whole = summed(*(_model_cost(name, one) for name, one in models.items() if isinstance(one, dict)))
+    whole = usage_sum(*(_model_cost(name, one) for name, one in models.items() if isinstance(one, dict)))
     return replace(usage, cost_usd=whole.cost_usd, priced=whole.priced)
 
 
@@ -346,7 +343,7 @@ def _model_cost(name: str, one: dict[str, Any]) -> Usage:
         return Usage(cost_usd=money(one, "costUSD"))
     cached, written = count(one, "cacheReadInputTokens"), count(one, "cacheCreationInputTokens")
     usage = Usage(count(one, "inputTokens") + cached + written, count(one, "outputTokens"), cached)
-    return costed(usage, None, text(one, "canonicalModel") or name, written)
+    return usage_with_cost(usage, None, text(one, "canonicalModel") or name, written)
 
 
 def _time(stamp: str) -> float | None:

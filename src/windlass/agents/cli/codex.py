@@ -1,4 +1,4 @@
-"""Codex: `codex exec --json`. It tells tokens, not money, and confines its commands itself.
+"""Codex: `codex exec --json`. It reports tokens, not money, and confines its commands itself.
 
 Its stream tells them at the end of a turn; the rollout, its record of the session, after every response of the model.
 """
@@ -28,15 +28,15 @@ from windlass.agents.cli.account import Account, CliAdapter
 from windlass.agents.cli.base import (
     KEY_VARIABLE,
     CliSettings,
-    costed,
+    activity,
     count,
-    doing,
     here,
     load,
     may_write,
     rows,
     table,
     text,
+    usage_with_cost,
 )
 from windlass.agents.cli.failures import REASON, class_of
 from windlass.agents.cli.tally import Tally
@@ -144,7 +144,7 @@ class CodexReader(Struct):
     trouble: str = ""
     open: set[str] = field(default_factory=set)
     heard: bool = False
-    """The model said something, though no event tells of it."""
+    """The model answered, though no event shows it."""
     tally: Tally = field(default_factory=Tally)
 
     def ledger(self) -> UsageFileNames:
@@ -153,13 +153,13 @@ class CodexReader(Struct):
     def parse_ledger(self, line: str) -> list[AgentEvent]:
         """Each response by its id: its totals leave out what a kill cut off, and go on counting in a later turn."""
         data = load(line)
-        told = table(data, "payload")
+        payload = table(data, "payload")
         match data.get("type"):
             case "turn_context":
-                self.model = self.model or text(told, "model")
+                self.model = self.model or text(payload, "model")
                 return []
             case "token_usage_record":
-                return self.tally.response(text(told, "response_id"), self._usage(table(told, "usage")))
+                return self.tally.response(text(payload, "response_id"), self._usage(table(payload, "usage")))
             case _:
                 return []
 
@@ -170,42 +170,42 @@ class CodexReader(Struct):
                 return [SessionSeen(text(data, "thread_id"))]
             case "item.started":
                 self.heard = True
-                return self._started(table(data, "item"))
+                return self._item_start(table(data, "item"))
             case "item.completed":
                 self.heard = self.heard or table(data, "item").get("type") != "error"
-                return self._completed(table(data, "item"))
+                return self._item_end(table(data, "item"))
             case "turn.completed":
                 return [*self._spent(table(data, "usage")), Done(self.answer)]
             case "turn.failed":
-                return [_failed(text(table(data, "error"), "message") or self.trouble)]
+                return [_failure(text(table(data, "error"), "message") or self.trouble)]
             case "error":
                 self.trouble = text(data, "message") or self.trouble
                 again = _RECONNECTING.match(text(data, "message"))
-                return [_retrying(again[1])] if again else []
+                return [_retry(again[1])] if again else []
             case _:
                 return []
 
     def parse_error(self, line: str) -> list[AgentEvent]:
-        """Its stream says that it asks again; only its log says when."""
+        """The stream reports a retry; only the log has its time."""
         found = _WAITING.search(line) if _LOGGED.match(line) else None
-        return [_retrying(found[2], float(found[1]))] if found else []
+        return [_retry(found[2], float(found[1]))] if found else []
 
     def without_log(self, stderr: str) -> str:
         return "\n".join(line for line in stderr.splitlines() if not _LOGGED.match(line))
 
     def at_exit(self, said: str, code: int | None) -> Done | None:
         """It can give up before its first turn: an error, and no end of a turn."""
-        return _failed(self.trouble) if self.trouble else None
+        return _failure(self.trouble) if self.trouble else None
 
-    def _started(self, item: dict[str, Any]) -> list[AgentEvent]:
+    def _item_start(self, item: dict[str, Any]) -> list[AgentEvent]:
         found = _tool(item, self.job)
         if found is None:
             return []
-        self.answer = ""  # what was said before a tool is not its last word
+        self.answer = ""  # text before a tool call is not the answer
         self.open.add(text(item, "id"))
         return [ToolStarted(*found, id=text(item, "id"))]
 
-    def _completed(self, item: dict[str, Any]) -> list[AgentEvent]:
+    def _item_end(self, item: dict[str, Any]) -> list[AgentEvent]:
         if item.get("type") == "agent_message":
             self.answer = text(item, "text")
             return [Said(self.answer)] if self.answer.strip() else []
@@ -218,31 +218,32 @@ class CodexReader(Struct):
         self.open.discard(id)
         return [*begun, ToolFinished(found[0], ok, why, id)]
 
-    def _spent(self, told: dict[str, Any]) -> list[AgentEvent]:
-        if not told or (self.job and self.job.session):
-            # of a continued session it tells the whole thread's tokens, those already counted too
+    def _spent(self, counts: dict[str, Any]) -> list[AgentEvent]:
+        if not counts or (self.job and self.job.session):
+            # For a continued session it reports the tokens of the whole thread, those already counted too.
             return []
-        return self.tally.last_word(self._usage(told))
+        return self.tally.last_word(self._usage(counts))
 
-    def _usage(self, told: dict[str, Any]) -> Usage:
-        usage = Usage(count(told, "input_tokens"), count(told, "output_tokens"), count(told, "cached_input_tokens"))
-        return costed(usage, None, self.model)
-
-
-def _retrying(told: str, wait_s: float | None = None) -> Retrying:
-    found = class_of(told.partition(", url: ")[0])
-    return Retrying(ErrorClass.OVERLOADED if found is ErrorClass.CRASHED else found, told[:REASON], wait_s)
+    def _usage(self, counts: dict[str, Any]) -> Usage:
+        sent, cached = count(counts, "input_tokens"), count(counts, "cached_input_tokens")
+        usage = Usage(sent, count(counts, "output_tokens"), cached)
+        return usage_with_cost(usage, None, self.model)
 
 
-def _failed(told: str) -> Done:
-    message = told.partition(", url: ")[0]
+def _retry(message: str, wait_s: float | None = None) -> Retrying:
+    found = class_of(message.partition(", url: ")[0])
+    return Retrying(ErrorClass.OVERLOADED if found is ErrorClass.CRASHED else found, message[:REASON], wait_s)
+
+
+def _failure(message: str) -> Done:
+    message = message.partition(", url: ")[0]
     return Done("", error=class_of(message), reason=message[:REASON] or "the turn failed")
 
 
 def _tool(item: dict[str, Any], job: Job | None) -> tuple[str, str] | None:
     match item.get("type"):
         case "command_execution":
-            return "bash", doing("bash", item, job) if job else "running"
+            return "bash", activity("bash", item, job) if job else "running"
         case "file_change":
             changes = rows(item, "changes")
             tool = "write" if changes and all(one.get("kind") == "add" for one in changes) else "edit"

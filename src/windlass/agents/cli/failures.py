@@ -1,4 +1,4 @@
-"""Why a CLI failed, from what it wrote: the class of the error, and when to try again."""
+"""Classifies the failures of CLIs by their output: the class of the error, and when to try again."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from windlass.model import ErrorClass
 WAITS = (ErrorClass.RATE_LIMITED, ErrorClass.OVERLOADED)
 REASON = 300
 LONGEST_WAIT_S = 32 * 86_400.0
-"""A quota window is a month at most; what lies beyond is a misread number."""
+"""A quota window is a month at most; a later time is a misread number."""
 
-#: the first that is found counts: a 429 that speaks of a quota is a wait, not a bill
+#: the first match counts: a 429 with a quota is a wait, not a bill
 _SIGNS: tuple[tuple[ErrorClass, str], ...] = (
-    # how the model's answer ended says more than how the CLI calls the broken turn
+    # How the model's answer ended says more than the CLI's name for the broken turn.
     (ErrorClass.REFUSED, r"reason: content_filter|safeguards flagged"),
     (ErrorClass.BAD_OUTPUT, r"reason: max_output_tokens|output token maximum"),
     (ErrorClass.BILLING, r"\b402\b|credit balance|insufficient (credit|quota|funds|balance)|insufficient_quota"),
@@ -42,7 +42,7 @@ _SIGNS: tuple[tuple[ErrorClass, str], ...] = (
 )
 _COMPILED = tuple((error, re.compile(sign, re.IGNORECASE)) for error, sign in _SIGNS)
 
-#: of a CLI that does not know a flag, and then tells all those that it knows
+#: from a CLI that does not know a flag, and then lists all that it knows
 _TELLING = re.compile(r"^(fatal )?error\b|unknown (option|argument|flag)|unexpected argument", re.IGNORECASE)
 
 _BY_STATUS = {
@@ -56,7 +56,7 @@ _BY_STATUS = {
 
 
 def classify_text(text: str, code: int | None) -> tuple[ErrorClass, str]:
-    """Contract: never raises. The reason is the line that told, else the last one."""
+    """Contract: never raises. The reason is the line that decided, else the last one."""
     lines = [line.strip() for line in text[-20_000:].splitlines() if line.strip()]
     for error, sign in _COMPILED:
         for line in reversed(lines):
@@ -67,7 +67,7 @@ def classify_text(text: str, code: int | None) -> tuple[ErrorClass, str]:
     return ErrorClass.CRASHED, f"{ended}: {telling[:REASON]}" if lines else f"{ended} and said nothing"
 
 
-#: an answer that began and broke off: what was said of it is paid for
+#: an answer that began and broke off: what came of it is paid for
 _CUT = re.compile(
     r"stream (disconnected|closed|ended|error)|stream was cut|\bterminated\b|unexpected end|premature|incomplete"
     r"|socket hang up|econn(reset|aborted)|connection reset|aborted",
@@ -85,14 +85,14 @@ _ADDRESS = re.compile(r"\bhttps?://\S+", re.IGNORECASE)
 
 
 def class_of(text: str, status: int | None = None) -> ErrorClass:
-    """Of an error that the stream told: its words where they say more than the status, else the status."""
+    """The class of an error in the stream: by its words where they say more than the status, else by the status."""
     # an address may hold any word and number
-    told = classify_text(_ADDRESS.sub("", text), 0)[0] if text.strip() else ErrorClass.CRASHED
+    by_text = classify_text(_ADDRESS.sub("", text), 0)[0] if text.strip() else ErrorClass.CRASHED
     if status is None or status < 400:
-        return told
+        return by_text
     by_status = ErrorClass.OVERLOADED if status >= 500 else _BY_STATUS.get(status, ErrorClass.CRASHED)
     plainer = (ErrorClass.BILLING, ErrorClass.CONTEXT_OVERFLOW)
-    return told if told in plainer or by_status is ErrorClass.CRASHED else by_status
+    return by_text if by_text in plainer or by_status is ErrorClass.CRASHED else by_status
 
 
 # -- when to try again
@@ -118,8 +118,8 @@ _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct",
 
 
 def reset_time(text: str, now: float) -> float | None:
-    """When a limit ends, as the words say; None when they do not."""
-    for reading in (_epoch, _header, _requested, _span, _iso, _wall_clock):
+    """When a limit ends, by the words; None when they do not say."""
+    for reading in (_epoch, _header, _delay, _span, _iso, _wall_clock):
         found = reading(text, now)
         if found is not None and now < found <= now + LONGEST_WAIT_S:
             return found
@@ -136,8 +136,8 @@ def _header(text: str, now: float) -> float | None:
     return now + float(found[1]) if found else None
 
 
-def _requested(text: str, now: float) -> float | None:
-    """As pi tells it: `Server requested 40s retry delay (max: 1s)`."""
+def _delay(text: str, now: float) -> float | None:
+    """In the words of pi: `Server requested 40s retry delay (max: 1s)`."""
     found = _REQUESTED.search(text)
     return now + float(found[1]) if found else None
 

@@ -1,4 +1,4 @@
-"""Gemini CLI: `gemini --output-format stream-json`. It tells tokens, not money.
+"""Gemini CLI: `gemini --output-format stream-json`. It reports tokens, not money.
 
 Its stream tells them at its end; the chat that it records, after every response of the model.
 """
@@ -27,7 +27,17 @@ from windlass.agents.base import (
     UsageFileNames,
 )
 from windlass.agents.cli.account import Account, CliAdapter
-from windlass.agents.cli.base import CliSettings, costed, count, doing, load, summed, table, text, tools_of
+from windlass.agents.cli.base import (
+    CliSettings,
+    activity,
+    count,
+    load,
+    table,
+    text,
+    tools_of,
+    usage_sum,
+    usage_with_cost,
+)
 from windlass.agents.cli.failures import REASON, class_of
 from windlass.agents.cli.tally import Tally
 from windlass.model import ErrorClass, Json, Usage
@@ -127,17 +137,17 @@ def _auth(login: Mapping[str, str]) -> str:
 class GeminiReader(Struct):
     job: Job | None = None
     model: str = ""
-    """The one that was asked for, until a reply names another: not every reply does."""
+    """The requested model, until a reply names another one; not every reply does."""
     answer: list[str] = field(default_factory=list)
-    """What was said since the last tool."""
+    """The text since the last tool call."""
     heard: bool = False
-    """The model said something, though no event tells of it yet."""
+    """The model answered, though no event shows it yet."""
     tools: dict[str, str] = field(default_factory=dict)
     trouble: str = ""
     failing: str = ""
-    """Why a request failed that it is about to repeat."""
+    """Why a request failed that it is about to retry."""
     retrying: Retrying | None = None
-    """The last such failure, while the model has not answered since: its last word may leave out the status."""
+    """The last such failure since the model's last answer: the final event may leave out the status."""
     tally: Tally = field(default_factory=Tally)
 
     def ledger(self) -> UsageFileNames:
@@ -149,7 +159,7 @@ class GeminiReader(Struct):
             return []
         usage = _tokens(table(data, "tokens"), *_RECORDED)
         self.model = text(data, "model") or self.model
-        return self.tally.response(text(data, "id"), costed(usage, None, self.model))
+        return self.tally.response(text(data, "id"), usage_with_cost(usage, None, self.model))
 
     def parse(self, line: str) -> list[AgentEvent]:
         data = load(line)
@@ -164,9 +174,9 @@ class GeminiReader(Struct):
                 return []
             case "tool_use":
                 self.retrying = None
-                return [*self._said(), self._started(data)]
+                return [*self._text_event(), self._tool_start(data)]
             case "tool_result":
-                return [self._finished(data)]
+                return [self._tool_end(data)]
             case "error":
                 self.trouble = text(data, "message") or self.trouble
                 return []
@@ -197,21 +207,21 @@ class GeminiReader(Struct):
         return stderr
 
     def at_exit(self, said: str, code: int | None) -> Done | None:
-        return _failed(self.trouble) if self.trouble else None
+        return _failure(self.trouble) if self.trouble else None
 
-    def _said(self) -> list[AgentEvent]:
-        """Its words come in pieces; whole at the next event."""
+    def _text_event(self) -> list[AgentEvent]:
+        """The text comes in pieces; it is complete at the next event."""
         said = "".join(self.answer)
         self.answer.clear()
         return [Said(said)] if said.strip() else []
 
-    def _started(self, data: dict[str, Any]) -> ToolStarted:
+    def _tool_start(self, data: dict[str, Any]) -> ToolStarted:
         name, id = text(data, "tool_name"), text(data, "tool_id")
         tool = self.tools[id] = _NAMES.get(name, name)
-        words = doing(tool, table(data, "parameters"), self.job) if self.job else tool
+        words = activity(tool, table(data, "parameters"), self.job) if self.job else tool
         return ToolStarted(tool, words, id)
 
-    def _finished(self, data: dict[str, Any]) -> ToolFinished:
+    def _tool_end(self, data: dict[str, Any]) -> ToolFinished:
         ok, id = data.get("status") != "error", text(data, "tool_id")
         why = "" if ok else (text(table(data, "error"), "message") or text(data, "output"))[:REASON]
         return ToolFinished(self.tools.pop(id, ""), ok, why, id)
@@ -220,34 +230,34 @@ class GeminiReader(Struct):
         answer = "".join(self.answer)
         spent = self.tally.last_word(_usage(table(data, "stats"), self.model))
         if data.get("status") == "success" and not (self.trouble and not answer.strip()):
-            return [*self._said(), *spent, Done(answer)]
-        # It calls a run that it cut short itself ("Loop detected") a success with nothing to say.
+            return [*self._text_event(), *spent, Done(answer)]
+        # It reports a run that it cut short itself ("Loop detected") as a success without text.
         error = table(data, "error")
-        told = text(error, "message") or self.trouble
+        message = text(error, "message") or self.trouble
         if text(error, "type") == _TURN_LIMIT:
-            return [*spent, Done("", error=ErrorClass.TIMED_OUT, reason=told[:REASON])]
-        failed = _failed(told)
+            return [*spent, Done("", error=ErrorClass.TIMED_OUT, reason=message[:REASON])]
+        failed = _failure(message)
         if failed.error is ErrorClass.CRASHED and self.retrying:
             failed = replace(failed, error=self.retrying.error)
         return [*spent, failed]
 
 
-def _failed(told: str) -> Done:
-    return Done("", error=class_of(told), reason=told[:REASON] or "failed")
+def _failure(message: str) -> Done:
+    return Done("", error=class_of(message), reason=message[:REASON] or "failed")
 
 
 def _usage(stats: dict[str, Any], model: str) -> Usage:
     models = {name: _tokens(one, *_TOLD) for name, one in table(stats, "models").items() if isinstance(one, dict)}
     used = {name: usage for name, usage in models.items() if usage.input or usage.output}
     if not used:
-        return costed(_tokens(stats, *_TOLD), None, model)
-    return summed(*(costed(usage, None, name) for name, usage in used.items()))
+        return usage_with_cost(_tokens(stats, *_TOLD), None, model)
+    return usage_sum(*(usage_with_cost(usage, None, name) for name, usage in used.items()))
 
 
-def _tokens(told: dict[str, Any], *names: str) -> Usage:
-    # thoughts are paid as output, and told in the total only
-    sent = count(told, names[0])
-    return Usage(sent, max(count(told, names[1]), count(told, names[2]) - sent), count(told, "cached"))
+def _tokens(counts: dict[str, Any], *names: str) -> Usage:
+    # thoughts are paid as output, and only the total has them
+    sent = count(counts, names[0])
+    return Usage(sent, max(count(counts, names[1]), count(counts, names[2]) - sent), count(counts, "cached"))
 
 
 ADAPTER = GeminiAdapter

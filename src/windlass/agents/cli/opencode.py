@@ -24,16 +24,16 @@ from windlass.agents.cli.account import Account, CliAdapter
 from windlass.agents.cli.base import (
     KEY_VARIABLE,
     CliSettings,
-    costed,
+    activity,
     count,
-    doing,
     load,
     money,
     status,
-    summed,
     table,
     text,
     tools_of,
+    usage_sum,
+    usage_with_cost,
 )
 from windlass.agents.cli.failures import REASON, class_of
 from windlass.model import ErrorClass, Json, Usage
@@ -48,7 +48,7 @@ ACCOUNT = Account(
     files=("auth.json",), folder=".local/share/opencode", folder_variable="XDG_DATA_HOME", below="/opencode",
     room="home/data/opencode", provider="opencode",
 )  # fmt: skip
-#: a model's stream that is cut makes it ask again at once, for ever
+#: when a model's stream is cut, it retries at once, for ever
 CUT_STREAMS = 3
 _AGENT = _PROVIDER = "windlass"
 _MODEL = "model"
@@ -93,7 +93,7 @@ _FILES = {f"{name}/.keep": "" for name in _FOLDERS} | {f"config/{name}": text fo
 
 
 def _flags(job: Job, settings: CliSettings) -> tuple[str, ...]:
-    # its log tells what its stream does not: that a tool begins, and that it asks a failing server again
+    # Its log has what its stream lacks: that a tool begins, and that it retries a failing server.
     flags = [
         "run",
         "--print-logs",
@@ -143,71 +143,71 @@ class OpencodeReader(Struct):
     model: str = ""
     session: str = ""
     answer: list[str] = field(default_factory=list)
-    """What was said in this step."""
+    """The text of this step."""
     spent: Usage | None = None
     asking: bool | None = None
-    """A step has begun whose cost is not told: it is told when the tools of the step have ended."""
+    """A step has begun whose cost is not reported yet: that comes when the tools of the step have ended."""
     cut: int = 0
-    """Steps in a row whose end the model did not tell."""
+    """Steps in a row without an end from the model."""
     begun: set[str] = field(default_factory=set)
-    """Permissions of tools that the log told to be at work."""
+    """Permissions of tools that are at work, by the log."""
 
     def parse(self, line: str) -> list[AgentEvent]:
         data = load(line)
-        part, seen = table(data, "part"), self._seen(text(data, "sessionID"))
+        part, session = table(data, "part"), self._session_event(text(data, "sessionID"))
         match data.get("type"):
             case "step_start":
                 self.asking = True
                 self.answer.clear()
-                return seen
+                return session
             case "text":
                 self.answer.append(text(part, "text"))
-                return [*seen, Said(text(part, "text"))]
+                return [*session, Said(text(part, "text"))]
             case "tool_use":
-                return [*seen, *self._tool(part)]
+                return [*session, *self._tool(part)]
             case "step_finish":
                 self.asking = False
-                return [*seen, *self._finish(part)]
+                return [*session, *self._finish(part)]
             case "error":
-                return [*seen, _failed(data)]
+                return [*session, _failure(data)]
             case _:
-                return seen
+                return session
 
     def parse_error(self, line: str) -> list[AgentEvent]:
         known = opencode_log.fields(line)
-        trouble = opencode_log.retrying(known)
+        trouble = opencode_log.retry_event(known)
         if trouble:
             return [trouble]
-        # the stream names the session with its first step only, which may never come to its end
-        seen = self._seen(known.get("session.id", "")) if known.get("message") == "loop" else []
-        return [*seen, *self._begun(opencode_log.asked_for(known))]
+        # The stream names the session only with its first step, which may never end.
+        session = self._session_event(known.get("session.id", "")) if known.get("message") == "loop" else []
+        return [*session, *self._tool_start(opencode_log.permission_request(known))]
 
     def without_log(self, stderr: str) -> str:
         return opencode_log.without_log(stderr)
 
-    def _begun(self, asked: tuple[str, str] | None) -> list[AgentEvent]:
+    def _tool_start(self, request: tuple[str, str] | None) -> list[AgentEvent]:
         """The first permission of a tool: a command of several parts asks for each."""
-        if not asked or asked[0] not in _TOOLS.values() or asked[0] in self.begun:
+        if not request or request[0] not in _TOOLS.values() or request[0] in self.begun:
             return []
-        permission, what = asked
+        permission, what = request
         self.begun.add(permission)
         tool = _NAMES.get(permission, permission)
         given = {"command": what, "pattern": what, "path": what}
-        return [ToolStarted(tool, doing(tool, given, self.job) if self.job else tool)]
+        return [ToolStarted(tool, activity(tool, given, self.job) if self.job else tool)]
 
-    def _seen(self, session: str) -> list[AgentEvent]:
+    def _session_event(self, session: str) -> list[AgentEvent]:
         if not session or session == self.session:
             return []
         self.session = session
         return [SessionSeen(session)]
 
     def _tool(self, part: dict[str, Any]) -> list[AgentEvent]:
-        """Told by the stream when it is over; by the log, if it told, when it began."""
+        """The stream reports a tool when it is over; the log may report when it began."""
         state, id, name = table(part, "state"), text(part, "callID"), text(part, "tool")
         given = table(state, "input")
         ok = state.get("status") != "error" and name != "invalid"
         tool = _NAMES.get(name, name) if name != "invalid" else text(given, "tool").lower()
-        words = doing(tool, given, self.job) if self.job else tool
+        words = activity(tool, given, self.job) if self.job else tool
         why = "" if ok else (text(state, "error") or text(given, "error") or text(state, "output"))[:REASON]
         ended = ToolFinished(tool, ok, why, id)
         permission = _TOOLS.get(tool, tool)
@@ -249,21 +249,24 @@ class OpencodeReader(Struct):
         spoken = count(tokens, "output") + count(tokens, "reasoning")
         own = Usage(count(tokens, "input") + cached + written, spoken, cached)
         if not own.input and not own.output:
-            # it says 0 for a step whose usage the model did not tell
+            # It reports 0 for a step whose usage the model did not report.
             return []
-        self.spent = summed(self.spent, costed(own, money(part, "cost"), self.model, written))
+        self.spent = usage_sum(self.spent, usage_with_cost(own, money(part, "cost"), self.model, written))
         return [Spent(self.spent, total=True)]
 
 
-def _failed(data: dict[str, Any]) -> Done:
+def _failure(data: dict[str, Any]) -> Done:
     error = table(data, "error")
-    told = table(error, "data")
-    message = text(told, "message") or text(error, "name") or "failed"
-    found = class_of(f"{text(error, 'name')} {message} {text(told, 'responseBody')}", status(told, "statusCode"))
+    details = table(error, "data")
+    message = text(details, "message") or text(error, "name") or "failed"
+    found = class_of(f"{text(error, 'name')} {message} {text(details, 'responseBody')}", status(details, "statusCode"))
     if text(error, "name") == "MessageAbortedError":
         found = ErrorClass.KILLED
     return Done(
-        "", error=found, reason=f"{told.get('statusCode') or ''} {message}".strip()[:REASON], retry_at=_retry_at(data)
+        "",
+        error=found,
+        reason=f"{details.get('statusCode') or ''} {message}".strip()[:REASON],
+        retry_at=_retry_at(data),
     )
 
 

@@ -1,4 +1,4 @@
-"""opencode's log on standard error: what its stream of events leaves out, or tells too late."""
+"""opencode's log on standard error: what its stream of events leaves out, or reports too late."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONGEST = 20_000
 
 
 def fields(line: str) -> dict[str, str]:
-    """{} for what is no line of the log."""
+    """The fields of a log line; {} for another line."""
     if not _LINE.match(line):
         return {}
     return {name: _unquoted(value) for name, value in _FIELD.findall(line[:LONGEST])}
@@ -28,24 +28,24 @@ def _unquoted(value: str) -> str:
         return value.strip('"')
 
 
-def retrying(line: dict[str, str]) -> Retrying | None:
-    """It retries what may pass: a failure whose words say nothing else is the server's."""
+def retry_event(line: dict[str, str]) -> Retrying | None:
+    """A failure that it retries is the server's, unless its words say something else."""
     if line.get("message") != "stream error" or line.get("small") == "true":
         return None
-    told = line.get("error.error", "").partition("For more information")[0].strip() or "the model's server failed"
-    found = class_of(told)
-    return Retrying(ErrorClass.OVERLOADED if found is ErrorClass.CRASHED else found, told[:REASON])
+    message = line.get("error.error", "").partition("For more information")[0].strip() or "the model's server failed"
+    found = class_of(message)
+    return Retrying(ErrorClass.OVERLOADED if found is ErrorClass.CRASHED else found, message[:REASON])
 
 
-def asked_for(line: dict[str, str]) -> tuple[str, str] | None:
-    """Which permission a tool needs as it begins, and for what."""
+def permission_request(line: dict[str, str]) -> tuple[str, str] | None:
+    """The permission that a tool needs as it begins, and for what."""
     if line.get("message") != "evaluated" or line.get("action.action") != "allow":
         return None
     return line.get("permission", ""), line.get("pattern", "")
 
 
 def without_log(stderr: str) -> str:
-    """A line of the log is what failed, or nothing: the others quote commands and paths."""
+    """Only log lines about a failure count: others quote commands and paths."""
     kept = []
     for line in stderr.splitlines():
         known = fields(line)

@@ -1,4 +1,4 @@
-"""pi: `pi -p --mode json`. It tells what each message cost, and exits with 0 also when it failed."""
+"""pi: `pi -p --mode json`. It reports what each message cost, and exits with 0 also when it failed."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from windlass.agents.cli.account import Account, CliAdapter
 from windlass.agents.cli.base import (
     KEY_VARIABLE,
     CliSettings,
-    costed,
+    activity,
     count,
-    doing,
     load,
     money,
     rows,
-    summed,
     table,
     text,
     tools_of,
+    usage_sum,
+    usage_with_cost,
 )
 from windlass.agents.cli.failures import REASON, class_of
 from windlass.model import ErrorClass, Json, Usage
@@ -52,7 +52,7 @@ _PROVIDER = "windlass"
 _MODEL = "model"
 _TOOLS = ("read", "grep", "find", "ls", "bash", "write", "edit")
 _ROOM = {"PI_OFFLINE": "1", "PI_TELEMETRY": "0", "PI_SKIP_VERSION_CHECK": "1"}
-#: The waits are ours, so that they are seen. With a retry of its own, however short its longest one, it says how long
+#: The waits are Windlass's, so that a person sees them. With one retry of its own, however short, pi reports how long
 #: the server asked it to wait.
 _SETTINGS: dict[str, Json] = {
     "retry": {"enabled": False, "provider": {"maxRetries": 1, "maxRetryDelayMs": 1}},
@@ -101,7 +101,7 @@ def _flags(job: Job, settings: CliSettings) -> tuple[str, ...]:
     flags += ["--provider", provider] if provider else []
     flags += ["--model", model] if model else []
     flags += ["--thinking", job.effort] if job.effort else []
-    # both, or the user's own SYSTEM.md comes in
+    # Both, or the user's own SYSTEM.md is used.
     flags += ["--system-prompt", job.system or "You are a coding agent.", "--append-system-prompt", " "]
     flags += ["--session-id", job.session] if job.session else []
     return tuple(flags)
@@ -122,13 +122,13 @@ class PiReader(Struct):
     job: Job | None = None
     spent: Usage | None = None
     heard: bool = False
-    """The model said something, though no event tells of it yet."""
+    """The model answered, though no event shows it yet."""
     last: dict[str, Any] = field(default_factory=dict)
-    """The assistant's last message: only it can end the work well."""
+    """The assistant's last message: only it decides whether the work ended well."""
 
     def parse(self, line: str) -> list[AgentEvent]:
         if line.startswith('{"type":"message_update"'):
-            # most of the stream, each with all that was said before it
+            # Most of the stream; each repeats all of the text before it.
             self.heard = True
             return []
         data = load(line)
@@ -136,44 +136,44 @@ class PiReader(Struct):
             case "session":
                 return [SessionSeen(text(data, "id"))]
             case "tool_execution_start":
-                return [self._started(data)]
+                return [self._tool_start(data)]
             case "tool_execution_update":
-                return [_updated(data)]
+                return [_tool_update(data)]
             case "tool_execution_end":
-                return [_finished(data)]
+                return [_tool_end(data)]
             case "message_end":
                 return self._message(table(data, "message"))
             case "auto_retry_start":
-                return [_retrying(data)]
+                return [_retry(data)]
             case "agent_settled":
-                return [self._done()]
+                return [self._end()]
             case _:
                 return []
 
-    def _started(self, data: dict[str, Any]) -> ToolStarted:
+    def _tool_start(self, data: dict[str, Any]) -> ToolStarted:
         tool = text(data, "toolName").lower()
-        words = doing(tool, table(data, "args"), self.job) if self.job else tool
+        words = activity(tool, table(data, "args"), self.job) if self.job else tool
         return ToolStarted(tool, words, text(data, "toolCallId"))
 
     def _message(self, message: dict[str, Any]) -> list[AgentEvent]:
         if message.get("role") != "assistant":
             return []
         self.last = message
-        said = _said(message)
-        told: list[AgentEvent] = [Said(said)] if said.strip() else []
-        return [*told, *self._spent(message)]
+        said = _message_text(message)
+        events: list[AgentEvent] = [Said(said)] if said.strip() else []
+        return [*events, *self._spent(message)]
 
     def _spent(self, message: dict[str, Any]) -> list[AgentEvent]:
-        told = table(message, "usage")
-        cached, written = count(told, "cacheRead"), count(told, "cacheWrite")
-        own = Usage(count(told, "input") + cached + written, count(told, "output"), cached)
+        counts = table(message, "usage")
+        cached, written = count(counts, "cacheRead"), count(counts, "cacheWrite")
+        own = Usage(count(counts, "input") + cached + written, count(counts, "output"), cached)
         if not own.input and not own.output:
             return []
-        cost = money(table(told, "cost"), "total")
-        self.spent = summed(self.spent, costed(own, cost, text(message, "model"), written))
+        cost = money(table(counts, "cost"), "total")
+        self.spent = usage_sum(self.spent, usage_with_cost(own, cost, text(message, "model"), written))
         return [Spent(self.spent, total=True)]
 
-    def _done(self) -> Done:
+    def _end(self) -> Done:
         reason, stop = text(self.last, "errorMessage"), self.last.get("stopReason")
         match stop:
             case "error":
@@ -183,35 +183,35 @@ class PiReader(Struct):
             case "length":
                 return Done("", error=ErrorClass.BAD_OUTPUT, reason="the answer was cut at the model's output limit")
             case "stop":
-                return Done(_said(self.last))
+                return Done(_message_text(self.last))
             case _:
                 return Done("", error=ErrorClass.CRASHED, reason=f"ended without an answer ({stop or 'silent'})")
 
 
-def _retrying(data: dict[str, Any]) -> Retrying:
+def _retry(data: dict[str, Any]) -> Retrying:
     why = text(data, "errorMessage")
     found = class_of(why)
     error = ErrorClass.OVERLOADED if found is ErrorClass.CRASHED else found
     return Retrying(error, why[:REASON] or "the model failed", count(data, "delayMs") / 1000, told=False)
 
 
-def _said(message: dict[str, Any]) -> str:
+def _message_text(message: dict[str, Any]) -> str:
     return "\n".join(text(part, "text") for part in rows(message, "content") if part.get("type") == "text")
 
 
-def _updated(data: dict[str, Any]) -> ToolUpdated:
-    """Its last line: an update holds everything that the tool has given so far."""
-    told = data.get("partialResult")
+def _tool_update(data: dict[str, Any]) -> ToolUpdated:
+    """Its last line: an update repeats the whole output so far."""
+    partial = data.get("partialResult")
     so_far = (
-        told
-        if isinstance(told, str)
+        partial
+        if isinstance(partial, str)
         else " ".join(text(part, "text") for part in rows(table(data, "partialResult"), "content"))
     )
     lines = so_far.rstrip().splitlines()
     return ToolUpdated(text(data, "toolName").lower(), lines[-1][:REASON] if lines else "", text(data, "toolCallId"))
 
 
-def _finished(data: dict[str, Any]) -> ToolFinished:
+def _tool_end(data: dict[str, Any]) -> ToolFinished:
     ok = data.get("isError") is not True
     why = "" if ok else " ".join(text(part, "text") for part in rows(table(data, "result"), "content"))
     return ToolFinished(text(data, "toolName").lower(), ok, why[:REASON], text(data, "toolCallId"))

@@ -63,7 +63,7 @@ class ScriptedAdapter:
         return Invocation(argv, stdin=job.prompt, files={"scripted.json": json.dumps(spec)})
 
     def _answering(self, job: Job) -> Iterator[tuple[int, Mapping[str, Json]]]:
-        """Up to the first that may answer without limit: those behind it never get their turn."""
+        """The rules up to the first that may answer without limit: later ones never answer."""
         for n, rule in enumerate(self.rules):
             if matches(rule, job):
                 yield n, rule

@@ -70,7 +70,7 @@ def settle(spec: dict[str, Any], rule: dict[str, Any], code: int) -> None:
 
 
 class RuleLedger:
-    """Which rule answered whom. A dispatch that never ended does not count when its step comes again."""
+    """Which rule answered which dispatch. A dispatch that never ended does not count when its step comes again."""
 
     def __init__(self, state: str) -> None:
         os.makedirs(state, exist_ok=True)
@@ -199,7 +199,7 @@ def run(argv: tuple[str, ...], cwd: str) -> int:
 def commit(cwd: str, message: str) -> bool:
     emit("tool", tool="bash", text="git commit")
     staged = run((*GIT, "add", "-A"), cwd) == 0
-    # with nothing to commit git says no, and that is well
+    # With nothing to commit git fails, which is fine.
     done = staged and (run((*GIT, "commit", "-qm", message), cwd) == 0 or run(UNCHANGED, cwd) == 0)
     emit("tool_end", tool="bash", ok=done)
     return done

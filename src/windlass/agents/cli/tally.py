@@ -1,16 +1,16 @@
-"""What single responses of a model cost, added up while a dispatch runs, and the CLI's last word about it."""
+"""Adds up the cost of a model's responses while a dispatch runs, and compares it with the CLI's own total."""
 
 from __future__ import annotations
 
 from msgspec import Struct, field
 
 from windlass.agents.base import AgentEvent, Spent
-from windlass.agents.cli.base import summed
+from windlass.agents.cli.base import usage_sum
 from windlass.model import Usage
 
 
 class Tally(Struct):
-    """Both are totals and never added to each other: that which tells more tokens counts."""
+    """Both are totals and never added to each other: the one with more tokens counts."""
 
     spent: Usage | None = None
     counted: set[str] = field(default_factory=set)
@@ -21,7 +21,7 @@ class Tally(Struct):
         if not id or id in self.counted or not _tokens(usage):
             return []
         self.counted.add(id)
-        self.spent = summed(self.spent, usage)
+        self.spent = usage_sum(self.spent, usage)
         return [Spent(self.spent, total=True)] if _tokens(self.spent) >= _tokens(self.final) else []
 
     def last_word(self, usage: Usage) -> list[AgentEvent]:

@@ -12,7 +12,7 @@ import hmac
 import os
 from pathlib import Path
 
-from windlass.private_files import make_private, write_private
+from windlass.private_files import make_private, replace_file
 
 FILE = "tag-secret"
 DIGITS = 12
@@ -28,9 +28,7 @@ def run_secret(folder: Path) -> str:
         make_private(folder)
     # Nothing that Windlass does depends on its value, only that nobody else can know it.
     made = os.urandom(32).hex()
-    own = path.with_name(f"{FILE}.{os.getpid()}")
-    write_private(own, made)
-    os.replace(own, path)
+    replace_file(path, made)
     return made
 
 

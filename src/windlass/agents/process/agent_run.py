@@ -1,4 +1,4 @@
-"""One dispatch from job to result: supervised, tailed, bounded in time, turns and money."""
+"""One dispatch, from the job to its result: the agent's process is followed, and bounded in time, turns and money."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from windlass.agents.base import (
     WritesUsageFiles,
 )
 from windlass.agents.cli.failures import WAITS, reset_time, was_cut
-from windlass.agents.process.login_copy import bring, take_away
+from windlass.agents.process.login_copy import copy_logins, remove_logins
 from windlass.agents.process.orphans import WaitsForOutput, release_output
 from windlass.agents.process.supervise import (
     CHUNK,
@@ -47,30 +47,30 @@ from windlass.agents.process.supervise import (
 from windlass.agents.process.usage_files import UsageFiles
 from windlass.errors import UserError
 from windlass.model import ErrorClass, Usage
-from windlass.private_files import make_private, open_private, write_private
+from windlass.private_files import make_private, open_private, replace_file
 from windlass.text import plain
 
 
 @runtime_checkable
 class EndsWithExit(Protocol):
-    """An adapter whose CLI has no terminal event: what it said and its exit code are all there is."""
+    """An adapter whose CLI has no terminal event: its text and its exit code are the result."""
 
     def at_exit(self, said: str, code: int | None) -> Done | None: ...
 
 
 IDLE_REPORTS = 100
-"""So many usage reports in a row without a new tool or word, and it is a loop that only costs."""
+"""After this many usage reports in a row without a new tool call or text, the agent is in a loop that only costs."""
 PATIENCE_S = 20.0
-"""So long a CLI may ask a failing server again and again: the waits are ours, so that they are seen."""
+"""How long a CLI may retry a failing server. Longer waits are Windlass's own, so that a person sees them."""
 LAST_CHANCE_S = 5.0
-"""So long a dispatch that passed the run's limit may take to end by itself, if it asks for nothing more."""
+"""How long a dispatch that passed the run's limit may take to end by itself, if it asks for nothing more."""
 LINGER_S = 10.0
 LINGER_FAILED_S = 1.0
 STDERR_TAIL = 20_000
-MOST_SAID = 4 << 20
-"""Characters of an agent's words that are held; what it said last counts."""
+MOST_TEXT = 4 << 20
+"""How many characters of an agent's text are remembered; the last ones count."""
 CONTINUED = "continued.json"
-"""In the attempt's folder, where an earlier session goes on: what its files held at the start."""
+"""In the folder of an attempt that continues a session: the sizes of the session's files at the start."""
 TOKENLESS = frozenset(
     {
         ErrorClass.RATE_LIMITED,
@@ -83,7 +83,7 @@ TOKENLESS = frozenset(
         ErrorClass.CRASHED,
     }
 )
-"""Who failed so, and had heard nothing of the model, got no token."""
+"""An attempt that failed so before the model answered used no token."""
 
 
 async def run_agent(
@@ -103,15 +103,16 @@ async def run_agent(
 ) -> AgentResult:
     """Contract: never raises for what an agent does; when it returns, no process of the dispatch is left.
 
-    `afford` is asked at each usage report; what it returns, if anything, is why the dispatch is stopped.
-    `frozen`: gets a reason when whoever watches the dispatch finds no sign of life; then it is ended as timed out.
+    `afford` is called at each usage report; a reason that it returns stops the dispatch.
+    `frozen` gets a reason when a watcher finds no sign of life; the dispatch then ends as timed out.
     """
     invocation = adapter.invocation(job)
     make_private(job.folder)
     _write(job.folder, {"prompt.md": job.prompt, **invocation.files})
-    carried = bring(job.folder, invocation.carried)
+    logins = copy_logins(job.folder, invocation.carried)
     halt = asyncio.Event()
-    with open_private(job.folder / "events.jsonl") as log:
+    with open_private(job.folder / "events.jsonl") as file:
+        log = EventLog(file, job.limits.output_bytes)
         stream = AgentRun(adapter, job, on_event, clock, log, halt, patience_s, afford)
         watchers = [asyncio.create_task(_forward(stop, halt)), asyncio.create_task(_linger(stream, halt, linger_s))]
 
@@ -121,7 +122,9 @@ async def run_agent(
                 watchers.append(asyncio.create_task(release_output(proc)))
 
         if frozen is not None:
-            frozen.add_done_callback(lambda told: None if told.cancelled() else stream.freeze(told.result()))
+            frozen.add_done_callback(
+                lambda reason: None if reason.cancelled() else stream.stop(ErrorClass.TIMED_OUT, reason.result())
+            )
         try:
             ended = await supervise(
                 invocation,
@@ -139,12 +142,12 @@ async def run_agent(
                 most_bytes=job.limits.output_bytes,
             )
         finally:
-            stream.relieved()
+            stream.end_wait()
             if stream.last_chance:
                 stream.last_chance.cancel()
             for watcher in watchers:
                 watcher.cancel()
-            take_away(carried)
+            remove_logins(logins)
     return stream.result(ended, _tail(job.folder / "stderr"))
 
 
@@ -153,49 +156,79 @@ def marker_of(job: Job) -> str:
     return f"{job.run}:{job.key}@{job.attempt}"
 
 
+class EventLog(Struct):
+    """The agent's events as JSON lines. The log is bounded, as the agent's own output is."""
+
+    file: TextIO
+    most_bytes: int
+    size: int = 0
+
+    def write(self, fields: dict[str, object]) -> None:
+        if self.size >= self.most_bytes:
+            return
+        line = json.dumps(fields, default=asdict)
+        self.size += len(line) + 1
+        # The line that would pass the limit is left out, and the log says so.
+        cut = json.dumps({"type": "Cut", "limit_bytes": self.most_bytes})
+        self.file.write((line if self.size < self.most_bytes else cut) + "\n")
+        self.file.flush()
+
+
+class LastTexts(Struct):
+    """What the agent said last, up to MOST_TEXT characters."""
+
+    parts: deque[str] = field(default_factory=deque)
+    size: int = 0
+
+    def add(self, text: str) -> None:
+        self.parts.append(text[-MOST_TEXT:])
+        self.size += len(self.parts[-1]) + 1
+        while self.size > MOST_TEXT and len(self.parts) > 1:
+            self.size -= len(self.parts.popleft()) + 1
+
+    def __str__(self) -> str:
+        return "\n".join(self.parts)
+
+
 class AgentRun(Struct, eq=False, dict=True):
-    """What the agent's lines add up to."""
+    """Adds up the events of one agent, and stops it at a limit."""
 
     adapter: Adapter
     job: Job
     on_event: Callable[[AgentEvent], None]
     clock: Callable[[], float]
-    log: TextIO
+    log: EventLog
     halt: asyncio.Event
     patience_s: float = PATIENCE_S
     afford: Callable[[Usage], str] = lambda usage: ""
     live: bool = True
-    """False: the lines are read again after the dispatch ended, to see what it cost."""
+    """False: the lines are read again after the dispatch ended, to find what it cost."""
     usage: Usage = Usage()
     dearest_usd: float = 0.0
-    """Of single usage reports."""
+    """The cost of the dearest single usage report."""
     heard: bool = False
-    """Anything of the model: words, a tool, tokens."""
+    """The model answered: with text, a tool call or tokens."""
     open_tools: int = 0
     done: Done | None = None
     finished: asyncio.Event = field(default_factory=asyncio.Event)
-    said: deque[str] = field(default_factory=deque)
-    """Its last words, up to MOST_SAID characters."""
-    said_size: int = 0
-    logged: int = 0
-    """Characters written to the log, which is bounded as the agent's own output is."""
+    texts: LastTexts = field(default_factory=LastTexts)
     session: str = ""
     tools: int = 0
     idle: int = 0
-    """Usage reports since it last did or said something that it had not just done or said."""
+    """Usage reports since its last new tool call or text."""
     last: AgentEvent | None = None
     broken: tuple[ErrorClass, str] | None = None
-    """The limit that ended it; of later lines only what it spent counts."""
+    """The limit that stopped it. Of later lines only the usage counts."""
     trouble: Retrying | None = None
-    """The last failure of the model's server, while nothing else was heard."""
+    """The last failure of the model's server, while nothing else came."""
     patience: asyncio.TimerHandle | None = None
     asked_about: Usage = Usage()
-    """The usage that could be afforded, or not, when it was last asked."""
+    """The usage that `afford` was last called with."""
     over: str = ""
     """Why it may not use more."""
     last_chance: asyncio.TimerHandle | None = None
     retry_at: float | None = None
-    """When the server said that it can be asked again, as the CLI announced it last."""
+    """When the server can be asked again, as the CLI reported it last."""
 
     @cached_property
     def reader(self) -> Reader:
@@ -210,64 +243,64 @@ class AgentRun(Struct, eq=False, dict=True):
         self._take_all(lambda: reader.parse_error(text))
 
     def ledger(self) -> Callable[[], bool] | None:
-        """What the CLI writes down besides, from now on."""
+        """Reads the usage files that the CLI writes from now on; None when it writes none."""
         if not isinstance(self.reader, WritesUsageFiles):
             return None
         reader = self.reader
-        before = _continued(self.job.folder) if not self.live else None
-        told = UsageFiles(
+        before = _session_sizes(self.job.folder) if not self.live else None
+        files = UsageFiles(
             self.job.folder, reader.ledger(), lambda text: self._take_all(lambda: reader.parse_ledger(text)), before
         )
         if self.live and self.job.session:
-            # whoever counts after a crash must know what is of the attempts before
-            write_private(self.job.folder / CONTINUED, json.dumps(told.sizes))
-        return told.pull
+            # Who counts after a crash must know what the attempts before wrote.
+            replace_file(self.job.folder / CONTINUED, json.dumps(files.sizes))
+        return files.pull
 
     def _take_all(self, read: Callable[[], list[AgentEvent]]) -> None:
         for event in read():
             if not self.broken:
                 self._take(event)
             elif isinstance(event, Spent):
-                # A CLI may tell of a response later than it was stopped: it is paid for.
+                # A CLI may report a response after it was stopped: it is paid for.
                 self._spend(event)
         if not self.broken:
             self._check_limits()
 
     def _take(self, event: AgentEvent) -> None:
-        # thousands in a second may come: nothing is copied that is only read
-        self._log({"at": self.clock(), "type": type(event).__name__, **asdict(event)})
+        # Thousands of events may come in a second: nothing is copied that is only read.
+        self.log.write({"at": self.clock(), "type": type(event).__name__, **asdict(event)})
         match event:
             case ToolStarted():
                 self.tools += 1
                 self.open_tools += 1
                 self.heard = True
-                self._moved(replace(event, id=""))
+                self._note_progress(replace(event, id=""))
             case Spent():
                 event = self._spend(event)
                 self.idle += 1
             case SessionSeen():
                 self.session = event.id
             case Retrying():
-                self._bear(event)
+                self._wait_for_server(event)
             case Done():
-                self.relieved()
+                self.end_wait()
                 self.done = event
                 self.finished.set()
             case Said():
                 self.heard = True
-                self._remember(event.text)
-                self._moved(event)
+                self.texts.add(event.text)
+                self._note_progress(event)
             case ToolFinished():
                 self.open_tools = max(self.open_tools - 1, 0)
-                self.relieved()
+                self.end_wait()
             case ToolUpdated():
-                self.relieved()
+                self.end_wait()
             case _:
                 assert_never(event)
         self.on_event(event)
 
     def _spend(self, event: Spent) -> Spent:
-        before, now = self.usage.cost_usd or 0.0, _joined(self.usage, event)
+        before, now = self.usage.cost_usd or 0.0, _usage_after(self.usage, event)
         if self.adapter.flat_usd is not None:
             now = replace(now, cost_usd=self.adapter.flat_usd, priced=False)
         self.heard = self.heard or bool(now.input or now.output)
@@ -275,104 +308,82 @@ class AgentRun(Struct, eq=False, dict=True):
         self.dearest_usd = max(self.dearest_usd, (now.cost_usd or 0.0) - before)
         return Spent(now, total=True)
 
-    def _log(self, fields: dict[str, object]) -> None:
-        most = self.job.limits.output_bytes
-        if self.logged >= most:
-            return
-        line = json.dumps(fields, default=asdict)
-        self.logged += len(line) + 1
-        # The line that would pass the limit is left out, and the log says so.
-        self.log.write((line if self.logged < most else json.dumps({"type": "Cut", "limit_bytes": most})) + "\n")
-        self.log.flush()
-
-    def _remember(self, text: str) -> None:
-        self.said.append(text[-MOST_SAID:])
-        self.said_size += len(self.said[-1]) + 1
-        while self.said_size > MOST_SAID and len(self.said) > 1:
-            self.said_size -= len(self.said.popleft()) + 1
-
-    def _moved(self, event: AgentEvent) -> None:
-        self.relieved()
+    def _note_progress(self, event: AgentEvent) -> None:
+        self.end_wait()
         self.idle = self.idle if event == self.last else 0
         self.last = event
 
-    def _bear(self, trouble: Retrying) -> None:
-        """A wait that is announced to be too long is not begun: it becomes the login's, for all to see."""
+    def _wait_for_server(self, trouble: Retrying) -> None:
+        """Let the CLI retry for a while. A wait that is announced to be longer is not begun: the login waits instead,
+        where a person sees it."""
         self.trouble = trouble
         if self.done or not self.live:
             return
         if trouble.wait_s is not None and trouble.told:
             self.retry_at = self.clock() + trouble.wait_s
         if trouble.wait_s is not None and trouble.wait_s > self.patience_s:
-            self._give_up()
+            self.stop(trouble.error, trouble.reason)
         elif self.patience is None:
             self.patience = asyncio.get_running_loop().call_later(self.patience_s, self._give_up)
 
-    def relieved(self) -> None:
+    def _give_up(self) -> None:
+        assert self.trouble is not None
+        self.stop(self.trouble.error, self.trouble.reason)
+
+    def end_wait(self) -> None:
         if self.patience:
             self.patience.cancel()
         self.patience = None
 
-    def freeze(self, reason: str) -> None:
-        """Somebody who watches it found no sign of life."""
+    def stop(self, error: ErrorClass, reason: str) -> None:
+        """Stop the agent with this error, unless it has ended or was stopped before."""
         if not self.done and not self.broken:
-            self.broken = (ErrorClass.TIMED_OUT, reason)
+            self.broken = (error, reason)
             self.halt.set()
 
-    def _give_up(self) -> None:
-        assert self.trouble is not None
-        self.broken = (self.trouble.error, self.trouble.reason)
-        self.halt.set()
-
     def _check_limits(self) -> None:
-        # What arrived together with its terminal event is paid for and complete: the result stands.
+        # What arrived together with its terminal event is paid for and complete: the result counts.
         limits, cost = self.job.limits, self.usage.cost_usd
         if self.done or not self.live:
             return
         if limits.usd is not None and cost is not None and cost > limits.usd:
             reason = f"it spent ${cost:.2f}, more than the ${limits.usd:.2f} that one dispatch of its role may"
-            self.broken = (ErrorClass.OVER_BUDGET, reason)
-        elif beyond := self._beyond():
-            self.broken = (ErrorClass.OVER_BUDGET, beyond)
+            self.stop(ErrorClass.OVER_BUDGET, reason)
+        elif reason := self._over_budget():
+            self.stop(ErrorClass.OVER_BUDGET, reason)
         elif limits.turns is not None and self.tools > limits.turns:
-            self.broken = (ErrorClass.TIMED_OUT, f"more than {limits.turns} turns")
+            self.stop(ErrorClass.TIMED_OUT, f"more than {limits.turns} turns")
         elif self.idle > IDLE_REPORTS:
-            self.broken = (ErrorClass.TIMED_OUT, f"{self.idle} requests in a row without anything new done or said")
-        if self.broken:
-            self.halt.set()
+            self.stop(ErrorClass.TIMED_OUT, f"{self.idle} requests in a row without anything new done or said")
 
-    def _beyond(self) -> str:
-        """Why it has to stop now. Its last response is paid for: whoever has no tool at work may come to its end."""
+    def _over_budget(self) -> str:
+        """Why it has to stop now. Its last response is paid for: an agent with no tool at work may come to its end."""
         reason = self.afford(self.usage) if self.usage != self.asked_about else ""
         again, self.asked_about = bool(self.over), self.usage
         self.over = self.over or reason
         if not self.over or self.open_tools or (again and reason):
             return self.over
         if self.last_chance is None:
-            self.last_chance = asyncio.get_running_loop().call_later(LAST_CHANCE_S, self._stop_over)
+            loop = asyncio.get_running_loop()
+            self.last_chance = loop.call_later(LAST_CHANCE_S, self.stop, ErrorClass.OVER_BUDGET, self.over)
         return ""
-
-    def _stop_over(self) -> None:
-        if not self.done:
-            self.broken = (ErrorClass.OVER_BUDGET, self.over)
-            self.halt.set()
 
     def result(self, ended: ProcessExit, errors: str) -> AgentResult:
         stderr = self.reader.without_log(errors) if isinstance(self.reader, ReadsErrors) else errors
         if self.done is None and ended.reason == "exited" and isinstance(self.reader, EndsWithExit):
-            self.done = self.reader.at_exit("\n".join(self.said), ended.code)
-        error, reason = self._error(ended, stderr)
+            self.done = self.reader.at_exit(str(self.texts), ended.code)
+        error, reason = _error(self, ended, stderr)
         done = self.done or Done("")
-        usage, unsure = self._settled(error, reason)
+        usage, unsure = _final_usage(self, error, reason)
         return AgentResult(
-            # Who failed said no last word: what it said before is what a person can go by.
-            text=done.text or ("\n".join(self.said) if error else ""),
+            # A failed agent gave no answer: a person gets what it said before.
+            text=done.text or (str(self.texts) if error else ""),
             structured=done.structured,
             usage=usage,
             session=self.session,
             error=error,
             reason=reason,
-            retry_at=self._retry_at(error, reason, stderr),
+            retry_at=_retry_at(self, error, reason, stderr),
             code=ended.code,
             seconds=ended.seconds,
             tools=self.tools,
@@ -380,59 +391,63 @@ class AgentRun(Struct, eq=False, dict=True):
             dearest_usd=self.dearest_usd,
         )
 
-    def _settled(self, error: ErrorClass | None, reason: str) -> tuple[Usage, Unsure]:
-        """What it cost, and what of that is not known. Unknown is never 0, and what got no token is never unknown."""
-        if self.adapter.flat_usd is not None:
-            return replace(self.usage, cost_usd=self.adapter.flat_usd, priced=False), Unsure.NOTHING
-        heard = self.heard or bool(getattr(self.reader, "heard", False)) or bool(self.done and self.done.text)
-        cut = error is not None and was_cut(reason) and not getattr(self.reader, "unanswered", False)
-        if not heard and error in TOKENLESS and not cut:
-            return replace(self.usage, cost_usd=0.0), Unsure.NOTHING
-        if self.usage.cost_usd is None or (not heard and not self.usage.cost_usd):
-            return replace(self.usage, cost_usd=None), Unsure.ALL
-        # Whoever came to its own end has told it all; whoever was ended while no tool was at work may have been asking.
-        # what a reader knows of it: that a request was sent, or that a response is not told yet
-        knows = getattr(self.reader, "asking", None)
-        asking = self.done is None and error is not None and (not self.open_tools if knows is None else knows)
-        return self.usage, Unsure.RESPONSE if cut or asking else Unsure.NOTHING
 
-    def _retry_at(self, error: ErrorClass | None, reason: str, stderr: str) -> float | None:
-        """Told by the CLI as a time, or in words that only a clock turns into one."""
-        if self.done and self.done.retry_at is not None:
-            return self.done.retry_at
-        if error not in WAITS:
-            return None
-        if self.retry_at is not None and self.retry_at > self.clock():
-            return self.retry_at
-        return reset_time(reason if self.done else f"{reason}\n{stderr}", self.clock())
+def _final_usage(run: AgentRun, error: ErrorClass | None, reason: str) -> tuple[Usage, Unsure]:
+    """What it cost, and what of that is not known. Unknown is never 0, and an attempt without a token is never
+    unknown."""
+    if run.adapter.flat_usd is not None:
+        return replace(run.usage, cost_usd=run.adapter.flat_usd, priced=False), Unsure.NOTHING
+    heard = run.heard or bool(getattr(run.reader, "heard", False)) or bool(run.done and run.done.text)
+    cut = error is not None and was_cut(reason) and not getattr(run.reader, "unanswered", False)
+    if not heard and error in TOKENLESS and not cut:
+        return replace(run.usage, cost_usd=0.0), Unsure.NOTHING
+    if run.usage.cost_usd is None or (not heard and not run.usage.cost_usd):
+        return replace(run.usage, cost_usd=None), Unsure.ALL
+    # An agent that ended by itself has reported all. One that was ended while no tool ran may have waited for a
+    # response; some readers know whether a request was sent, or a response not reported yet.
+    knows = getattr(run.reader, "asking", None)
+    asking = run.done is None and error is not None and (not run.open_tools if knows is None else knows)
+    return run.usage, Unsure.RESPONSE if cut or asking else Unsure.NOTHING
 
-    def _error(self, ended: ProcessExit, stderr: str) -> tuple[ErrorClass | None, str]:
-        if self.broken:
-            return self.broken
-        if self.done:
-            return self.done.error, self.done.reason
-        match ended.reason:
-            case "wall":
-                return ErrorClass.TIMED_OUT, f"no end within {self.job.limits.wall_s:g} s"
-            case "stopped":
-                return ErrorClass.KILLED, "stopped"
-            case "output":
-                return ErrorClass.TOO_MUCH_OUTPUT, too_much(self.job.limits.output_bytes)
-            case "full":
-                return ErrorClass.DISK_FULL, ended.error
-            case "driver-died" | "lost":
-                return ErrorClass.DRIVER_LOST, ended.error or "the driver let go of it"
-            case "missing":
-                return ErrorClass.MISSING_BINARY, plain(ended.error)
-            case _:
-                return self.adapter.classify(stderr, ended.code)
+
+def _retry_at(run: AgentRun, error: ErrorClass | None, reason: str, stderr: str) -> float | None:
+    """The CLI reports it as a time, or in words that a clock turns into one."""
+    if run.done and run.done.retry_at is not None:
+        return run.done.retry_at
+    if error not in WAITS:
+        return None
+    if run.retry_at is not None and run.retry_at > run.clock():
+        return run.retry_at
+    return reset_time(reason if run.done else f"{reason}\n{stderr}", run.clock())
+
+
+def _error(run: AgentRun, ended: ProcessExit, stderr: str) -> tuple[ErrorClass | None, str]:
+    if run.broken:
+        return run.broken
+    if run.done:
+        return run.done.error, run.done.reason
+    match ended.reason:
+        case "wall":
+            return ErrorClass.TIMED_OUT, f"no end within {run.job.limits.wall_s:g} s"
+        case "stopped":
+            return ErrorClass.KILLED, "stopped"
+        case "output":
+            return ErrorClass.TOO_MUCH_OUTPUT, too_much(run.job.limits.output_bytes)
+        case "full":
+            return ErrorClass.DISK_FULL, ended.error
+        case "driver-died" | "lost":
+            return ErrorClass.DRIVER_LOST, ended.error or "the driver let go of it"
+        case "missing":
+            return ErrorClass.MISSING_BINARY, plain(ended.error)
+        case _:
+            return run.adapter.classify(stderr, ended.code)
 
 
 def too_much(most_bytes: int) -> str:
     return f"it wrote more than {most_bytes / 2**20:g} MB (limits.output_mb)"
 
 
-def _joined(before: Usage, event: Spent) -> Usage:
+def _usage_after(before: Usage, event: Spent) -> Usage:
     new = event.usage
     if event.total:
         return replace(new, cost_usd=before.cost_usd if new.cost_usd is None else new.cost_usd)
@@ -443,8 +458,8 @@ def _joined(before: Usage, event: Spent) -> Usage:
 
 
 def recount(adapter: Adapter, job: Job, clock: Callable[[], float]) -> AgentResult:
-    """What an attempt that nobody saw to its end left in its files, read again from their beginning."""
-    stream = AgentRun(adapter, job, lambda event: None, clock, io.StringIO(), asyncio.Event(), live=False)
+    """The result of an attempt whose end no driver saw, from the files that it left."""
+    stream = AgentRun(adapter, job, lambda event: None, clock, EventLog(io.StringIO(), 0), asyncio.Event(), live=False)
     _read_again(job.folder / "stdout", stream.line)
     if isinstance(stream.reader, ReadsErrors):
         _read_again(job.folder / "stderr", stream.error_line)
@@ -461,7 +476,7 @@ def _read_again(path: Path, on_line: Callable[[str], None]) -> None:
             pass
 
 
-def _continued(folder: Path) -> dict[str, int]:
+def _session_sizes(folder: Path) -> dict[str, int]:
     try:
         sizes = json.loads((folder / CONTINUED).read_text())
     except (OSError, ValueError):
@@ -475,10 +490,10 @@ async def _forward(stop: asyncio.Event, halt: asyncio.Event) -> None:
 
 
 async def _linger(stream: AgentRun, halt: asyncio.Event, linger_s: float) -> None:
-    """A CLI that gave its terminal event and does not end is ended."""
+    """End a CLI that sent its terminal event and does not end by itself."""
     await stream.finished.wait()
     failed = stream.done is not None and stream.done.error is not None
-    # what failed has nothing to write down any more, and may go on asking
+    # A failed CLI has nothing left to write, and may go on asking.
     await asyncio.sleep(min(linger_s, LINGER_FAILED_S) if failed else linger_s)
     halt.set()
 
@@ -490,7 +505,7 @@ def _write(folder: Path, files: Mapping[str, str]) -> None:
         if not path.is_relative_to(root) or path == root:
             raise UserError(f"'{name}' is not a file below the attempt's folder", hint="this is a fault of the adapter")
         make_private(path.parent)
-        write_private(path, text)
+        replace_file(path, text, errors="replace")
 
 
 def _tail(path: Path) -> str:

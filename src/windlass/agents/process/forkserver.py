@@ -1,4 +1,4 @@
-"""The driver's side of its supervisors: a process that forks them, and the line to each of them."""
+"""The driver's side of its supervisors: a process that forks them, and the pipes to each of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from windlass.agents.process.launch import program
 
 
 class SupervisorPool:
-    """Starts with the first supervisor, ends with the driver, and is started anew should it have died."""
+    """The process that forks supervisors. It starts with the first one, ends with the driver, and is restarted if it
+    died."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -35,11 +36,11 @@ class SupervisorPool:
         return self._control
 
     def start(self, *files: int) -> None:
-        """A supervisor with these as its standard files."""
+        """Start a supervisor with these as its standard files."""
         try:
             socket.send_fds(self.warm(), [b"j"], files)
         except OSError:
-            # it died since we looked
+            # It died since the last look.
             self.close()
             socket.send_fds(self.warm(), [b"j"], files)
 
@@ -56,33 +57,33 @@ atexit.register(FORKER.close)
 
 
 class Supervisor(asyncio.Protocol):
-    """One of them: told on one pipe, heard on another; when that one ends, so has the supervisor."""
+    """One supervisor: commands go in on one pipe, reports come out on another. That one closes when it ends."""
 
     def __init__(self) -> None:
         self.said = b""
         self.begun = asyncio.Event()
-        """It said whom it supervises, or it is gone."""
+        """Set when it has reported the process that it supervises, or has ended."""
         self.gone = asyncio.Event()
-        self._told: asyncio.WriteTransport
-        self._ears: asyncio.BaseTransport
+        self._commands: asyncio.WriteTransport
+        self._reports: asyncio.BaseTransport
 
     @classmethod
     async def start(cls, errors: TextIO) -> Supervisor:
-        job, tell = os.pipe()
-        hear, said = os.pipe()
+        job, commands_end = os.pipe()
+        reports_end, said = os.pipe()
         try:
             FORKER.start(job, said, errors.fileno())
         except BaseException:
-            os.close(tell)
-            os.close(hear)
+            os.close(commands_end)
+            os.close(reports_end)
             raise
         finally:
             os.close(job)
             os.close(said)
         loop = asyncio.get_running_loop()
-        told, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(tell, "wb", 0))
-        ears, supervisor = await loop.connect_read_pipe(cls, os.fdopen(hear, "rb", 0))
-        supervisor._told, supervisor._ears = told, ears
+        commands, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(commands_end, "wb", 0))
+        reports, supervisor = await loop.connect_read_pipe(cls, os.fdopen(reports_end, "rb", 0))
+        supervisor._commands, supervisor._reports = commands, reports
         return supervisor
 
     def data_received(self, data: bytes) -> None:
@@ -96,10 +97,10 @@ class Supervisor(asyncio.Protocol):
 
     def tell(self, data: bytes) -> None:
         with suppress(OSError, RuntimeError):
-            if not self._told.is_closing():
-                self._told.write(data)
+            if not self._commands.is_closing():
+                self._commands.write(data)
 
     def close(self) -> None:
-        for pipe in (self._told, self._ears):
+        for pipe in (self._commands, self._reports):
             if not pipe.is_closing():
                 pipe.close()

@@ -1,4 +1,4 @@
-"""Starts our own small programs in an interpreter that loads next to nothing."""
+"""Starts Windlass's own small programs in an interpreter that loads next to nothing."""
 
 from __future__ import annotations
 

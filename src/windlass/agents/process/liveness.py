@@ -19,23 +19,23 @@ FROZEN_S = 300.0
 ERRORS_IN_A_ROW = 3
 CRITICAL_TOOLS = frozenset({"bash", "write", "edit"})
 BUSY_SHARE = 0.1
-"""Of a processor. The CLIs use up to 0.06 while they wait for a model that does not answer."""
+"""Share of a processor. CLIs use up to 0.06 while they wait for a model that does not answer."""
 MOST_ENTRIES = 20_000
-"""Looked at in search of touched files: a slot may hold a whole package tree."""
+"""How many files a search for changes looks at: a slot may contain a whole package tree."""
 
 
 class Sample(Struct, frozen=True):
-    """What the process tree and the files show at one moment."""
+    """A sample of the process tree and the files."""
 
     cpu_s: float
     children: int
-    """Processes below the agent itself that are not stopped: a test run that takes its time is work."""
+    """Processes below the agent that are not stopped: a long test run is work."""
     touched: int = 0
-    """The newest change of a file that was found, in nanoseconds. Only compared with the one before."""
+    """The newest change of a file, in nanoseconds. Only compared with the sample before."""
 
 
 class Liveness(Struct):
-    """`now` is a reading of the monotonic clock, in all of it: a clock set back is no sign of life, nor of death."""
+    """`now` is always a reading of the monotonic clock: a clock that is set back means nothing."""
 
     now: float
     quiet_s: float = QUIET_S
@@ -46,14 +46,15 @@ class Liveness(Struct):
     _warned: set[str] = field(default_factory=set)
     _errors: int = 0
     _tools: int = 0
-    """At work now, as far as the events tell."""
+    """Tools at work now, by the events."""
     _last: Sample | None = None
 
     def __post_init__(self) -> None:
         self._heard = self._alive = self._sampled = self.now
 
     def event(self, event: AgentEvent, now: float) -> str:
-        """A warning, or ''. Every event is a sign of life; errors of critical tools in a row are said early."""
+        """A warning, or ''. Every event is a sign of life; several errors of critical tools in a row give an early
+        warning."""
         self._heard = self._alive = now
         self._warned.discard("quiet")
         self._warned.discard("stuck")
@@ -69,11 +70,11 @@ class Liveness(Struct):
         return ""
 
     def is_quiet(self, now: float) -> bool:
-        """Long enough without an event that files are worth a look."""
+        """True after so long without an event that the files are worth a look."""
         return now - self._heard >= min(self.quiet_s, self.frozen_s) / 2
 
     def tick(self, now: float, sample: Sample | None) -> str:
-        """A warning when nothing was heard for long: quiet, or stuck when nothing moves either."""
+        """A warning after a long time without an event: quiet, or stuck when nothing else moves either."""
         moved = self._moved(now, sample)
         self._alive = now if moved else self._alive
         self._last, self._sampled = sample, now
@@ -85,7 +86,7 @@ class Liveness(Struct):
         return self._once("stuck", f"no event for {quiet:.0f} s, no processor time, no child at work: it seems stuck")
 
     def frozen(self, now: float) -> str:
-        """Why it counts as frozen; '' while there is evidence of life."""
+        """Why it counts as frozen; '' while there is a sign of life."""
         still = now - self._alive
         if still < self.frozen_s:
             return ""
@@ -120,7 +121,7 @@ def sample(supervisor: int, folders: Sequence[Path] = ()) -> Sample | None:
 
 
 def newest(folder: Path) -> int:
-    """When a file below was last changed, in nanoseconds; of a large tree only a part is looked at."""
+    """The last change of a file below, in nanoseconds; looks only at a part of a large tree."""
     found, left = 0, MOST_ENTRIES
     for entry in _files(str(folder)):
         left -= 1

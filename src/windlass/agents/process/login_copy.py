@@ -1,8 +1,7 @@
-"""The user's login in a clean room: copied in, put back if the CLI renewed it, never left behind."""
+"""The user's login for a CLI with a home of its own: copied in, put back if the CLI renewed it, removed at the end."""
 
 from __future__ import annotations
 
-import os
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
@@ -10,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from windlass.private_files import make_private
+from windlass.private_files import make_private, replace_file
 
 MAX_BYTES = 4 << 20
 
@@ -21,34 +20,30 @@ class LoginCopy(Struct, frozen=True):
     content: bytes
 
 
-def bring(folder: Path, wanted: Mapping[str, str]) -> list[LoginCopy]:
-    """What does not exist is not carried: the CLI says itself that it is not logged in."""
+def copy_logins(folder: Path, sources: Mapping[str, str]) -> list[LoginCopy]:
+    """Copy login files into the folder. One that does not exist is left out: the CLI says that it is not logged in."""
     found = []
-    for name, source in wanted.items():
+    for name, source in sources.items():
         place, origin = folder / name, Path(source)
         make_private(place.parent)
         if origin.is_dir():
-            _link(place, origin)
+            with suppress(FileExistsError):
+                place.symlink_to(origin, target_is_directory=True)
         elif (content := _read(origin)) is not None:
-            # claude opens its credentials with O_NOFOLLOW: a link would not do
-            _write(place, content)
+            # Claude opens its credentials with O_NOFOLLOW, so a link would not do.
+            replace_file(place.resolve(), content)
             found.append(LoginCopy(place, origin, content))
     return found
 
 
-def take_away(carried: list[LoginCopy]) -> None:
-    for one in carried:
+def remove_logins(copies: list[LoginCopy]) -> None:
+    for one in copies:
         now = _read(one.copy)
         with suppress(OSError):
-            # a renewed token makes the old one void; but who renewed it elsewhere meanwhile has the newer one
+            # A renewed token makes the old one void. If the source changed meanwhile, it has the newer one.
             if now and now != one.content and _read(one.source) == one.content:
-                _write(one.source, now)
+                replace_file(one.source.resolve(), now)
         one.copy.unlink(missing_ok=True)
-
-
-def _link(place: Path, origin: Path) -> None:
-    with suppress(FileExistsError):
-        place.symlink_to(origin, target_is_directory=True)
 
 
 def _read(path: Path) -> bytes | None:
@@ -58,12 +53,3 @@ def _read(path: Path) -> bytes | None:
         return path.read_bytes()
     except OSError:
         return None
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Whole or not at all, and for the owner alone."""
-    target = path.resolve()
-    draft = target.with_name(f".{target.name}.{os.getpid()}")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(content)
-    draft.replace(target)

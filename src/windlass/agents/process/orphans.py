@@ -16,12 +16,12 @@ from windlass.agents.process.supervise import SupervisedProcess
 
 LOOK_S = 2.0
 HELD_S = 10.0
-"""So long such a process may hold the output of a command whose shell has ended."""
+"""How long such a process may hold the output of a command whose shell has ended."""
 
 
 @runtime_checkable
 class WaitsForOutput(Protocol):
-    """An adapter whose CLI does so."""
+    """An adapter whose CLI waits for such processes."""
 
     waits_for_output: bool
 

@@ -1,4 +1,4 @@
-"""Processes through the supervisor: start one, follow its output file, and end what a dead supervisor left."""
+"""Starts a process through a supervisor, follows its output files, and ends what a dead supervisor left."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from msgspec.structs import replace
 from windlass.agents.base import Invocation
 from windlass.agents.process.forkserver import Supervisor
 from windlass.locks import boot_id, process_start
-from windlass.private_files import make_private, open_private, write_private
+from windlass.private_files import make_private, open_private, replace_file
 
 MARKER = "WINDLASS_ATTEMPT"
 FOLDER = "WINDLASS_FOLDER"
-"""Where an attempt's files are: tells whose repository it is of. Runs of a copied repository have the same ids."""
+"""Where an attempt's files are. It identifies the repository: runs of a copied repository have the same ids."""
 BUSY_POLL_S, IDLE_POLL_S, BUSY_FOR_S = 0.04, 0.1, 2.0
 BESIDE_POLL_S = 0.25
 CHUNK = 1 << 20
 MAX_LINE = 16 << 20
-"""What is longer is cut: a line is held in memory several times over while it is parsed."""
+"""A longer line is cut: a line is in memory several times while it is parsed."""
 MOST_OUTPUT = 64 << 20
 """Bytes of stdout and of stderr, unless the configuration says otherwise."""
 LEAST_BYTES = 64 * 1024
@@ -38,7 +38,7 @@ _ENV_PREFIXES = ("LC_", "SSL_CERT_")
 
 
 def agent_env(environ: Mapping[str, str], extra: Collection[str] = (), *, ci: bool = False) -> dict[str, str]:
-    """What a program of the run may see of the user's environment; everything else must be named."""
+    """Variables of the user's environment that every program of the run gets; others must be named."""
     allowed = {
         name: value
         for name, value in environ.items()
@@ -48,7 +48,7 @@ def agent_env(environ: Mapping[str, str], extra: Collection[str] = (), *, ci: bo
 
 
 class SupervisedProcess(Struct, frozen=True):
-    """Who runs: recorded with the attempt, so that a later driver can tell it from a stranger with the same pid."""
+    """The process of an attempt, recorded so that a later driver can tell it from another process with the same pid."""
 
     supervisor: int
     supervisor_start: int
@@ -116,13 +116,13 @@ async def supervise(
     if ended is None:
         ended = await asyncio.to_thread(_lost, folder, marker, begun)
     if ended.code != 0 and ended.reason in ("exited", "lost") and (full := full_disk(folder, cwd)):
-        # What failed beside a full disk failed because of it, as far as anybody can tell.
+        # A failure next to a full disk counts as caused by it.
         return replace(ended, reason="full", error=full)
     return ended
 
 
 def full_disk(*folders: Path) -> str:
-    """What is wrong, in words, when no space is left below one of these folders; else ''."""
+    """The problem when no space is left below one of these folders; else ''."""
     for folder in folders:
         with suppress(OSError):
             space = os.statvfs(folder)
@@ -143,8 +143,8 @@ def _prepare(
     make_private(folder)
     for old in ("proc.json", "exit.json"):
         (folder / old).unlink(missing_ok=True)
-    write_private(folder / "stdin", invocation.stdin)
-    write_private(folder / "stdout", "")
+    replace_file(folder / "stdin", invocation.stdin, errors="replace")
+    replace_file(folder / "stdout", "")
     return {
         "argv": list(invocation.argv),
         "cwd": str(cwd),
@@ -176,13 +176,13 @@ async def _follow(
         ended = asyncio.create_task(supervisor.gone.wait())
         files = ("stdout", "stderr")
         wanted = [(folder / name, tell) for name, tell in zip(files, listeners, strict=True) if tell]
-        told = asyncio.gather(ended, *(_tail(path, tell, ended) for path, tell in wanted))
+        output = asyncio.gather(ended, *(_tail(path, tell, ended) for path, tell in wanted))
         try:
             if beside:
-                await _drain(beside, told, BESIDE_POLL_S, BESIDE_POLL_S)
-            await told
+                await _drain(beside, output, BESIDE_POLL_S, BESIDE_POLL_S)
+            await output
         finally:
-            told.cancel()
+            output.cancel()
     finally:
         stopping.cancel()
 
@@ -240,7 +240,7 @@ class Lines:
 
 
 async def _end(supervisor: Supervisor) -> None:
-    """However we leave: the supervisor is told to stop and waited for, also while we are being cancelled."""
+    """Stop the supervisor and wait for it, also while this task is being cancelled."""
     supervisor.tell(b"s")
     waiting = asyncio.ensure_future(supervisor.gone.wait())
     cancelled = False
@@ -263,7 +263,7 @@ def _read_exit(folder: Path, seconds: float) -> ProcessExit | None:
 
 
 def _lost(folder: Path, marker: str, begun: float) -> ProcessExit:
-    # Another driver may have begun anew in this folder: its process is not ours to end.
+    # Another driver may have started again in this folder: its process is not ours to end.
     own = folder / ("proc.json" if _marker(folder / "proc.json") == marker else "none")
     gone = end_leftover(own, host=socket.gethostname(), boot_id=boot_id(), marker=marker)
     error = "the supervisor was killed" + ("" if gone else "; processes of the attempt may be left")
@@ -280,7 +280,7 @@ def _marker(proc_json: Path) -> str | None:
 def end_leftover(
     proc_json: Path, *, host: str, boot_id: str, marker: str, slot: Path | None = None, grace_s: float = 5.0
 ) -> bool:
-    """End what an attempt left behind. True: confirmed gone. False: another host's, or it cannot be ended."""
+    """End the processes that an attempt left. True: confirmed gone. False: another host's, or they cannot be ended."""
     try:
         proc = SupervisedProcess.parse(proc_json.read_bytes())
     except (OSError, ValueError, KeyError, TypeError):
@@ -302,16 +302,16 @@ def is_at_work(proc_json: Path) -> bool:
 
 
 class ProcessActivity(Struct, frozen=True):
-    """A process that can be seen."""
+    """A process that this user can see."""
 
     pid: int
     cwd: Path
     marker: str
-    """Whose attempt or check it is; '' when it is none of ours."""
+    """Its attempt or check; '' when it is none of ours."""
 
 
 def at_work() -> list[ProcessActivity]:
-    """All but this one and those that started it: they may stand in any folder."""
+    """All processes but this one and its ancestors, which may work in any folder."""
     own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
     found = []
     for process in psutil.process_iter():
@@ -340,7 +340,7 @@ def _began_in(folder: Path, pid: int) -> bool:
     try:
         proc = SupervisedProcess.parse((folder / "proc.json").read_bytes())
     except (OSError, ValueError, KeyError, TypeError):
-        return True  # not written yet, or lost: what the process itself says has to do
+        return True  # not written yet, or lost: the marker of the process has to do
     return (proc.host, proc.boot_id) == (socket.gethostname(), boot_id()) and (
         not proc.supervisor_start or process_start(pid) >= proc.supervisor_start
     )
@@ -372,7 +372,7 @@ def _is_marked(process: psutil.Process, marker: str) -> bool:
 
 
 def _is_inside(process: psutil.Process, slot: Path) -> bool:
-    # A shell on a terminal is a person looking around, not a left-over.
+    # A shell on a terminal is a person's, not a left-over.
     return process.terminal() is None and Path(process.cwd()).is_relative_to(slot)
 
 

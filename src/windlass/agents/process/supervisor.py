@@ -37,7 +37,8 @@ STANDARD_FILES = 3
 
 
 def serve() -> int:
-    """Until the driver is gone. Stdin is a socket: a job is its three standard files, sent as file descriptors."""
+    """Fork supervisors until the driver is gone. Stdin is a socket: a job is its three standard files, sent as file
+    descriptors."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # supervisors are waited for by nobody: the driver reads their end
     control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, os.dup(0))
     space = socket.CMSG_SPACE(STANDARD_FILES * 4)
@@ -85,7 +86,7 @@ def main() -> int:
     announce(job, agent)
     tree.agent = agent
     reason = wait(job, tree, wake, rest, started)
-    # Whoever floods the disk gets no time to go on with it.
+    # A process that floods the disk gets no time to go on.
     left = sweep(tree, 0.0 if reason == "output" else float(job.get("grace_s", TERM_TO_KILL_S)))
     reason = "output" if cut_output(job) else reason
     write_json(job["folder"], "exit.json", exit_facts(tree.status, reason, started, left, ""))
@@ -135,7 +136,7 @@ class ProcessTree:
         self.agent = 0
         self.status: int | None = None
         self.childless = False
-        self.seen: set[int] = set()
+        self.descendants: set[int] = set()
 
     def reap(self) -> None:
         while True:
@@ -155,14 +156,14 @@ class ProcessTree:
         if LINUX and self.childless:
             return []
         parents = linux_parents() if LINUX else other_parents()
-        below = {os.getpid()} | (set() if LINUX else self.seen)
+        below = {os.getpid()} | (set() if LINUX else self.descendants)
         grew = True
         while grew:
             more = {pid for pid, parent in parents.items() if parent in below and pid not in below}
             below |= more
             grew = bool(more)
-        self.seen = {pid for pid in below if pid in parents} - {os.getpid()}
-        return sorted(self.seen)
+        self.descendants = {pid for pid in below if pid in parents} - {os.getpid()}
+        return sorted(self.descendants)
 
 
 def linux_parents() -> dict[int, int]:
@@ -191,7 +192,7 @@ def other_parents() -> dict[int, int]:
 
 
 def start(job: dict[str, Any]) -> tuple[int | None, str]:
-    """The agent's pid, or None with what the system said."""
+    """The agent's pid, or None with the system's error."""
     report, tell = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -262,7 +263,7 @@ def boot_id() -> str:
 
 
 def wait(job: dict[str, Any], tree: ProcessTree, wake: int, rest: bytes, started: float) -> str:
-    """Until the agent ends or has to end; says why."""
+    """Wait until the agent ends or has to end. Returns why."""
     if b"s" in rest:
         return "stopped"
     deadline = started + float(job["wall_s"])
@@ -286,7 +287,7 @@ def wait(job: dict[str, Any], tree: ProcessTree, wake: int, rest: bytes, started
 
 
 def too_large(job: dict[str, Any]) -> list[str]:
-    """Of stdout and stderr those that are larger than allowed."""
+    """The files of stdout and stderr that are larger than allowed."""
     most = int(job.get("most_bytes") or 0)
     return [path for path in (job["stdout"], job["stderr"]) if most and size(path) > most]
 
@@ -299,7 +300,7 @@ def size(path: str) -> int:
 
 
 def cut_output(job: dict[str, Any]) -> bool:
-    """Whether there was anything to cut. Nobody writes to the files any more."""
+    """Cut the files, which nobody writes to any more. True: there was something to cut."""
     found = too_large(job)
     for path in found:
         try:

@@ -1,4 +1,4 @@
-"""One `git cat-file` for all that is asked of a repository's objects."""
+"""One `git cat-file` process that reads a repository's objects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from windlass.git import run as git
 
 
 class CatFile:
-    """One `cat-file` that answers as long as this process lives. Not for several threads at once."""
+    """One process for many objects; it is started again when somebody ended it. Not for several threads at once."""
 
     def __init__(self, git_dir: Path) -> None:
         self._git_dir = git_dir
@@ -33,19 +33,19 @@ class CatFile:
         weakref.finalize(self, _end, child)
         return child
 
-    def ask(self, sha: str) -> tuple[str, bytes] | None:
-        """Its kind and content; None when there is no such object."""
-        return self._asked("contents", sha)
+    def read(self, sha: str) -> tuple[str, bytes] | None:
+        """Kind and content of an object; None when there is no such object."""
+        return self._ask("contents", sha)
 
     def has(self, sha: str) -> bool:
-        """Without reading its content, which may be large."""
-        return self._asked("info", sha) is not None
+        """Does not read the content, which may be large."""
+        return self._ask("info", sha) is not None
 
-    def _asked(self, command: str, sha: str) -> tuple[str, bytes] | None:
+    def _ask(self, command: str, sha: str) -> tuple[str, bytes] | None:
         try:
             return self._answer(command, sha)
         except OSError:
-            # it was ended by somebody
+            # Somebody ended it.
             _end(self._child)
             self._child = self._start()
         try:
@@ -54,19 +54,19 @@ class CatFile:
             raise GitUnansweredError(f"`git cat-file` ends at once in {self._git_dir}", hint="try it there") from None
 
     def _answer(self, command: str, sha: str) -> tuple[str, bytes] | None:
-        asked, told = self._child.stdin, self._child.stdout
-        assert asked is not None
-        assert told is not None
-        asked.write(f"{command} {sha}\n".encode("ascii"))
-        asked.flush()
-        header = told.readline()
+        questions, answers = self._child.stdin, self._child.stdout
+        assert questions is not None
+        assert answers is not None
+        questions.write(f"{command} {sha}\n".encode("ascii"))
+        questions.flush()
+        header = answers.readline()
         if not header:
             raise BrokenPipeError
         match header.decode("ascii").split():
             case [_, kind, _] if command == "info":
                 return kind, b""
             case [_, kind, size]:
-                body = told.read(int(size) + 1)
+                body = answers.read(int(size) + 1)
                 if len(body) != int(size) + 1:
                     raise BrokenPipeError
                 return kind, body[:-1]

@@ -1,4 +1,4 @@
-"""Refs read and moved without starting a git: all are read before and after every dispatch."""
+"""Reads and moves refs without a git process: all refs are read before and after every dispatch."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import BinaryIO, TypeAlias
 
 from windlass.errors import GitError
 from windlass.git import run as git
-from windlass.git.durable import Barrier
-from windlass.git.stale_locks import remove_dead
+from windlass.git.disk import Barrier
+from windlass.git.plumbing.stale_locks import remove_dead
 from windlass.text import plain
 
 OBJECT = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})\n?")
@@ -25,16 +25,16 @@ PACKED = re.compile(r"([0-9a-f]{40}|[0-9a-f]{64}) (refs/[^\n]+)", re.MULTILINE)
 
 
 class Refs:
-    """Of one repository. Files that did not change since they were last read are not read again."""
+    """The refs of one repository. Files that did not change since the last call are not read again."""
 
     def __init__(self, git_dir: Path) -> None:
         self._git_dir = git_dir
         self._read: dict[str, tuple[Stamp, str]] = {}
 
     def all(self) -> dict[str, str]:
-        """Name -> object. Whatever is not plainly a ref in a file is git's to read."""
+        """Name -> object. Asks git when a ref is not a plain file."""
         try:
-            # In this order: a ref that is packed meanwhile is seen in one place or in both.
+            # In this order, a ref that is packed meanwhile is found in one place or in both.
             loose = self._loose()
             return {**_packed(self._git_dir), **loose}
         except (OSError, ValueError):
@@ -54,7 +54,7 @@ class Refs:
                 if entry.is_dir(follow_symlinks=False):
                     todo.append(name)
                 elif held := HELD.fullmatch(name):
-                    # There is one for every head of a run, and its name says what it holds.
+                    # There is one for every head of a run, and its name contains the commit.
                     found[name] = held[1]
                 elif not name.endswith(".lock"):
                     found[name] = self._value(entry, name, old)
@@ -67,14 +67,15 @@ class Refs:
         stamp = (seen.st_ino, seen.st_size, seen.st_ctime_ns)
         known = old.get(name)
         value = known[1] if known and known[0] == stamp else _object(entry.path)
-        # Clocks of files are coarse: one that changed this moment may change again and look the same.
+        # File times are coarse: a file that changed this moment may change again and look the same.
         if time.time_ns() - seen.st_ctime_ns > SETTLED_NS:
             self._read[name] = (stamp, value)
         return value
 
 
 def move(git_dir: Path, ref: str, new: str, old: str | None, barrier: Barrier | None = None) -> bool:
-    """As `git update-ref` does. `old`: what it has to be now, '' nothing, None anything; False: it is not.
+    """Move a ref as `git update-ref` does. `old`: the value that it must have, '' for none, None for any. False: it has
+    another.
 
     `barrier`: gets the file. Until it is settled, a power cut may leave the ref empty; see `repair`.
     """
@@ -98,10 +99,10 @@ def move(git_dir: Path, ref: str, new: str, old: str | None, barrier: Barrier | 
 
 @contextmanager
 def _lock(path: Path) -> Iterator[BinaryIO]:
-    """The file that every git would lock it with."""
+    """The lock file that every git uses."""
     lock = path.with_name(f"{path.name}.lock")
     with lock.open("xb") as file:
-        # So that others can tell it from one whose maker is dead; see `git_locks`.
+        # Shows others that its maker is alive; see `stale_locks`.
         fcntl.flock(file, fcntl.LOCK_EX)
         try:
             yield file
@@ -117,12 +118,13 @@ def _value(git_dir: Path, ref: str) -> str:
 
 
 def _ask_git(git_dir: Path, ref: str, new: str, old: str | None) -> bool:
-    """Locked, not in files, or in the way of another name: git waits for a lock, and knows what to say of the rest."""
+    """For a ref that is locked, not in a file, or in conflict with another name: git waits for locks and explains the
+    rest."""
     expected = [] if old is None else [old]
     done = git.run([f"--git-dir={git_dir}", "update-ref", ref, new, *expected], git_dir, check=False)
     if done.code == 0:
         return True
-    # A lock file that nobody removes is no lost race: trying again would never end.
+    # A lock file that nobody removes is no lost race: a retry would never end.
     if old is not None and "cannot lock ref" in done.err and "Unable to create" not in done.err:
         return False
     raise git.lock_in_the_way(done.err) or GitError(
@@ -147,7 +149,7 @@ def _packed(git_dir: Path) -> dict[str, str]:
 
 
 def torn(git_dir: Path) -> list[str]:
-    """Refs whose files say nothing that a ref can say: a power cut came before their content was on the disk."""
+    """Refs whose files hold no valid value: a power cut came before their content was on the disk."""
     if not (git_dir / "refs" / "heads").is_dir():
         return []
     files = [path for path in (git_dir / "refs").rglob("*") if path.is_file() and not path.name.endswith(".lock")]
@@ -163,6 +165,7 @@ def _is_ref(path: Path) -> bool:
 
 
 def remove_file(git_dir: Path, ref: str) -> None:
-    """A ref that git cannot read it will not delete either. Its value in `packed-refs` is one that it had before."""
+    """Remove the file of a ref that git cannot read, and so cannot delete. Its value in `packed-refs` is an earlier
+    one."""
     with _lock(git_dir / ref):
         (git_dir / ref).unlink(missing_ok=True)

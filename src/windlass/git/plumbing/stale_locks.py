@@ -1,4 +1,4 @@
-"""Lock files that a killed git left behind: `*.lock` beside what it was about to change.
+"""Removes lock files (`*.lock`) that a killed git left.
 
 A lock is dead when nobody who could have made it is alive. In the engine's own repository that is decided by who is at
 work there. In the user's repository only locks count that an intent of Windlass's covers: their own are theirs.
@@ -17,24 +17,23 @@ from itertools import count
 from pathlib import Path
 
 from windlass.errors import GitLockError, GitUnansweredError
-from windlass.git.durable import sync
-from windlass.private_files import make_private
+from windlass.private_files import make_private, sync
 
 YOUNG_S = 1.0
-"""Whoever made the lock this moment may not hold it by `flock` yet."""
+"""The maker of a lock this young may not have called `flock` yet."""
 START_SLACK_S = 1.0
-"""What the kernel says of a process's start is no more exact than this."""
+"""The start time of a process is no more exact than this."""
 PACKED = "packed-refs"
 _numbers = count(1)
 
 
 def locks_in(git_dir: Path) -> list[Path]:
-    """Of a repository: beside its own files and beside its refs."""
+    """The lock files of a repository, of its own files and of its refs."""
     return [*sorted(git_dir.glob("*.lock")), *sorted((git_dir / "refs").rglob("*.lock"))]
 
 
 def remove_dead(locks: Sequence[Path], place: Path, checkout: Path | None = None) -> list[Path]:
-    """Those that nobody holds are removed; the others.
+    """Remove the locks that nobody holds. Returns the others.
 
     `place`: whatever works in this folder could hold one. `checkout`: a git that works there could, too.
     """
@@ -55,7 +54,7 @@ def _remove_if_dead(lock: Path, place: Path, checkout: Path) -> bool:
 
 
 def _is_free(lock: Path) -> bool:
-    """No Windlass holds it: ours are locked with `flock` as long as they count."""
+    """No Windlass holds it: our locks are locked with `flock` while they are in force."""
     handle = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -67,7 +66,7 @@ def _is_free(lock: Path) -> bool:
 
 
 def _may_be_held(made: float, place: Path, checkout: Path) -> bool:
-    """Somebody works there who was there when the lock was made."""
+    """A process works there that was alive when the lock was made."""
     import psutil  # only where there is a lock at all: it takes as long as the rest of a start
 
     for process in psutil.process_iter(["name", "create_time"]):
@@ -79,15 +78,12 @@ def _may_be_held(made: float, place: Path, checkout: Path) -> bool:
             folder = Path(process.cwd())
             if folder.is_relative_to(place):
                 return True
-            if _is_git(process.info["name"]) and (
+            name = process.info["name"]
+            if (name == "git" or name.startswith("git-")) and (
                 folder.is_relative_to(checkout) or str(place) in " ".join(process.cmdline())
             ):
                 return True
     return False
-
-
-def _is_git(name: str) -> bool:
-    return name == "git" or name.startswith("git-")
 
 
 # -- intents
@@ -101,14 +97,14 @@ def intent(folder: Path, refs: Sequence[str]) -> Iterator[None]:
     file = folder / f"{pid}.{_start_of(pid):.0f}.{next(_numbers)}.json"
     facts = {"host": socket.gethostname(), "pid": pid, "start": _start_of(pid), "refs": list(refs)}
     file.write_text(json.dumps(facts))
-    # git syncs its locks: what says whose they are must be on the disk before them.
+    # Git syncs its locks, so the intent must be on the disk before them.
     sync(file)
     left = False
     try:
         yield
     except GitUnansweredError as error:
-        # A git that was ended may have left its locks. Who comes after this process finds here that they are ours;
-        # a lock that was met is somebody else's.
+        # A git that was ended may have left its locks: the intent stays, to show that they are ours. A lock that git
+        # met is somebody else's.
         left = not isinstance(error, GitLockError)
         raise
     finally:
@@ -117,7 +113,7 @@ def intent(folder: Path, refs: Sequence[str]) -> Iterator[None]:
 
 
 def remove_covered(folder: Path, git_dir: Path, checkout: Path) -> list[Path]:
-    """Locks that dead processes of ours left in `git_dir`; those that somebody may hold all the same."""
+    """Remove locks that dead processes of ours left in `git_dir`. Returns those that somebody may still hold."""
     held: list[Path] = []
     for file in sorted(folder.glob("*.json")):
         refs = _refs_of_the_dead(file)
@@ -130,7 +126,7 @@ def remove_covered(folder: Path, git_dir: Path, checkout: Path) -> list[Path]:
 
 
 def _refs_of_the_dead(file: Path) -> list[str] | None:
-    """None: who wrote it is alive, or cannot be known."""
+    """None: its writer is alive, or that cannot be known."""
     try:
         facts = json.loads(file.read_text())
         host, pid, start, refs = facts["host"], int(facts["pid"]), float(facts["start"]), list(facts["refs"])
@@ -144,7 +140,7 @@ def _refs_of_the_dead(file: Path) -> list[str] | None:
 
 
 def _start_of(pid: int) -> float:
-    """When it was started, in seconds since 1970; 0 when it is not there."""
+    """The start of a process in seconds since 1970; 0 when there is none."""
     try:
         ticks = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
         return _boot_time() + ticks / os.sysconf("SC_CLK_TCK")

@@ -1,39 +1,67 @@
-"""Two trees compared, three joined, two histories' meeting point: what takes a git each, worked out here in the plain
-cases. In every other one the answer is None, and git is to be asked."""
+"""Compare two trees, merge three, find where two histories meet, without starting a git.
+
+These functions decide the plain cases. In every other case they return None, and the caller asks git.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from windlass.errors import GitError, GitUnansweredError
+from windlass.errors import GitError
+from windlass.git import run as git
 from windlass.git.plumbing.objects import Entry, Objects
 
 NOTHING = Entry("000000", "")
+MANY_COMPARED = 500
 FAR, NEAR = 500, 50
-"""So many commits are looked at: on the tip's line, and of a task's own."""
+"""How many commits are looked at: on the tip's first-parent line, and of a task's own."""
+
+
+class TreeDiffs:
+    """Differences between trees of one repository. Two trees never differ in another way later, so they are compared
+    once."""
+
+    def __init__(self, objects: Objects, git_dir: Path) -> None:
+        self._objects = objects
+        self._git_dir = git_dir
+        self._known: dict[tuple[str, str], tuple[str, ...]] = {}
+
+    def between(self, base: str, head: str) -> tuple[str, ...]:
+        """Of two commits or trees: ':old-mode new-mode old-sha new-sha letter' and the path, in turn."""
+        pair = self._objects.tree_at(base), self._objects.tree_at(head)
+        found = self._known.get(pair)
+        if found is None:
+            try:
+                found = differences(self._objects, *pair)
+            except GitError:
+                # A clone that lacks some trees: git knows where to get them.
+                command = [f"--git-dir={self._git_dir}", "diff-tree", "-r", "-z", "--no-renames", *pair]
+                found = git.run(command, self._git_dir.parent).fields
+            if len(self._known) >= MANY_COMPARED:
+                self._known.clear()
+            self._known[pair] = found
+        return found
 
 
 def differences(objects: Objects, base: str, head: str) -> tuple[str, ...]:
-    """Of two trees, as `git diff-tree -r -z --no-renames` has it."""
+    """The differences of two trees, in the form of `git diff-tree -r -z --no-renames`."""
     return tuple(field for entry in _differences(objects, base, head, b"") for field in entry)
 
 
 def _differences(objects: Objects, base: str, head: str, under: bytes) -> Iterator[tuple[str, str]]:
     before, after = objects.tree(base), objects.tree(head)
     changed = {name for name, _ in before.items() ^ after.items()}
-    for name in sorted(changed, key=lambda name: _place(name, before.get(name) or after.get(name))):
+    # Git sorts a folder as if its name ended with a slash.
+    for name in sorted(changed, key=lambda name: name + b"/" if _folder(before.get(name) or after.get(name)) else name):
         yield from _difference(objects, before.get(name), after.get(name), under + name)
-
-
-def _place(name: bytes, entry: Entry | None) -> bytes:
-    return name + b"/" if _folder(entry) else name
 
 
 def _difference(objects: Objects, old: Entry | None, new: Entry | None, path: bytes) -> Iterator[tuple[str, str]]:
     old_folder, new_folder = _folder(old), _folder(new)
     old, new = None if old_folder else old, None if new_folder else new
     if old or new:
-        yield _told(old, new), path.decode("utf-8", "surrogateescape")
+        yield _diff_line(old, new), path.decode("utf-8", "surrogateescape")
     if old_folder or new_folder:
         yield from _differences(objects, old_folder, new_folder, path + b"/")
 
@@ -42,7 +70,7 @@ def _folder(entry: Entry | None) -> str:
     return entry.sha if entry and entry.is_folder else ""
 
 
-def _told(old: Entry | None, new: Entry | None) -> str:
+def _diff_line(old: Entry | None, new: Entry | None) -> str:
     one, two = old or NOTHING, new or NOTHING
     none = "0" * len(one.sha or two.sha)
     letter = "A" if not old else "D" if not new else "M" if old.mode[:2] == new.mode[:2] else "T"
@@ -50,7 +78,7 @@ def _told(old: Entry | None, new: Entry | None) -> str:
 
 
 def merged(objects: Objects, base: str, ours: str, theirs: str) -> str | None:
-    """The tree in which both sides' changes are, when no file was changed by both. '' is the empty tree, also among the
+    """The tree with the changes of both sides; None when both changed one file. '' is the empty tree, also in the
     arguments."""
     if theirs in (base, ours):
         return ours
@@ -69,7 +97,7 @@ def merged(objects: Objects, base: str, ours: str, theirs: str) -> str | None:
 
 def _joined(objects: Objects, base: Entry | None, ours: Entry | None, theirs: Entry | None) -> Entry | None:
     if ours == theirs:
-        # What is gone on both sides may have been moved to different places, which is a conflict.
+        # A folder that is gone on both sides may have been moved to different places, which is a conflict.
         return ours if ours == base or not (_folder(ours) or _folder(base)) else None
     if _is_file_for_folder(base, ours, theirs):
         return None
@@ -86,7 +114,7 @@ def _joined(objects: Objects, base: Entry | None, ours: Entry | None, theirs: En
 
 
 def _is_file_for_folder(*entries: Entry | None) -> bool:
-    """A file where another version has a folder: what was in the folder may have been moved, which only git follows."""
+    """One version has a file where another has a folder: only git follows files that were moved out of the folder."""
     kinds = {entry.is_folder for entry in entries if entry}
     return len(kinds) == 2
 
@@ -94,42 +122,36 @@ def _is_file_for_folder(*entries: Entry | None) -> bool:
 def meeting(objects: Objects, tip: str, head: str) -> str | None:
     """The one best common ancestor of a run's tip and a task's head, when the task's own history is a straight line."""
     try:
-        return _meeting(objects, tip, head)
-    except GitUnansweredError:
-        raise
+        own = _straight(objects, head)
+        line = FirstParents(objects, tip)
+        met = next((sha for sha in line.walk() if sha in own), None)
+        if met is None:
+            return None
+        mine = set(own[: own.index(met)])
+        merges = [side for sha in line.before(met) for side in objects.commit(sha).parents[1:]]
+        return met if not mine or all(_is_apart(objects, side, mine, line) for side in merges) else None
     except GitError:
         # A history that was cut off, as a shallow clone's.
         return None
 
 
-def _meeting(objects: Objects, tip: str, head: str) -> str | None:
-    own = _straight(objects, head)
-    line = Line(objects, tip)
-    met = next((sha for sha in line.walk() if sha in own), None)
-    if met is None:
-        return None
-    mine = own[: own.index(met)]
-    merges = [side for sha in line.before(met) for side in objects.commit(sha).parents[1:]]
-    return met if not mine or all(_is_apart(objects, side, mine, line) for side in merges) else None
-
-
-def _is_apart(objects: Objects, side: str, mine: list[str], line: Line) -> bool:
-    """What was merged into the line leads straight to it, and past all of the task's own commits."""
+def _is_apart(objects: Objects, side: str, mine: set[str], line: FirstParents) -> bool:
+    """What was merged into the line leads straight to it, without the task's own commits."""
     straight = _straight(objects, side)
     own = next((n for n, sha in enumerate(straight) if sha in line), None)
-    return own is not None and not set(straight[:own]) & set(mine)
+    return own is not None and not mine & set(straight[:own])
 
 
 def _straight(objects: Objects, sha: str) -> list[str]:
-    """From there on, as long as each has one parent."""
+    """A commit and its ancestors, as long as each has one parent."""
     found = [sha]
     while len(found) < NEAR and len(parents := objects.commit(found[-1]).parents) == 1:
         found.append(parents[0])
     return found
 
 
-class Line:
-    """The first parents from a commit on; looked at no further than somebody asks."""
+class FirstParents:
+    """A commit and its first parents, read as far as somebody asks."""
 
     def __init__(self, objects: Objects, tip: str) -> None:
         self._objects = objects
