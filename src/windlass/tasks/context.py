@@ -13,7 +13,6 @@ from windlass.model import Finding, Task
 
 COMPLETE, SKIPPED, FAILED, ESCAPED = "complete", "skipped", "failed", "escaped"
 IMPLEMENTED = "implemented"
-UNCHANGED = "unchanged"
 LANDED = frozenset({COMPLETE, IMPLEMENTED})
 
 
