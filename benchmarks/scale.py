@@ -17,7 +17,7 @@ from benchmarks.sample import TASKS_FLOW, Sample, make_sample, peak_mb
 from windlass.agents.contracts.task_list import match_tasks, parse_plan
 from windlass.model import Task
 from windlass.tasks.context import COMPLETE, Ending
-from windlass.tasks.schedule import Policy, Start, Status, TaskState, TaskStates, next_actions
+from windlass.tasks.schedule import SchedulePolicy, StartTask, TaskState, TaskStates, TaskStatus, next_actions
 
 EVENTS = 100_000
 MANY = 1_000
@@ -48,16 +48,16 @@ def _walk(count: int) -> float:
 
 
 def _land_all(tasks: tuple[Task, ...]) -> None:
-    states, policy = TaskStates(tasks, "deps"), Policy("deps", SLOTS)
+    states, policy = TaskStates(tasks, "deps"), SchedulePolicy("deps", SLOTS)
     working: list[str] = []
     while True:
         for action in next_actions(states, policy):
-            assert isinstance(action, Start)
-            states.set(action.id, TaskState(Status.WORKING))
+            assert isinstance(action, StartTask)
+            states.set(action.id, TaskState(TaskStatus.WORKING))
             working.append(action.id)
         if not working:
             return
-        states.set(working.pop(0), TaskState(Status.ENDED, Ending(COMPLETE)))
+        states.set(working.pop(0), TaskState(TaskStatus.ENDED, Ending(COMPLETE)))
 
 
 def _plan(count: int) -> str:

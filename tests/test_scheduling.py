@@ -17,17 +17,17 @@ from windlass.tasks.context import COMPLETE, ESCAPED, FAILED, LANDED, SKIPPED, E
 from windlass.tasks.schedule import (
     ACTIVE,
     BEGUN,
-    Action,
     Claims,
     GiveSlot,
     LandWave,
-    Policy,
-    Retry,
-    Skip,
-    Start,
-    Status,
+    RetryTasks,
+    SchedulePolicy,
+    SkipTask,
+    StartTask,
+    TaskAction,
     TaskState,
     TaskStates,
+    TaskStatus,
     next_actions,
     stop_reason,
 )
@@ -53,29 +53,29 @@ def graphs(draw: st.DrawFn) -> list[Task]:
 
 
 def end(states: TaskStates, id: str, state: str = COMPLETE) -> None:
-    states.set(id, TaskState(Status.ENDED, Ending(state)))
+    states.set(id, TaskState(TaskStatus.ENDED, Ending(state)))
 
 
-def start(states: TaskStates, policy: Policy) -> list[str]:
+def start(states: TaskStates, policy: SchedulePolicy) -> list[str]:
     """Perform the starts that are due; nothing else may be."""
     found = next_actions(states, policy)
-    assert all(isinstance(action, Start) for action in found)
-    ids = [action.id for action in found if isinstance(action, Start)]
+    assert all(isinstance(action, StartTask) for action in found)
+    ids = [action.id for action in found if isinstance(action, StartTask)]
     for id in ids:
-        states.set(id, TaskState(Status.WORKING))
+        states.set(id, TaskState(TaskStatus.WORKING))
     return ids
 
 
 @st.composite
-def runs(draw: st.DrawFn) -> tuple[TaskStates, Policy, list[tuple[int, int]]]:
+def runs(draw: st.DrawFn) -> tuple[TaskStates, SchedulePolicy, list[tuple[int, int]]]:
     """A plan and a policy; then, for each moment, which task at work changes and how."""
     tasks, order = draw(graphs()), draw(st.sampled_from(ORDERS))
-    policy = Policy(order, draw(st.integers(1, 5)), draw(st.sampled_from(["stop", "continue", "retry"])))
+    policy = SchedulePolicy(order, draw(st.integers(1, 5)), draw(st.sampled_from(["stop", "continue", "retry"])))
     changes = draw(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), min_size=60, max_size=60))
     return TaskStates(tasks, order), policy, changes
 
 
-def in_state(states: TaskStates, *wanted: Status) -> list[str]:
+def in_state(states: TaskStates, *wanted: TaskStatus) -> list[str]:
     return [id for id, state in states.items() if state.status in wanted]
 
 
@@ -83,36 +83,36 @@ def ended(states: TaskStates, *, landed: bool) -> set[str]:
     return {id for id, state in states.items() if state.ending and (state.ending.state in LANDED) is landed}
 
 
-def expected(states: TaskStates, policy: Policy) -> list[Action]:
+def expected(states: TaskStates, policy: SchedulePolicy) -> list[TaskAction]:
     """What comes next, by looking at every task: the rules as they are written down."""
     tasks, landed, lost = list(states.tasks.values()), ended(states, landed=True), ended(states, landed=False)
-    waiting = [states.tasks[id] for id in in_state(states, Status.WAITING)]
-    doomed = [Skip(one.id, tuple(need for need in one.depends_on if need in lost)) for one in waiting]
+    waiting = [states.tasks[id] for id in in_state(states, TaskStatus.WAITING)]
+    doomed = [SkipTask(one.id, tuple(need for need in one.depends_on if need in lost)) for one in waiting]
     if any(skip.causes for skip in doomed):
         return [skip for skip in doomed if skip.causes]
-    working, held = in_state(states, Status.WORKING), in_state(states, Status.HELD)
-    back = in_state(states, Status.RETURNING)[: max(0, policy.slots - len(working))]
+    working, held = in_state(states, TaskStatus.WORKING), in_state(states, TaskStatus.HELD)
+    back = in_state(states, TaskStatus.RETURNING)[: max(0, policy.slots - len(working))]
     free = policy.slots - len(working) - len(back) - len(held)
-    actions: list[Action] = [*map(GiveSlot, back), *map(Start, expected_starts(states, policy, free))]
+    actions: list[TaskAction] = [*map(GiveSlot, back), *map(StartTask, expected_starts(states, policy, free))]
     if actions or in_state(states, *ACTIVE):
         return actions
-    retrying, settled = in_state(states, Status.RETRYING), in_state(states, Status.SETTLED)
+    retrying, settled = in_state(states, TaskStatus.RETRYING), in_state(states, TaskStatus.SETTLED)
     if retrying:
-        return [Retry(tuple(retrying))]
+        return [RetryTasks(tuple(retrying))]
     assert landed | lost | {*settled, *held} | {one.id for one in waiting} == {one.id for one in tasks}
     return [LandWave(tuple(settled))] if settled and not held else []
 
 
-def expected_starts(states: TaskStates, policy: Policy, free: int) -> list[str]:
+def expected_starts(states: TaskStates, policy: SchedulePolicy, free: int) -> list[str]:
     tasks, landed = list(states.tasks.values()), ended(states, landed=True)
     layer, chain = layers(tasks), chains(tasks)
     now = min((layer[id] for id, state in states.items() if state.ending is None), default=0)
     if states.closed:
         failed = [id for id, state in states.items() if state.ending and state.ending.state == FAILED]
         finishes = policy.failure == "stop" and any(layer[id] >= now for id in failed)
-        if policy.order != "waves" or not finishes or in_state(states, Status.HELD):
+        if policy.order != "waves" or not finishes or in_state(states, TaskStatus.HELD):
             return []
-    ready = [one for one in tasks if states[one.id].status is Status.WAITING and set(one.depends_on) <= landed]
+    ready = [one for one in tasks if states[one.id].status is TaskStatus.WAITING and set(one.depends_on) <= landed]
     ready = [one for one in ready if policy.order != "waves" or layer[one.id] == now]
     if policy.order == "deps":
         ready.sort(key=lambda one: -chain[one.id])
@@ -124,31 +124,31 @@ def expected_starts(states: TaskStates, policy: Policy, free: int) -> list[str]:
     return started
 
 
-def perform(states: TaskStates, action: Action) -> None:
+def perform(states: TaskStates, action: TaskAction) -> None:
     match action:
-        case Start(id=id) | GiveSlot(id=id):
-            states.set(id, TaskState(Status.WORKING))
-        case Skip(id=id):
+        case StartTask(id=id) | GiveSlot(id=id):
+            states.set(id, TaskState(TaskStatus.WORKING))
+        case SkipTask(id=id):
             end(states, id, SKIPPED)
-        case Retry(ids=ids) | LandWave(ids=ids):
+        case RetryTasks(ids=ids) | LandWave(ids=ids):
             for id in ids:
-                states.set(id, TaskState(Status.WORKING))
+                states.set(id, TaskState(TaskStatus.WORKING))
 
 
-def change(states: TaskStates, policy: Policy, pick: int, how: int) -> None:
+def change(states: TaskStates, policy: SchedulePolicy, pick: int, how: int) -> None:
     """One task at work comes to another state, as the performer would report it."""
     active = in_state(states, *ACTIVE)
     id = active[pick % len(active)]
-    if states[id].status is Status.RETURNING:
+    if states[id].status is TaskStatus.RETURNING:
         return
     wave = policy.order == "waves"
-    waits = [Status.SETTLED, Status.RETRYING] if wave else [Status.LANDING]
-    if how < 30 and states[id].status is Status.WORKING:
+    waits = [TaskStatus.SETTLED, TaskStatus.RETRYING] if wave else [TaskStatus.LANDING]
+    if how < 30 and states[id].status is TaskStatus.WORKING:
         states.set(id, TaskState(waits[how % len(waits)]))
-    elif how < 45 and states[id].status is Status.LANDING:
-        states.set(id, TaskState(Status.RETURNING))
+    elif how < 45 and states[id].status is TaskStatus.LANDING:
+        states.set(id, TaskState(TaskStatus.RETURNING))
     elif how < 50:
-        states.set(id, TaskState(Status.HELD, error=RuntimeError(id)))
+        states.set(id, TaskState(TaskStatus.HELD, error=RuntimeError(id)))
     else:
         state = [COMPLETE, COMPLETE, COMPLETE, FAILED, SKIPPED][how % 5] if how < 97 else ESCAPED
         end(states, id, state)
@@ -157,7 +157,7 @@ def change(states: TaskStates, policy: Policy, pick: int, how: int) -> None:
 
 @given(runs())
 def test_the_next_actions_are_those_of_the_written_rules_whatever_happens_to_the_tasks(
-    run: tuple[TaskStates, Policy, list[tuple[int, int]]],
+    run: tuple[TaskStates, SchedulePolicy, list[tuple[int, int]]],
 ) -> None:
     states, policy, changes = run
     for pick, how in changes:
@@ -176,7 +176,7 @@ def test_the_next_actions_are_those_of_the_written_rules_whatever_happens_to_the
 
 @given(runs())
 def test_whatever_ends_in_whatever_order_every_task_ends_and_no_rule_is_broken(
-    run: tuple[TaskStates, Policy, list[tuple[int, int]]],
+    run: tuple[TaskStates, SchedulePolicy, list[tuple[int, int]]],
 ) -> None:
     states, policy, ends = run
     layer = layers(list(states.tasks.values()))
@@ -184,7 +184,7 @@ def test_whatever_ends_in_whatever_order_every_task_ends_and_no_rule_is_broken(
         while found := next_actions(states, policy):
             for action in found:
                 perform(states, action)
-        working = states.ids(Status.WORKING)
+        working = states.ids(TaskStatus.WORKING)
         assert len(working) <= policy.slots
         for id in working:
             assert set(states.tasks[id].depends_on) <= ended(states, landed=True)
@@ -199,11 +199,11 @@ def test_whatever_ends_in_whatever_order_every_task_ends_and_no_rule_is_broken(
 
 def test_the_list_stops_for_a_failure_only_if_the_policy_says_so_or_nothing_landed() -> None:
     states = TaskStates([task("a"), task("b")])
-    states.set("a", TaskState(Status.ENDED, Ending(FAILED, "it broke")))
-    assert stop_reason(states, Policy(failure="stop")) == "A: it broke"
-    assert stop_reason(states, Policy(failure="continue")) is None
+    states.set("a", TaskState(TaskStatus.ENDED, Ending(FAILED, "it broke")))
+    assert stop_reason(states, SchedulePolicy(failure="stop")) == "A: it broke"
+    assert stop_reason(states, SchedulePolicy(failure="continue")) is None
     end(states, "b", SKIPPED)
-    assert stop_reason(states, Policy(failure="continue")) == "A: it broke"
+    assert stop_reason(states, SchedulePolicy(failure="continue")) == "A: it broke"
 
 
 @given(graphs())
@@ -227,7 +227,11 @@ def test_a_plan_of_one_long_chain_is_no_problem() -> None:
 
 def test_what_has_begun_goes_on_before_anything_new() -> None:
     tasks = [task("a"), task("b"), task("c")]
-    assert next_actions(TaskStates(tasks, "list", {"c"}), Policy(slots=3)) == [Start("c"), Start("a"), Start("b")]
+    assert next_actions(TaskStates(tasks, "list", {"c"}), SchedulePolicy(slots=3)) == [
+        StartTask("c"),
+        StartTask("a"),
+        StartTask("b"),
+    ]
 
 
 @pytest.mark.parametrize(("shape", "order"), [("free", "list"), ("star", "deps"), ("one file", "waves")])
@@ -237,7 +241,7 @@ def test_of_many_tasks_each_is_looked_at_once_or_twice(order: Order, shape: str)
     needs = ["t0"] if shape == "star" else []
     file = "same" if shape == "one file" else "{}.py"
     tasks = [task(f"t{n}", *(needs if n else []), files=[file.format(n)]) for n in range(count)]
-    states, policy, looks = TaskStates(tasks, order), Policy(order, 4), 0
+    states, policy, looks = TaskStates(tasks, order), SchedulePolicy(order, 4), 0
 
     class Counted(Claims):
         def overlap(self, files: Iterable[str]) -> tuple[str, ...] | None:
@@ -287,7 +291,7 @@ def makespan(tasks: Sequence[Task], durations: dict[str, float], slots: int, ord
     now, states = 0.0, TaskStates(tasks, order)
     ends: list[tuple[float, str]] = []
     for _ in tasks:
-        for new in start(states, Policy(order, slots)):
+        for new in start(states, SchedulePolicy(order, slots)):
             heapq.heappush(ends, (now + durations[new], new))
         now, id = heapq.heappop(ends)
         end(states, id)

@@ -27,7 +27,7 @@ Entry: TypeAlias = tuple[Rank, str]
 WILD = frozenset("*?[")
 
 
-class Status(StrEnum):
+class TaskStatus(StrEnum):
     #: not started
     WAITING = "waiting"
     #: in a slot
@@ -45,21 +45,21 @@ class Status(StrEnum):
     ENDED = "ended"
 
 
-WITHOUT_SLOT = (Status.SETTLED, Status.LANDING, Status.RETURNING, Status.RETRYING)
-ACTIVE = (Status.WORKING, Status.LANDING, Status.RETURNING)
+WITHOUT_SLOT = (TaskStatus.SETTLED, TaskStatus.LANDING, TaskStatus.RETURNING, TaskStatus.RETRYING)
+ACTIVE = (TaskStatus.WORKING, TaskStatus.LANDING, TaskStatus.RETURNING)
 """These come to an end, or to another state, without an action."""
-BEGUN = (Status.WORKING, *WITHOUT_SLOT, Status.HELD)
+BEGUN = (TaskStatus.WORKING, *WITHOUT_SLOT, TaskStatus.HELD)
 
 
 class TaskState(Struct, frozen=True):
-    status: Status = Status.WAITING
+    status: TaskStatus = TaskStatus.WAITING
     ending: Ending | None = None
     """How it ended; only with `ended`."""
     error: BaseException | None = None
     """Why it cannot go on; only with `held`."""
 
 
-class Policy(Struct, frozen=True):
+class SchedulePolicy(Struct, frozen=True):
     """How the tasks of a list are scheduled."""
 
     order: Order = "list"
@@ -68,7 +68,7 @@ class Policy(Struct, frozen=True):
     """retry | continue | stop"""
 
 
-class Start(Struct, frozen=True):
+class StartTask(Struct, frozen=True):
     """Begin a task."""
 
     id: str
@@ -80,14 +80,14 @@ class GiveSlot(Struct, frozen=True):
     id: str
 
 
-class Skip(Struct, frozen=True):
+class SkipTask(Struct, frozen=True):
     """End a task that depends on what did not land."""
 
     id: str
     causes: tuple[str, ...]
 
 
-class Retry(Struct, frozen=True):
+class RetryTasks(Struct, frozen=True):
     """The wave has come to rest: try the tasks that failed once more."""
 
     ids: tuple[str, ...]
@@ -99,7 +99,7 @@ class LandWave(Struct, frozen=True):
     ids: tuple[str, ...]
 
 
-Action: TypeAlias = Start | GiveSlot | Skip | Retry | LandWave
+TaskAction: TypeAlias = StartTask | GiveSlot | SkipTask | RetryTasks | LandWave
 
 
 class TaskStates(Mapping[str, TaskState]):
@@ -112,9 +112,9 @@ class TaskStates(Mapping[str, TaskState]):
         self.closed = False
         """Nothing new starts."""
         self._states = dict.fromkeys(self.tasks, TaskState())
-        self._ids: dict[Status, dict[str, None]] = {status: {} for status in Status}
+        self._ids: dict[TaskStatus, dict[str, None]] = {status: {} for status in TaskStatus}
         """The tasks in each state, in the order in which they came to it."""
-        self._ids[Status.WAITING] = dict.fromkeys(self.tasks)
+        self._ids[TaskStatus.WAITING] = dict.fromkeys(self.tasks)
         self._unmet = {task.id: {id for id in task.depends_on if id in self.tasks} for task in tasks}
         self._dependents: dict[str, list[str]] = {task.id: [] for task in tasks}
         for task in tasks:
@@ -161,23 +161,23 @@ class TaskStates(Mapping[str, TaskState]):
             return
         for other in self._dependents[id]:
             self._unmet[other].discard(id)
-            if not self._unmet[other] and self._states[other].status is Status.WAITING:
+            if not self._unmet[other] and self._states[other].status is TaskStatus.WAITING:
                 self._ready.add(other, self._layer[other] if self._waves else 0)
 
-    def ids(self, *wanted: Status) -> list[str]:
+    def ids(self, *wanted: TaskStatus) -> list[str]:
         """The tasks in these states; of one state in the order in which they came to it."""
         return [id for status in wanted for id in self._ids[status]]
 
-    def in_plan_order(self, *wanted: Status) -> tuple[str, ...]:
+    def in_plan_order(self, *wanted: TaskStatus) -> tuple[str, ...]:
         return tuple(sorted(self.ids(*wanted), key=self.places.__getitem__))
 
-    def count(self, *wanted: Status) -> int:
+    def count(self, *wanted: TaskStatus) -> int:
         return sum(len(self._ids[status]) for status in wanted)
 
     @property
     def endings(self) -> dict[str, Ending]:
         """By task, in the order in which they ended."""
-        found = {id: self._states[id].ending for id in self._ids[Status.ENDED]}
+        found = {id: self._states[id].ending for id in self._ids[TaskStatus.ENDED]}
         return {id: ending for id, ending in found.items() if ending is not None}
 
     @property
@@ -199,7 +199,7 @@ class TaskStates(Mapping[str, TaskState]):
     def doomed(self) -> dict[str, tuple[str, ...]]:
         """Tasks that can never start, in the plan's order, each with what it depends on and what did not land."""
         # The others have been skipped since.
-        self._doomed = {id: None for id in self._doomed if self._states[id].status is Status.WAITING}
+        self._doomed = {id: None for id in self._doomed if self._states[id].status is TaskStatus.WAITING}
         endings = {id: [(one, self._states[one].ending) for one in self._unmet[id]] for id in self._doomed}
         lost = {id: {one for one, ending in found if ending is not None} for id, found in endings.items()}
         ordered = sorted(lost, key=self.places.__getitem__)
@@ -212,7 +212,7 @@ class TaskStates(Mapping[str, TaskState]):
             return []
         claims = Claims(path for id in self.ids(*BEGUN) for path in self.tasks[id].files)
         wave = self.wave if self._waves else 0
-        return self._ready.best(free, wave, claims, self.tasks, self._ids[Status.WAITING])
+        return self._ready.best(free, wave, claims, self.tasks, self._ids[TaskStatus.WAITING])
 
 
 class _ReadyTasks:
@@ -258,35 +258,35 @@ class _ReadyTasks:
         return [self._heaps.get(wave, []), *unclaimed]
 
 
-def next_actions(states: TaskStates, policy: Policy) -> list[Action]:
+def next_actions(states: TaskStates, policy: SchedulePolicy) -> list[TaskAction]:
     """What to do now. [] with an active task: wait for it. [] without one: the list has come to rest."""
     doomed = states.doomed()
     if doomed:
-        return [Skip(id, causes) for id, causes in doomed.items()]
+        return [SkipTask(id, causes) for id, causes in doomed.items()]
     # A task that was sent back goes before anything new. One that waits for a person has left its slot, but it keeps
     # new tasks from it: the person's answer may come at any moment.
-    free = policy.slots - states.count(Status.WORKING)
-    back = states.in_plan_order(Status.RETURNING)[: max(0, free)]
-    actions: list[Action] = [GiveSlot(id) for id in back]
-    free -= len(back) + states.count(Status.HELD)
+    free = policy.slots - states.count(TaskStatus.WORKING)
+    back = states.in_plan_order(TaskStatus.RETURNING)[: max(0, free)]
+    actions: list[TaskAction] = [GiveSlot(id) for id in back]
+    free -= len(back) + states.count(TaskStatus.HELD)
     if not states.closed or _finishes_wave(states, policy):
-        actions += [Start(id) for id in states.startable(free)]
+        actions += [StartTask(id) for id in states.startable(free)]
     if actions or states.count(*ACTIVE):
         return actions
-    if states.count(Status.RETRYING):
-        return [Retry(states.in_plan_order(Status.RETRYING))]
-    if states.count(Status.SETTLED) and not states.count(Status.HELD):
-        return [LandWave(states.in_plan_order(Status.SETTLED))]
+    if states.count(TaskStatus.RETRYING):
+        return [RetryTasks(states.in_plan_order(TaskStatus.RETRYING))]
+    if states.count(TaskStatus.SETTLED) and not states.count(TaskStatus.HELD):
+        return [LandWave(states.in_plan_order(TaskStatus.SETTLED))]
     return []
 
 
-def _finishes_wave(states: TaskStates, policy: Policy) -> bool:
+def _finishes_wave(states: TaskStates, policy: SchedulePolicy) -> bool:
     """A wave in which a task failed still runs to its end."""
     waves = policy.order == "waves" and policy.failure == "stop"
-    return waves and states.fails_in_wave and not states.count(Status.HELD)
+    return waves and states.fails_in_wave and not states.count(TaskStatus.HELD)
 
 
-def stop_reason(states: TaskStates, policy: Policy) -> str | None:
+def stop_reason(states: TaskStates, policy: SchedulePolicy) -> str | None:
     """Why the list stops with its failed tasks; None: the run goes on without them."""
     endings = states.endings
     failed = [f"{states.tasks[id].title}: {one.reason}" for id, one in endings.items() if one.state == FAILED]

@@ -29,16 +29,16 @@ from windlass.tasks.context import (
 )
 from windlass.tasks.schedule import (
     ACTIVE,
-    Action,
     GiveSlot,
     LandWave,
-    Policy,
-    Retry,
-    Skip,
-    Start,
-    Status,
+    RetryTasks,
+    SchedulePolicy,
+    SkipTask,
+    StartTask,
+    TaskAction,
     TaskState,
     TaskStates,
+    TaskStatus,
     next_actions,
     stop_reason,
 )
@@ -58,7 +58,7 @@ class TaskScheduler:
     def __init__(self, spec: TasksSpec, ctx: TasksContext, tasks: Sequence[Task]) -> None:
         self._spec = spec
         self._ctx = ctx
-        self._policy = Policy(spec.order, ctx.slots(spec.slots), ctx.setting(spec.failure))
+        self._policy = SchedulePolicy(spec.order, ctx.slots(spec.slots), ctx.setting(spec.failure))
         self._states = TaskStates(tasks, spec.order, {task.id for task in tasks if ctx.begun(task)})
         self._waits = TaskWaits(self._states, self._policy.slots)
         self._jobs: dict[asyncio.Task[Ending], str] = {}
@@ -74,7 +74,7 @@ class TaskScheduler:
         try:
             while True:
                 await self._work_to_rest()
-                held = [state.error for id in self._states.ids(Status.HELD) if (state := self._states[id]).error]
+                held = [state.error for id in self._states.ids(TaskStatus.HELD) if (state := self._states[id]).error]
                 if held:
                     raise min(held, key=_rank)
                 outcome = await self._close()
@@ -100,17 +100,17 @@ class TaskScheduler:
                 return
             await self._next_change()
 
-    def _perform(self, action: Action) -> None:
+    def _perform(self, action: TaskAction) -> None:
         tasks = self._states.tasks
         match action:
-            case Start(id=id):
+            case StartTask(id=id):
                 self._begin(tasks[id], tasks[id].visit)
             case GiveSlot(id=id):
                 self._waits.wake(id)
-            case Skip(id=id, causes=causes):
+            case SkipTask(id=id, causes=causes):
                 names = ", ".join(f"{cause} ({tasks[cause].title})" for cause in causes)
                 self._end(id, Ending(SKIPPED, f"needs {names}, which did not complete", tasks[id].visit))
-            case Retry(ids=ids):
+            case RetryTasks(ids=ids):
                 for id in ids:
                     self._waits.wake(id)
             case LandWave(ids=ids):
@@ -125,7 +125,7 @@ class TaskScheduler:
             # A rest in a visit that a later one replaced: it is looked up so that the journal knows it.
             self._ctx.halted(_pause_id(task.id, earlier))
             self._ctx.halted(_stop_id(task.id, earlier))
-        self._states.set(task.id, TaskState(Status.WORKING))
+        self._states.set(task.id, TaskState(TaskStatus.WORKING))
         self._jobs[asyncio.create_task(self._run(task, visit, why), name=task.id)] = task.id
 
     async def _next_change(self) -> None:
@@ -166,7 +166,7 @@ class TaskScheduler:
             await here.leave()
         retried = target.to is To.FAIL and self._policy.failure == "retry" and visit == task.visit
         if retried and self._spec.order == "waves":
-            await self._waits.wait(task.id, Status.RETRYING)
+            await self._waits.wait(task.id, TaskStatus.RETRYING)
         if retried or target.to is To.REDO:
             here.emit(TaskChanged(task.id, "pending", reason, visit=visit + 1), at="redo")
             return reason
@@ -199,7 +199,7 @@ class TaskScheduler:
             # A person has retried it: this task alone is taken up again.
             self._begin(task, ending.visit + 1, ending.reason)
             return
-        states.set(id, TaskState(Status.ENDED, ending))
+        states.set(id, TaskState(TaskStatus.ENDED, ending))
         if ending.state == IMPLEMENTED:
             ctx.implemented(task)
         if ending.state == ESCAPED or (ending.state == FAILED and self._policy.failure == "stop"):
@@ -240,14 +240,14 @@ class TaskScheduler:
     def _hold(self, id: str, error: BaseException) -> None:
         # A full disk is nobody's bug: what the others do is recorded, as far as it can be.
         error = exhausted(error) or error
-        self._states.set(id, TaskState(Status.HELD, error=error))
+        self._states.set(id, TaskState(TaskStatus.HELD, error=error))
         if isinstance(error, WindlassError) and error.exit is Exit.WAITING:
             # It waits for a person; the others need not.
             return
         self._states.closed = True
         self._ctx.wind_down(now=_ends_at_once(error))
         # Tasks that wait go on, and are refused at their next dispatch or landing.
-        for waiting in self._states.ids(Status.SETTLED, Status.RETRYING, Status.RETURNING):
+        for waiting in self._states.ids(TaskStatus.SETTLED, TaskStatus.RETRYING, TaskStatus.RETURNING):
             self._waits.wake(waiting)
 
 
@@ -266,7 +266,7 @@ class TaskWaits:
         self._changed = asyncio.get_running_loop().create_future()
         return self._changed
 
-    async def wait(self, id: str, status: Status) -> None:
+    async def wait(self, id: str, status: TaskStatus) -> None:
         """In this state, until an action wakes the task."""
         self._states.set(id, TaskState(status))
         self._wakes[id] = asyncio.get_running_loop().create_future()
@@ -274,7 +274,7 @@ class TaskWaits:
         await self._wakes[id]
 
     def wake(self, id: str) -> None:
-        self._states.set(id, TaskState(Status.WORKING))
+        self._states.set(id, TaskState(TaskStatus.WORKING))
         self._wakes.pop(id).set_result(None)
 
     def give_slot_soon(self, id: str) -> None:
@@ -283,21 +283,21 @@ class TaskWaits:
 
     def _give_slot(self, id: str) -> None:
         # The number of landing tasks is bounded too: each of them may be sent back.
-        if self._states.count(Status.LANDING, Status.RETURNING) < self._slots:
-            self._states.set(id, TaskState(Status.LANDING))
+        if self._states.count(TaskStatus.LANDING, TaskStatus.RETURNING) < self._slots:
+            self._states.set(id, TaskState(TaskStatus.LANDING))
             self._note_change()
 
     async def take_slot(self, id: str) -> None:
         """Wait for a slot, unless the task still has its own."""
         self._keep_slot(id)
-        if self._states[id].status is Status.LANDING:
-            await self.wait(id, Status.RETURNING)
+        if self._states[id].status is TaskStatus.LANDING:
+            await self.wait(id, TaskStatus.RETURNING)
 
     def end(self, id: str) -> None:
         """The visit is over."""
         self._keep_slot(id)
-        if self._states[id].status in (Status.LANDING, Status.RETURNING):
-            self._states.set(id, TaskState(Status.WORKING))
+        if self._states[id].status in (TaskStatus.LANDING, TaskStatus.RETURNING):
+            self._states.set(id, TaskState(TaskStatus.WORKING))
 
     def _keep_slot(self, id: str) -> None:
         if id in self._timers:
@@ -330,7 +330,7 @@ class TaskTurn(Struct, frozen=True):
             at = f"{self.id}+{self.visit}/done"
             self.ctx.emit(StepEntered(self.ctx.key.text, self.spec.done_label, self.id), at=at)
             self.ctx.flush()
-        await self.waits.wait(self.id, Status.SETTLED)
+        await self.waits.wait(self.id, TaskStatus.SETTLED)
 
     async def to_work(self) -> None:
         await self.waits.take_slot(self.id)
