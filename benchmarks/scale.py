@@ -16,7 +16,8 @@ from benchmarks.figures import Figure
 from benchmarks.sample import TASKS_FLOW, Sample, make_sample, peak_mb
 from windlass.agents.contracts.task_list import match_tasks, parse_plan
 from windlass.model import Task
-from windlass.tasks.schedule import Schedule
+from windlass.tasks.context import COMPLETE, Ending
+from windlass.tasks.schedule import SchedulePolicy, StartTask, TaskState, TaskStates, TaskStatus, next_actions
 
 EVENTS = 100_000
 MANY = 1_000
@@ -47,11 +48,16 @@ def _walk(count: int) -> float:
 
 
 def _land_all(tasks: tuple[Task, ...]) -> None:
-    schedule = Schedule(tasks, "deps")
-    working = [task.id for task in schedule.start(SLOTS)]
-    while working:
-        schedule.land(working.pop(0))
-        working += [task.id for task in schedule.start(SLOTS - len(working), working)]
+    states, policy = TaskStates(tasks, "deps"), SchedulePolicy("deps", SLOTS)
+    working: list[str] = []
+    while True:
+        for action in next_actions(states, policy):
+            assert isinstance(action, StartTask)
+            states.set(action.id, TaskState(TaskStatus.WORKING))
+            working.append(action.id)
+        if not working:
+            return
+        states.set(working.pop(0), TaskState(TaskStatus.ENDED, Ending(COMPLETE)))
 
 
 def _plan(count: int) -> str:

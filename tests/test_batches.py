@@ -12,7 +12,7 @@ from windlass.tasks.lander import Batches
 
 
 def waiting(*waived: bool) -> list[Any]:
-    return [SimpleNamespace(order=SimpleNamespace(waived=one)) for one in waived]
+    return [SimpleNamespace(request=SimpleNamespace(waived=one)) for one in waived]
 
 
 @given(st.lists(st.booleans(), min_size=1), st.integers(0, 3))
@@ -21,7 +21,7 @@ def test_what_a_person_accepted_unchecked_never_lands_with_others(waived: list[b
     for _ in range(reds):
         batches.was_red(len(waived))
     batch = batches.next(waiting(*waived))
-    assert len(batch) == 1 or not any(one.order.waived for one in batch)
+    assert len(batch) == 1 or not any(one.request.waived for one in batch)
 
 
 def test_a_red_batch_is_halved_and_after_two_one_lands_at_a_time() -> None:

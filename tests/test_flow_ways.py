@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 from flow_files import load
-from windlass.flow.route_graph import RouteNode, back_options, phase_ways, reached, starts
+from windlass.flow.route_graph import back_options, phase_ways, reached, starts
+from windlass.kinds.walker import RouteNode
 
 
 def test_the_options_that_lead_back_are_known() -> None:

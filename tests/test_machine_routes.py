@@ -94,7 +94,7 @@ DEEP, FLAT = FakeWorld({"deep": "true"}), FakeWorld({"deep": "false"})
 
 
 def at(phase: str, **more: object) -> State:
-    return replace(State(phase, {phase: 1}), **more)  # type: ignore[arg-type]
+    return replace(State(phase, visits={phase: 1}), **more)  # type: ignore[arg-type]
 
 
 def test_a_phase_for_routes_only_is_passed_over_and_entered_by_its_route() -> None:

@@ -20,7 +20,7 @@ from windlass.events import (
     TaskChanged,
     TaskLanded,
 )
-from windlass.tasks import turns
+from windlass.tasks import scheduler
 
 QUICK = "[retries]\ncrashed = 0\n"
 CHECKS = '[checks]\ncommands = [["/bin/sh", "check.sh"]]\n'
@@ -320,7 +320,7 @@ def test_who_lands_lets_others_work(tmp_path: Path) -> None:
 def test_a_slot_is_kept_a_moment_for_who_waits_for_the_task_that_lands(
     crew: Crewed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "SOON_S", 600.0)
+    monkeypatch.setattr(scheduler, "SOON_S", 600.0)
     plan = [{"title": "A"}, {"title": "B"}, {"title": "C"}, {"title": "D", "depends_on": ["A"]}]
     plan += [{"title": "E", "depends_on": ["D"]}]
     busy = own("t2", run=[meeting(crew.tmp / "meet", "t2", "t4")])

@@ -13,7 +13,24 @@ from hypothesis import strategies as st
 from windlass.kinds.task_graph import chains, layers
 from windlass.kinds.tasks import Order
 from windlass.model import Task
-from windlass.tasks.schedule import Claims, Schedule
+from windlass.tasks.context import COMPLETE, ESCAPED, FAILED, LANDED, SKIPPED, Ending
+from windlass.tasks.schedule import (
+    ACTIVE,
+    BEGUN,
+    Claims,
+    GiveSlot,
+    LandWave,
+    RetryTasks,
+    SchedulePolicy,
+    SkipTask,
+    StartTask,
+    TaskAction,
+    TaskState,
+    TaskStates,
+    TaskStatus,
+    next_actions,
+    stop_reason,
+)
 
 ORDERS: tuple[Order, ...] = ("list", "deps", "waves")
 
@@ -35,25 +52,71 @@ def graphs(draw: st.DrawFn) -> list[Task]:
     return draw(st.permutations(made))
 
 
+def end(states: TaskStates, id: str, state: str = COMPLETE) -> None:
+    states.set(id, TaskState(TaskStatus.ENDED, Ending(state)))
+
+
+def start(states: TaskStates, policy: SchedulePolicy) -> list[str]:
+    """Perform the starts that are due; nothing else may be."""
+    found = next_actions(states, policy)
+    assert all(isinstance(action, StartTask) for action in found)
+    ids = [action.id for action in found if isinstance(action, StartTask)]
+    for id in ids:
+        states.set(id, TaskState(TaskStatus.WORKING))
+    return ids
+
+
 @st.composite
-def runs(draw: st.DrawFn) -> tuple[list[Task], Order, int, list[tuple[int, bool]]]:
-    """A plan, an order, slots, and who ends next (by its place among those at work) and whether it landed."""
-    tasks = draw(graphs())
-    ends = draw(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 4).map(bool)), min_size=20, max_size=20))
-    return tasks, draw(st.sampled_from(ORDERS)), draw(st.integers(1, 5)), ends
+def runs(draw: st.DrawFn) -> tuple[TaskStates, SchedulePolicy, list[tuple[int, int]]]:
+    """A plan and a policy; then, for each moment, which task at work changes and how."""
+    tasks, order = draw(graphs()), draw(st.sampled_from(ORDERS))
+    policy = SchedulePolicy(order, draw(st.integers(1, 5)), draw(st.sampled_from(["stop", "continue", "retry"])))
+    changes = draw(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), min_size=60, max_size=60))
+    return TaskStates(tasks, order), policy, changes
 
 
-def expected(
-    tasks: list[Task], order: Order, free: int, working: list[str], landed: set[str], lost: set[str]
-) -> list[str]:
-    """What starts, by looking at every task: the rules as they are written down."""
-    by_id, layer, chain = {one.id: one for one in tasks}, layers(tasks), chains(tasks)
-    waiting = [one for one in tasks if one.id not in {*working, *landed, *lost}]
-    now = min((layer[one.id] for one in tasks if one.id not in landed | lost), default=0)
-    ready = [one for one in waiting if set(one.depends_on) <= landed and (order != "waves" or layer[one.id] == now)]
-    if order == "deps":
+def in_state(states: TaskStates, *wanted: TaskStatus) -> list[str]:
+    return [id for id, state in states.items() if state.status in wanted]
+
+
+def ended(states: TaskStates, *, landed: bool) -> set[str]:
+    return {id for id, state in states.items() if state.ending and (state.ending.state in LANDED) is landed}
+
+
+def expected(states: TaskStates, policy: SchedulePolicy) -> list[TaskAction]:
+    """What comes next, by looking at every task: the rules as they are written down."""
+    tasks, landed, lost = list(states.tasks.values()), ended(states, landed=True), ended(states, landed=False)
+    waiting = [states.tasks[id] for id in in_state(states, TaskStatus.WAITING)]
+    doomed = [SkipTask(one.id, tuple(need for need in one.depends_on if need in lost)) for one in waiting]
+    if any(skip.causes for skip in doomed):
+        return [skip for skip in doomed if skip.causes]
+    working, held = in_state(states, TaskStatus.WORKING), in_state(states, TaskStatus.HELD)
+    back = in_state(states, TaskStatus.RETURNING)[: max(0, policy.slots - len(working))]
+    free = policy.slots - len(working) - len(back) - len(held)
+    actions: list[TaskAction] = [*map(GiveSlot, back), *map(StartTask, expected_starts(states, policy, free))]
+    if actions or in_state(states, *ACTIVE):
+        return actions
+    retrying, settled = in_state(states, TaskStatus.RETRYING), in_state(states, TaskStatus.SETTLED)
+    if retrying:
+        return [RetryTasks(tuple(retrying))]
+    assert landed | lost | {*settled, *held} | {one.id for one in waiting} == {one.id for one in tasks}
+    return [LandWave(tuple(settled))] if settled and not held else []
+
+
+def expected_starts(states: TaskStates, policy: SchedulePolicy, free: int) -> list[str]:
+    tasks, landed = list(states.tasks.values()), ended(states, landed=True)
+    layer, chain = layers(tasks), chains(tasks)
+    now = min((layer[id] for id, state in states.items() if state.ending is None), default=0)
+    if states.closed:
+        failed = [id for id, state in states.items() if state.ending and state.ending.state == FAILED]
+        finishes = policy.failure == "stop" and any(layer[id] >= now for id in failed)
+        if policy.order != "waves" or not finishes or in_state(states, TaskStatus.HELD):
+            return []
+    ready = [one for one in tasks if states[one.id].status is TaskStatus.WAITING and set(one.depends_on) <= landed]
+    ready = [one for one in ready if policy.order != "waves" or layer[one.id] == now]
+    if policy.order == "deps":
         ready.sort(key=lambda one: -chain[one.id])
-    claimed, started = [by_id[id] for id in working], list[str]()
+    claimed, started = [states.tasks[id] for id in in_state(states, *BEGUN)], list[str]()
     for one in ready:
         if len(started) < free and not any(Claims(one.files).overlap(other.files) is not None for other in claimed):
             started.append(one.id)
@@ -61,42 +124,86 @@ def expected(
     return started
 
 
+def perform(states: TaskStates, action: TaskAction) -> None:
+    match action:
+        case StartTask(id=id) | GiveSlot(id=id):
+            states.set(id, TaskState(TaskStatus.WORKING))
+        case SkipTask(id=id):
+            end(states, id, SKIPPED)
+        case RetryTasks(ids=ids) | LandWave(ids=ids):
+            for id in ids:
+                states.set(id, TaskState(TaskStatus.WORKING))
+
+
+def change(states: TaskStates, policy: SchedulePolicy, pick: int, how: int) -> None:
+    """One task at work comes to another state, as the performer would report it."""
+    active = in_state(states, *ACTIVE)
+    id = active[pick % len(active)]
+    if states[id].status is TaskStatus.RETURNING:
+        return
+    wave = policy.order == "waves"
+    waits = [TaskStatus.SETTLED, TaskStatus.RETRYING] if wave else [TaskStatus.LANDING]
+    if how < 30 and states[id].status is TaskStatus.WORKING:
+        states.set(id, TaskState(waits[how % len(waits)]))
+    elif how < 45 and states[id].status is TaskStatus.LANDING:
+        states.set(id, TaskState(TaskStatus.RETURNING))
+    elif how < 50:
+        states.set(id, TaskState(TaskStatus.HELD, error=RuntimeError(id)))
+    else:
+        state = [COMPLETE, COMPLETE, COMPLETE, FAILED, SKIPPED][how % 5] if how < 97 else ESCAPED
+        end(states, id, state)
+        states.closed = states.closed or state == ESCAPED or (state == FAILED and policy.failure == "stop")
+
+
+@given(runs())
+def test_the_next_actions_are_those_of_the_written_rules_whatever_happens_to_the_tasks(
+    run: tuple[TaskStates, SchedulePolicy, list[tuple[int, int]]],
+) -> None:
+    states, policy, changes = run
+    for pick, how in changes:
+        wanted = expected(states, policy)
+        found = next_actions(states, policy)
+        assert found == wanted
+        # Asked again it says the same: it changes nothing.
+        assert next_actions(states, policy) == wanted
+        for action in found:
+            perform(states, action)
+        if not found and not states.count(*ACTIVE):
+            break
+        if states.count(*ACTIVE):
+            change(states, policy, pick, how)
+
+
 @given(runs())
 def test_whatever_ends_in_whatever_order_every_task_ends_and_no_rule_is_broken(
-    run: tuple[list[Task], Order, int, list[tuple[int, bool]]],
+    run: tuple[TaskStates, SchedulePolicy, list[tuple[int, int]]],
 ) -> None:
-    tasks, order, slots, ends = run
-    by_id, layer, schedule = {one.id: one for one in tasks}, layers(tasks), Schedule(tasks, order)
-    working: list[str] = []
-    landed: set[str] = set()
-    lost: set[str] = set()
-    for pick, good in ends:
-        while found := schedule.take_doomed():
-            assert all(causes and set(causes) <= lost for causes in found.values())
-            lost |= set(found)
-            for id in found:
-                schedule.lose(id)
-        assert not [one.id for one in tasks if one.id not in lost and lost & set(one.depends_on)]
-        assert schedule.wave == min((layer[one.id] for one in tasks if one.id not in landed | lost), default=0)
-        free = slots - len(working)
-        wanted = expected(tasks, order, free, working, landed, lost)
-        began = schedule.start(free, working)
-        assert [new.id for new in began] == wanted
-        for new in began:
-            assert set(new.depends_on) <= landed
-            assert not any(Claims(new.files).overlap(by_id[other].files) is not None for other in working)
-            if order == "waves":
-                assert all(other.id in landed | lost for other in tasks if layer[other.id] < layer[new.id])
-            working.append(new.id)
-        assert len(working) <= slots
+    states, policy, ends = run
+    layer = layers(list(states.tasks.values()))
+    for pick, how in ends:
+        while found := next_actions(states, policy):
+            for action in found:
+                perform(states, action)
+        working = states.ids(TaskStatus.WORKING)
+        assert len(working) <= policy.slots
+        for id in working:
+            assert set(states.tasks[id].depends_on) <= ended(states, landed=True)
+            if policy.order == "waves":
+                assert all(states[other].ending for other in states if layer[other] < layer[id])
         if not working:
             break
-        # Nothing that could have started was left lying.
-        assert schedule.start(slots - len(working), working) == []
-        id = working.pop(pick % len(working))
-        (landed if good else lost).add(id)
-        (schedule.land if good else schedule.lose)(id)
-    assert working or landed | lost == set(by_id)
+        end(states, working[pick % len(working)], COMPLETE if how % 5 else FAILED)
+    assert len(states.endings) == len(states)
+    assert list(states) == [one.id for one in states.tasks.values()]
+
+
+def test_the_list_stops_for_a_failure_only_if_the_policy_says_so_or_nothing_landed() -> None:
+    states = TaskStates([task("a"), task("b")])
+    states.set("a", TaskState(TaskStatus.ENDED, Ending(FAILED, "it broke")))
+    assert stop_reason(states, SchedulePolicy(failure="stop")) == "A: it broke"
+    assert stop_reason(states, SchedulePolicy(failure="continue")) is None
+    end(states, "b", SKIPPED)
+    assert stop_reason(states, SchedulePolicy(failure="continue")) == "A: it broke"
 
 
 @given(graphs())
@@ -106,11 +213,11 @@ def test_layers_and_chains_count_the_longest_way(tasks: list[Task]) -> None:
         assert layer[one.id] == 1 + max((layer[need] for need in one.depends_on), default=0)
         after = [other for other in tasks if one.id in other.depends_on]
         assert chain[one.id] == 1 + max((chain[other.id] for other in after), default=0)
-    schedule = Schedule(tasks, "waves")
-    assert schedule.wave == 1
+    states = TaskStates(tasks, "waves")
+    assert states.wave == 1
     for one in tasks:
-        schedule.land(one.id)
-    assert schedule.wave == 0
+        end(states, one.id)
+    assert states.wave == 0
 
 
 def test_a_plan_of_one_long_chain_is_no_problem() -> None:
@@ -120,7 +227,11 @@ def test_a_plan_of_one_long_chain_is_no_problem() -> None:
 
 def test_what_has_begun_goes_on_before_anything_new() -> None:
     tasks = [task("a"), task("b"), task("c")]
-    assert [one.id for one in Schedule(tasks, "list", {"c"}).start(3)] == ["c", "a", "b"]
+    assert next_actions(TaskStates(tasks, "list", {"c"}), SchedulePolicy(slots=3)) == [
+        StartTask("c"),
+        StartTask("a"),
+        StartTask("b"),
+    ]
 
 
 @pytest.mark.parametrize(("shape", "order"), [("free", "list"), ("star", "deps"), ("one file", "waves")])
@@ -130,7 +241,7 @@ def test_of_many_tasks_each_is_looked_at_once_or_twice(order: Order, shape: str)
     needs = ["t0"] if shape == "star" else []
     file = "same" if shape == "one file" else "{}.py"
     tasks = [task(f"t{n}", *(needs if n else []), files=[file.format(n)]) for n in range(count)]
-    schedule, looks = Schedule(tasks, order), 0
+    states, policy, looks = TaskStates(tasks, order), SchedulePolicy(order, 4), 0
 
     class Counted(Claims):
         def overlap(self, files: Iterable[str]) -> tuple[str, ...] | None:
@@ -139,10 +250,10 @@ def test_of_many_tasks_each_is_looked_at_once_or_twice(order: Order, shape: str)
             return super().overlap(files)
 
     with mock.patch("windlass.tasks.schedule.Claims", Counted):
-        working = [one.id for one in schedule.start(4)]
+        working = start(states, policy)
         for _ in range(count):
-            schedule.land(working.pop(0))
-            working += [one.id for one in schedule.start(4 - len(working), working)]
+            end(states, working.pop(0))
+            working += start(states, policy)
     assert working == []
     # who waits for a file that another one has is looked at once more when that one has ended
     assert looks <= 2 * count
@@ -177,13 +288,13 @@ def timed(draw: st.DrawFn) -> tuple[list[Task], dict[str, float], int]:
 
 
 def makespan(tasks: Sequence[Task], durations: dict[str, float], slots: int, order: Order) -> float:
-    now, schedule = 0.0, Schedule(tasks, order)
+    now, states = 0.0, TaskStates(tasks, order)
     ends: list[tuple[float, str]] = []
     for _ in tasks:
-        for new in schedule.start(slots - len(ends), [id for _, id in ends]):
-            heapq.heappush(ends, (now + durations[new.id], new.id))
+        for new in start(states, SchedulePolicy(order, slots)):
+            heapq.heappush(ends, (now + durations[new], new))
         now, id = heapq.heappop(ends)
-        schedule.land(id)
+        end(states, id)
     return now
 
 

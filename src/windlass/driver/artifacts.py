@@ -38,7 +38,7 @@ async def report(ctx: StepContext, template: str) -> None:
 
     async def render(previous: Json) -> Json:
         # The report says where the branch is: it has to be there.
-        await ctx.shared.lander.publish()
+        await ctx.shared.lander.branch.publish()
         return ctx.parts.report(template)
 
     def written(text: Json) -> list[Event]:

@@ -27,10 +27,10 @@ from windlass.kinds.base import NOBODY_REVIEWED, Call, CommandRun, Outcome, Publ
 from windlass.kinds.spec import PhaseSpec
 from windlass.kinds.task_graph import with_groups
 from windlass.kinds.tasks import TasksSpec
+from windlass.kinds.walker import UNCHANGED
 from windlass.model import Answer, Finding, Json, Key, Question, Task, content_id
-from windlass.tasks.catch_up import catch_up
-from windlass.tasks.context import UNCHANGED, Landed
-from windlass.tasks.lander import LandingRequest
+from windlass.tasks.context import Landed
+from windlass.tasks.lander import LandingRequest, catch_up
 from windlass.tasks.scheduler import TaskScheduler
 
 

@@ -52,10 +52,10 @@ class RunLoop:
             try:
                 await desk.leave("driver")
                 await self._shared.leave()
-                await self._shared.lander.publish()
+                await self._shared.lander.branch.publish()
             finally:
-                await self._shared.lander.close()
-        self._shared.lander.require_published()
+                await self._shared.lander.branch.close()
+        self._shared.lander.branch.require_published()
         return end
 
     async def _loop(self, desk: Workspace) -> End:

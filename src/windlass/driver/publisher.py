@@ -72,7 +72,7 @@ class Publisher:
         """The branch and the commit that leave, fixed when the phase begins."""
 
         async def look(previous: Json) -> Json:
-            await self._lander.publish()
+            await self._lander.branch.publish()
             world = self._parts.world
             return {"branch": world.branch or world.facts.branch, "commit": self._parts.tip.now}
 

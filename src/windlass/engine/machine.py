@@ -1,4 +1,4 @@
-"""What happens next. Pure: no clock, no await, no world but the facts it is given."""
+"""What the run does next. Pure: no clock, no await, nothing but the flow, the state and the facts it is given."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from windlass.errors import StoppedError
-from windlass.flow.schema import Flow, Phase, Stage
-from windlass.kinds.routes import Route, Target, To
+from windlass.flow.schema import Flow, Phase
+from windlass.kinds.routes import TASK_ONLY, Target, To
 from windlass.kinds.visit_cost import When, holds
-from windlass.model import Json, RunState
+from windlass.kinds.walker import FINISH, Move, WalkFacts, WalkState, next_step, phase_table, take
+from windlass.model import RunState
 
 ENDS = {
     To.STOP: RunState.STOPPED,
@@ -22,14 +23,8 @@ ENDS = {
 }
 
 
-class Facts(Protocol):
+class Facts(WalkFacts, Protocol):
     """The facts a decision may look at. Contract: the same answer on every replay."""
-
-    def fact(self, name: str) -> Json: ...
-
-    def number(self, value: int | str) -> int:
-        """A count, or the value of a $setting."""
-        ...
 
     def unmet(self, needs: tuple[str, ...]) -> list[str]:
         """The gate's conditions that do not hold, in words."""
@@ -48,15 +43,11 @@ class RunEnd(Struct, frozen=True):
     """A person's retry enters the phase as a new visit; False: it was never entered, the gate stopped it."""
 
 
-class State(Struct, frozen=True):
-    at: str
-    """The phase the machine stands in."""
+class State(WalkState, frozen=True):
+    """Where the run is. `taken` also counts how often each question of a route was asked."""
+
     visits: Mapping[str, int] = field(default_factory=dict)
-    taken: Mapping[str, int] = field(default_factory=dict)
-    """Counted routes and questions: how often each was taken."""
-    restarts: Mapping[str, int] = field(default_factory=dict)
     outcomes: Mapping[str, str] = field(default_factory=dict)
-    mode: str = ""
     waived: frozenset[str] = frozenset()
     asking: Asking | None = None
     ended: RunEnd | None = None
@@ -103,48 +94,49 @@ Decision: TypeAlias = RunPhase | SkipPhase | AskQuestion | End
 
 
 def start(flow: Flow, mode: str = "") -> State:
-    return _enter(State(at="", mode=mode), flow.sequence(mode)[0].id)
+    state, first = State(at="", mode=mode), phase_table(flow).first(mode)
+    return replace(state, ended=RunEnd(RunState.FINISHED)) if first.id == FINISH else _enter(state, first.id)
 
 
-def decide(flow: Flow, state: State, world: Facts) -> Decision:
+def decide(flow: Flow, state: State, facts: Facts) -> Decision:
     if state.ended:
         return End(state.ended.state, state.ended.reason)
     phase = flow.phase(state.at)
     if state.asking:
         nth = state.taken.get(_asked(state.at, state.asking.question), 0) + 1
         return AskQuestion(state.asking.question, phase, state.visit, nth, state.asking.reason)
-    reason = _disabled(flow, phase, world)
+    reason = _disabled(flow, phase, facts)
     if reason:
         return SkipPhase(phase, state.visit, reason)
-    missing = [] if phase.id in state.waived else world.unmet(phase.needs)
+    missing = [] if phase.id in state.waived else facts.unmet(phase.needs)
     if missing:
         return End(RunState.BLOCKED, f"{phase.id} cannot begin: {'; '.join(missing)}")
     return RunPhase(phase, state.visit, state.fixing)
 
 
-def finished(flow: Flow, state: State, world: Facts, outcome: str, reason: str = "") -> State:
+def finished(flow: Flow, state: State, facts: Facts, outcome: str, reason: str = "") -> State:
     """A phase ended with an outcome."""
-    phase = flow.phase(state.at)
-    state = replace(state, outcomes={**state.outcomes, phase.id: outcome}, fixing=False)
-    return _follow(flow, state, world, _route(flow, phase, outcome), f"{phase.id}.{outcome}", reason)
+    state = replace(state, outcomes={**state.outcomes, state.at: outcome}, fixing=False)
+    after, move = next_step(phase_table(flow), state, outcome, facts)
+    return _moved(flow, state, after, move, reason)
 
 
-def skipped(flow: Flow, state: State, world: Facts) -> State:
-    return _go(flow, state, world, Target(To.NEXT), "")
+def skipped(flow: Flow, state: State, facts: Facts) -> State:
+    return _go(flow, state, facts, Target(To.NEXT), "")
 
 
-def answered(flow: Flow, state: State, world: Facts, option: str) -> State:
+def answered(flow: Flow, state: State, facts: Facts, option: str) -> State:
     """A question raised by a route was answered."""
     assert state.asking is not None
     question, why = state.asking.question, state.asking.reason
     asked = _asked(state.at, question)
     state = replace(state, asking=None, taken={**state.taken, asked: state.taken.get(asked, 0) + 1})
-    return _go(flow, state, world, flow.questions[question].options[option], state_reason(option, question, why))
+    return _go(flow, state, facts, flow.questions[question].options[option], state_reason(option, question, why))
 
 
-def routed(flow: Flow, state: State, world: Facts, target: Target, reason: str) -> State:
+def routed(flow: Flow, state: State, facts: Facts, target: Target, reason: str) -> State:
     """A target reached from inside a phase: a task that ends the run, or leaves for another mode."""
-    return _go(flow, state, world, target, reason)
+    return _go(flow, state, facts, target, reason)
 
 
 def blocked(state: State, reason: str) -> State:
@@ -170,99 +162,43 @@ def state_reason(option: str, question: str, why: str = "") -> str:
 # -- inside
 
 
-def _route(flow: Flow, phase: Phase, outcome: str) -> Route:
-    if outcome in phase.on:
-        return phase.on[outcome]
-    question = phase.asked_question()
-    if question:
-        return Route(flow.questions[question].options[outcome])
-    if outcome in ("ok", "done"):
-        return Route(Target(To.NEXT))
-    if outcome in ("hard_stop", "needs_decision") and "inconclusive" in phase.on:
-        # Whether a reviewer can say this is known by its contract alone, which the flow's check does not see.
-        return phase.on["inconclusive"]
-    raise StoppedError(
-        f"phase '{phase.id}' ended with '{outcome}', which its flow does not route",
-        hint="add it under the phase's `on:`; windlass flow check FILE names all of them",
-    )
+def _go(flow: Flow, state: State, facts: Facts, target: Target, reason: str) -> State:
+    after, move = take(phase_table(flow), state, target, facts)
+    return _moved(flow, state, after, move, reason)
 
 
-def _follow(flow: Flow, state: State, world: Facts, route: Route, name: str, reason: str) -> State:
-    if route.max is None or route.then is None:
-        return _go(flow, state, world, route.target, reason)
-    count = state.taken.get(name, 0)
-    if count >= world.number(route.max):
-        return _go(flow, state, world, route.then, reason)
-    return _go(flow, replace(state, taken={**state.taken, name: count + 1}), world, route.target, reason)
-
-
-def _go(flow: Flow, state: State, world: Facts, target: Target, reason: str) -> State:
+def _moved(flow: Flow, before: State, after: State, move: Move, reason: str) -> State:
+    """What the walker's move means for the run."""
+    target = move.target
+    reason = f"{move.note}; {reason}" if move.note else reason
+    if target.to in TASK_ONLY:
+        raise StoppedError(f"'{target}' is only possible inside a task", hint="windlass flow check FILE")
+    if target.to is To.ASK:
+        return replace(after, asking=Asking(target.arg, reason))
     if target.to in ENDS:
-        return replace(state, ended=RunEnd(ENDS[target.to], target.arg or reason or state.failure))
-    match target.to:
-        case To.NEXT:
-            return _next(flow, state)
-        case To.GOTO:
-            reported = flow.phase(target.arg)
-            failed_in = state.at if reported.REPORTS_FAILURE and reported.via else ""
-            return replace(_enter(state, target.arg), failed_in=failed_in, failure=reason if failed_in else "")
-        case To.AGAIN:
-            return _enter(state, state.at)
-        case To.FIX:
-            return replace(_enter(state, state.at), fixing=True)
-        case To.ASK:
-            return replace(state, asking=Asking(target.arg, reason))
-        case To.WAIVE:
-            return _next(flow, replace(state, waived=state.waived | {state.at}))
-        case To.MODE:
-            return _enter(replace(state, mode=target.arg), flow.sequence(target.arg)[0].id)
-        case To.RESTART:
-            return _restart(flow, state, world, target, reason)
-        case _:
-            raise StoppedError(f"'{target}' is only possible inside a task", hint="windlass flow check FILE")
+        return replace(after, ended=RunEnd(ENDS[target.to], target.arg or reason or after.failure))
+    if target.to is To.WAIVE:
+        after = replace(after, waived=after.waived | {before.at})
+    if target.to is To.RESTART:
+        after = replace(after, waived=frozenset())
+    if move.to.id == FINISH:
+        return replace(after, ended=RunEnd(RunState.FINISHED))
+    if target.to is To.GOTO:
+        reported = flow.phase(target.arg)
+        failed_in = before.at if reported.REPORTS_FAILURE and reported.via else ""
+        after = replace(after, failed_in=failed_in, failure=reason if failed_in else "")
+    return _enter(replace(after, fixing=True) if target.to is To.FIX else after, move.to.id)
 
 
 def _enter(state: State, phase: str) -> State:
     return replace(state, at=phase, visits={**state.visits, phase: state.visits.get(phase, 0) + 1})
 
 
-def _next(flow: Flow, state: State) -> State:
-    """The following phase; those that only a route may enter are passed over."""
-    ids = [phase.id for phase in flow.sequence(state.mode)]
-    position = ids.index(state.at)
-    following = next((id for id in ids[position + 1 :] if not flow.phase(id).via), None)
-    if following is None:
-        return replace(state, ended=RunEnd(RunState.FINISHED))
-    return _enter(state, following)
-
-
-def _restart(flow: Flow, state: State, world: Facts, target: Target, reason: str) -> State:
-    stage = _restart_stage(flow, state, world, target)
-    count = state.restarts.get(stage.id, 0)
-    if flow.restarts is not None and count >= world.number(flow.restarts.max):
-        return _go(flow, state, world, flow.restarts.then, f"{stage.id} was restarted {count} times; {reason}")
-    again = replace(state, restarts={**state.restarts, stage.id: count + 1}, waived=frozenset())
-    return _enter(again, stage.phases[0].id)
-
-
-def _restart_stage(flow: Flow, state: State, world: Facts, target: Target) -> Stage:
-    current = flow.stage_of(state.at)
-    assert current is not None
-    if target.arg == "here":
-        return current
-    enabled = [stage for stage in flow.stages if holds(stage.when, world.fact)]
-    if target.arg == "previous":
-        before = [stage for stage in enabled if flow.stages.index(stage) < flow.stages.index(current)]
-        return before[-1] if before else current
-    by_id = {stage.id: stage for stage in enabled}
-    return by_id.get(target.arg) or by_id[target.otherwise]
-
-
-def _disabled(flow: Flow, phase: Phase, world: Facts) -> str:
+def _disabled(flow: Flow, phase: Phase, facts: Facts) -> str:
     stage = flow.stage_of(phase.id)
-    if stage is not None and not holds(stage.when, world.fact):
+    if stage is not None and not holds(stage.when, facts.fact):
         return f"stage {stage.id} is off: {_words(stage.when)}"
-    return "" if holds(phase.when, world.fact) else f"only when {_words(phase.when)}"
+    return "" if holds(phase.when, facts.fact) else f"only when {_words(phase.when)}"
 
 
 def _words(when: When) -> str:

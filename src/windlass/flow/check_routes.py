@@ -8,20 +8,19 @@ from windlass.conversion import Path
 from windlass.errors import near
 from windlass.flow.fault import FlowFault, PhasePlace, phases_of, places
 from windlass.flow.route_graph import (
-    LAND,
     RouteEdge,
-    RouteNode,
     all_ways,
     leads_back,
     phase_ways,
     reached,
     starts,
-    step_spots,
     step_ways,
+    task_starts,
 )
 from windlass.flow.schema import Flow
 from windlass.kinds.routes import PHASE_ONLY, TASK_ONLY, Route, Target, To
 from windlass.kinds.spec import DEFAULTED, PhaseSpec
+from windlass.kinds.walker import LAND, RouteNode
 
 RESTART_ENDS = frozenset({To.ASK, To.STOP, To.ABORT, To.BLOCK, To.WAIVE})
 
@@ -179,8 +178,7 @@ def unreachable(flow: Flow) -> Iterator[FlowFault]:
 
 
 def _unreachable_steps(flow: Flow, spec: PhaseSpec, path: Path) -> Iterator[FlowFault]:
-    first = next(step_spots(flow, spec, path))
-    seen = reached(first.enter(0), step_ways(flow, spec, path))
+    seen = reached(task_starts(flow, spec), step_ways(flow, spec, path))
     for index, step in enumerate(spec.task_steps()):
         if RouteNode(step.id) not in seen:
             yield FlowFault((*path, "steps", index), f"the step '{step.id}' cannot be reached")

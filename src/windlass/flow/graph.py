@@ -6,11 +6,12 @@ import textwrap
 from collections.abc import Iterator, Mapping
 
 from windlass.flow.problem import printable
-from windlass.flow.route_graph import FINISH, RouteEdge, RouteNode, modes, phase_ways
+from windlass.flow.route_graph import RouteEdge, modes, phase_ways
 from windlass.flow.schema import Flow, QuestionSpec
 from windlass.kinds.routes import Route
 from windlass.kinds.spec import PhaseSpec, routes_of
 from windlass.kinds.visit_cost import When
+from windlass.kinds.walker import FINISH, RouteNode
 
 WIDTH = 80
 

@@ -1,33 +1,31 @@
-"""The ways through a flow: from where, by which outcome, to where, and what bounds going back."""
+"""The static graph of a flow's routes: every move that the route walker can make, and what bounds going back."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.conversion import Path
 from windlass.flow.schema import Flow
-from windlass.kinds.routes import BACK, Route, Target, To
-from windlass.kinds.spec import PhaseSpec, routes_of
+from windlass.kinds.routes import BACK, Target, To
+from windlass.kinds.spec import PhaseSpec
 from windlass.kinds.visit_cost import When
+from windlass.kinds.walker import (
+    LAND,
+    UNCHANGED,
+    Known,
+    RouteNode,
+    RouteTable,
+    destinations,
+    phase_table,
+    restart_stages,
+    task_table,
+)
 
 Bound: TypeAlias = Literal["", "count", "person", "restarts"]
-Known: TypeAlias = Callable[[When], bool | None]
-"""Whether a condition holds: yes, no, or None when the run decides."""
-
-LAND = "land"
-FINISH = "(finish)"
-END = "(end)"
-
-
-class RouteNode(Struct, frozen=True):
-    """A phase in a mode, a step inside a tasks phase, or one of the ends."""
-
-    id: str
-    mode: str = ""
 
 
 class RouteEdge(Struct, frozen=True):
@@ -35,12 +33,14 @@ class RouteEdge(Struct, frozen=True):
     outcome: str
     target: Target
     to: tuple[RouteNode, ...]
-    """More than one where a condition decides which phase comes first."""
+    """More than one where a condition decides which step is entered."""
     bound: Bound = ""
     count: int | str | None = None
     """How often a counted route may be taken; None for one that is not counted."""
     question: str = ""
     answer: str = ""
+    stage: str = ""
+    """The stage that a restart begins again."""
     path: Path = ()
 
     @property
@@ -48,172 +48,127 @@ class RouteEdge(Struct, frozen=True):
         return f"{self.outcome}:{self.answer}" if self.answer else self.outcome
 
 
-class RoutePosition(Struct, frozen=True):
-    """Where a route stands: a phase in its sequence, or a step in its task."""
-
-    flow: Flow
-    sequence: tuple[PhaseSpec, ...]
-    index: int
-    node: RouteNode
-    path: Path
-    inside: PhaseSpec | None = None
-    known: Known = field(default=lambda when: None if when else True)
-
-    def at(self, key: str) -> RoutePosition:
-        return replace(self, path=(*self.path, key))
-
-    def after(self) -> tuple[RouteNode, ...]:
-        return self.enter(self.index + 1)
-
-    def enter(self, index: int, *, by_route: bool = False) -> tuple[RouteNode, ...]:
-        """What can be entered from there on: conditions may pass over phases, `via` ones are passed over anyway."""
-        found: list[RouteNode] = []
-        for phase in self.sequence[index:]:
-            if phase.via and not by_route:
-                continue
-            by_route = False
-            holds = self._holds(phase)
-            if holds is not False:
-                found.append(RouteNode(phase.id, self.node.mode))
-            if holds:
-                return tuple(found)
-        return (*found, RouteNode(LAND if self.inside else FINISH, self.node.mode if self.inside else ""))
-
-    def _holds(self, phase: PhaseSpec) -> bool | None:
-        stage = None if self.inside else self.flow.stage_of(phase.id)
-        verdicts = {self.known(phase.when), self.known(stage.when) if stage else True}
-        return False if False in verdicts else None if None in verdicts else True
-
-    def goto(self, id: str) -> tuple[RouteNode, ...]:
-        for index, phase in enumerate(self.sequence):
-            if phase.id == id:
-                return self.enter(index, by_route=True)
-        return ()
-
-    def stages(self, target: Target) -> tuple[str, ...]:
-        """The stages a restart can begin at."""
-        ids = [stage.id for stage in self.flow.stages]
-        here = self.flow.stage_of(self.node.id)
-        if here and target.arg in ("here", "previous"):
-            return (ids[max(0, ids.index(here.id) - (target.arg == "previous"))],)
-        return tuple(id for id in (target.arg, target.otherwise) if id in ids)
-
-
-def resolve(spot: RoutePosition, target: Target) -> tuple[RouteNode, ...]:
-    match target.to:
-        case To.NEXT | To.WAIVE:
-            return spot.after()
-        case To.GOTO:
-            return spot.goto(target.arg)
-        case To.AGAIN | To.FIX:
-            return (spot.node,)
-        case To.REDO:
-            return spot.enter(0)
-        case To.RESTART:
-            return tuple(node for stage in spot.stages(target) for node in _stage_start(spot, stage))
-        case To.MODE:
-            return _mode_start(spot, target.arg)
-        case To.FINISH:
-            return (RouteNode(FINISH),)
-        case _:
-            return (RouteNode(END),)
-
-
-def _stage_start(spot: RoutePosition, stage_id: str) -> tuple[RouteNode, ...]:
-    stage = next(stage for stage in spot.flow.stages if stage.id == stage_id)
-    return spot.goto(stage.phases[0].id) if stage.phases else ()
-
-
-def _mode_start(spot: RoutePosition, mode: str) -> tuple[RouteNode, ...]:
-    if mode not in spot.flow.modes:
-        return ()
-    first = RoutePosition(spot.flow, sequence(spot.flow, mode), 0, RouteNode("", mode), (), known=spot.known)
-    return first.enter(0)
-
-
-def ways_from(spot: RoutePosition, found: dict[str, Route], *, person: bool = False) -> Iterator[RouteEdge]:
-    for outcome, route in found.items():
-        path = (*spot.path, outcome)
-        if route.then is None:
-            yield from _ways(spot, outcome, route.target, path, "person" if person else "")
-        else:
-            yield from _ways(spot, outcome, route.target, path, "count", route.max)
-            yield from _ways(spot, outcome, route.then, path, "")
-
-
-def _ways(
-    spot: RoutePosition, outcome: str, target: Target, path: Path, bound: Bound, count: int | str | None = None
-) -> Iterator[RouteEdge]:
-    if target.to is To.ASK:
-        question = spot.flow.questions.get(target.arg)
-        for answer, chosen in question.options.items() if question else ():
-            to = resolve(spot, chosen)
-            yield RouteEdge(spot.node, outcome, chosen, to, "person", count, target.arg, answer, path)
-        return
-    if target.to is To.RESTART and bound == "":
-        bound = "restarts"
-    yield RouteEdge(spot.node, outcome, target, resolve(spot, target), bound, count, "", "", path)
-
-
-def _always(when: When) -> bool | None:
+def _undecided(when: When) -> bool | None:
     return None if when else True
 
 
-def sequence(flow: Flow, mode: str) -> tuple[PhaseSpec, ...]:
-    """As Flow.sequence, but a mode's unknown phases are left out: they are another check's finding."""
-    known = {phase.id: phase for phase in flow.all_phases()}
-    return tuple(known[id] for id in flow.modes[mode] if id in known) if mode in flow.modes else flow.all_phases()
+class _Edges(Struct, frozen=True):
+    """The edges out of the steps of one route table."""
+
+    flow: Flow
+    table: RouteTable
+    known: Known
+
+    def of(self, node: RouteNode, outcomes: Iterable[str], path: Path, *, person: bool = False) -> Iterator[RouteEdge]:
+        """`person`: whoever answers the question of this phase bounds its loops."""
+        for outcome in outcomes:
+            route = self.table.route(node.id, outcome)
+            if route is None:
+                continue
+            edge = RouteEdge(node, outcome, route.target, (), path=(*path, outcome))
+            if route.then is None:
+                yield from self._along(replace(edge, bound="person" if person else ""))
+            else:
+                yield from self._along(replace(edge, bound="count", count=route.max))
+                yield from self._along(replace(edge, target=route.then))
+
+    def _along(self, edge: RouteEdge, *, restarts: bool = True) -> Iterator[RouteEdge]:
+        """The edge with where its target leads; one for each answer of a question and for each stage of a restart.
+
+        `restarts`: a restart that is used up is followed too.
+        """
+        target = edge.target
+        if target.to is To.ASK:
+            question = self.flow.questions.get(target.arg)
+            for answer, chosen in question.options.items() if question else ():
+                asked = replace(edge, target=chosen, bound="person", question=target.arg, answer=answer)
+                # That an answer does not ask again is another check.
+                yield from self._along(asked, restarts=restarts) if chosen.to is not To.ASK else ()
+        elif target.to is To.RESTART:
+            yield from self._restart(edge)
+            if restarts and self.table.restarts is not None and self.table.restarts.then is not None:
+                yield from self._along(replace(edge, target=self.table.restarts.then), restarts=False)
+        else:
+            found = destinations(self.table, edge.source, target)
+            yield replace(edge, to=tuple(node for first in found for node in self.entered(first)))
+
+    def _restart(self, edge: RouteEdge) -> Iterator[RouteEdge]:
+        for stage in restart_stages(self.table, edge.source, edge.target, self.known):
+            # That it was chosen says that it is on.
+            on = {_words(stage.when): True}
+            to = tuple(self.entered(RouteNode(stage.first, edge.source.mode), on))
+            yield replace(edge, to=to, stage=stage.id, bound=edge.bound or "restarts")
+
+    def entered(self, node: RouteNode, assumed: dict[str, bool] | None = None) -> Iterator[RouteNode]:
+        """What a move to a node can end in: the walker passes over a step whose conditions do not hold.
+
+        A condition that the run decides is assumed both ways, and the same way wherever it stands again.
+        """
+        yield from dict.fromkeys(self._entered(node, assumed or {}))
+
+    def _entered(self, node: RouteNode, assumed: dict[str, bool]) -> Iterator[RouteNode]:
+        row = self.table.rows.get(node.id)
+        for when in row.conditions if row else ():
+            verdict = assumed.get(_words(when), self.known(when))
+            if verdict is None:
+                yield from self._entered(node, {**assumed, _words(when): True})
+                verdict, assumed = False, {**assumed, _words(when): False}
+            if not verdict:
+                yield from self._entered(self.table.after(node), assumed)
+                return
+        yield node
+
+
+def _words(when: When) -> str:
+    return repr(sorted(when.items()))
 
 
 def modes(flow: Flow) -> tuple[str, ...]:
     return tuple(flow.modes) or ("",)
 
 
-def phase_spots(flow: Flow, known: Known = _always) -> Iterator[RoutePosition]:
-    paths = phase_paths(flow)
+def phase_ways(flow: Flow, known: Known = _undecided) -> list[RouteEdge]:
+    edges, paths, found = _Edges(flow, phase_table(flow), known), phase_paths(flow), list[RouteEdge]()
     for mode in modes(flow):
-        phases = sequence(flow, mode)
-        for index, phase in enumerate(phases):
-            yield RoutePosition(flow, phases, index, RouteNode(phase.id, mode), paths[phase.id], known=known)
+        for id in edges.table.in_order(mode):
+            phase, node, path = flow.phase(id), RouteNode(id, mode), (*paths[id], "on")
+            outcomes = dict.fromkeys((*phase.outcomes(flow), *phase.optional_outcomes(flow)))
+            question = phase.asked_question()
+            if question:
+                path = ("questions", question, "options")
+                asked = edges.of(node, outcomes, path, person=phase.bounded_by_person())
+                found += [
+                    edge if edge.question else replace(edge, question=question, answer=edge.outcome) for edge in asked
+                ]
+            else:
+                found += edges.of(node, outcomes, path)
+    return found
 
 
-def phase_ways(flow: Flow, known: Known = _always) -> list[RouteEdge]:
-    return [way for spot in phase_spots(flow, known) for way in _ways_of_phase(spot, spot.sequence[spot.index])]
-
-
-def _ways_of_phase(spot: RoutePosition, phase: PhaseSpec) -> Iterator[RouteEdge]:
-    question = phase.asked_question()
-    if not question:
-        yield from ways_from(spot.at("on"), routes_of(spot.flow, phase))
-        return
-    at = replace(spot, path=("questions", question, "options"))
-    for way in ways_from(at, routes_of(spot.flow, phase), person=phase.bounded_by_person()):
-        yield replace(way, question=question, answer=way.outcome)
-
-
-def step_spots(flow: Flow, spec: PhaseSpec, path: Path, known: Known = _always) -> Iterator[RoutePosition]:
-    steps = spec.task_steps()
-    for index, step in enumerate(steps):
-        yield RoutePosition(flow, steps, index, RouteNode(step.id), (*path, "steps", index), spec, known)
-
-
-def land_spot(flow: Flow, spec: PhaseSpec, path: Path, known: Known = _always) -> RoutePosition:
-    steps = spec.task_steps()
-    return RoutePosition(flow, steps, len(steps), RouteNode(LAND), (*path, LAND), spec, known)
-
-
-def step_ways(flow: Flow, spec: PhaseSpec, path: Path, known: Known = _always) -> list[RouteEdge]:
-    found: list[RouteEdge] = []
-    for spot in step_spots(flow, spec, path, known):
-        found += ways_from(spot.at("on"), routes_of(flow, spot.sequence[spot.index]))
+def step_ways(flow: Flow, spec: PhaseSpec, path: Path, known: Known = _undecided) -> list[RouteEdge]:
+    edges, found = _Edges(flow, task_table(spec), known), list[RouteEdge]()
+    for index, step in enumerate(spec.task_steps()):
+        outcomes = dict.fromkeys((*step.outcomes(flow), *step.optional_outcomes(flow)))
+        found += edges.of(RouteNode(step.id), outcomes, (*path, "steps", index, "on"))
     land = spec.landing()
-    at = land_spot(flow, spec, path, known).at("on")
-    return found + [_out_of_land(way) for way in ways_from(at, dict(land.on) if land else {})]
+    refusals = dict.fromkeys((*land.outcomes(flow), *land.on, UNCHANGED)) if land else {}
+    return found + list(edges.of(RouteNode(LAND), refusals, (*path, LAND, "on")))
 
 
-def _out_of_land(way: RouteEdge) -> RouteEdge:
-    """After landing there is no next step: going on from there ends the task."""
-    return replace(way, to=(RouteNode(END),)) if way.target.to in (To.NEXT, To.WAIVE) else way
+def starts(flow: Flow, known: Known = _undecided) -> set[RouteNode]:
+    """The phases that a run can begin with."""
+    return {node for mode in modes(flow) for node in mode_starts(flow, mode, known)}
+
+
+def mode_starts(flow: Flow, mode: str, known: Known = _undecided) -> tuple[RouteNode, ...]:
+    table = phase_table(flow)
+    return tuple(_Edges(flow, table, known).entered(table.first(mode)))
+
+
+def task_starts(flow: Flow, spec: PhaseSpec, known: Known = _undecided) -> tuple[RouteNode, ...]:
+    """The steps that a task can begin with."""
+    table = task_table(spec)
+    return tuple(_Edges(flow, table, known).entered(table.first()))
 
 
 def phase_paths(flow: Flow) -> dict[str, Path]:
@@ -223,14 +178,6 @@ def phase_paths(flow: Flow) -> dict[str, Path]:
         phase.id: ("stages", at, "phases", index)
         for at, stage in enumerate(flow.stages)
         for index, phase in enumerate(stage.phases)
-    }
-
-
-def starts(flow: Flow, known: Known = _always) -> set[RouteNode]:
-    return {
-        node
-        for mode in modes(flow)
-        for node in RoutePosition(flow, sequence(flow, mode), 0, RouteNode("", mode), (), known=known).enter(0)
     }
 
 

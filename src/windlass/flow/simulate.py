@@ -16,27 +16,21 @@ from msgspec import Struct
 from windlass.errors import UserError, near
 from windlass.flow.fault import places
 from windlass.flow.route_graph import (
-    END,
-    FINISH,
-    LAND,
     RouteEdge,
-    RouteNode,
-    RoutePosition,
     all_ways,
     forward,
     leads_back,
-    phase_spots,
+    mode_starts,
     phase_ways,
-    sequence,
-    step_spots,
     step_ways,
-    ways_from,
+    task_starts,
 )
 from windlass.flow.schema import Flow
 from windlass.flow.sizes import FlowSizes
-from windlass.kinds.routes import Route, Target, To
+from windlass.kinds.routes import Target, To
 from windlass.kinds.spec import PhaseSpec
 from windlass.kinds.visit_cost import VisitCost
+from windlass.kinds.walker import END, FINISH, LAND, RouteNode
 
 MAX_STATES = 50_000
 Counters: TypeAlias = tuple[int, ...]
@@ -76,27 +70,13 @@ def _whole(number: float) -> int:
 
 
 def _through_phases(sizes: FlowSizes) -> VisitCost:
-    flow, known, mode = sizes.flow, sizes.known, sizes.mode()
-    ways = phase_ways(flow, known)
-    ways += _restarts_used_up(flow, {spot.node: spot for spot in phase_spots(flow, known)}, ways)
-    begin = RoutePosition(flow, sequence(flow, mode), 0, RouteNode("", mode), (), known=known).enter(0)
+    flow, known = sizes.flow, sizes.known
 
     def load(node: RouteNode) -> VisitCost:
         phase = flow.phase(node.id)
         return _through_tasks(sizes, phase) if phase.task_steps() else phase.visit_cost(sizes)
 
-    return _SimulationWalk(sizes, ways, load).from_any(begin)
-
-
-def _restarts_used_up(
-    flow: Flow, spots: Mapping[RouteNode, RoutePosition], ways: Sequence[RouteEdge]
-) -> list[RouteEdge]:
-    """Where a restart leads once the stage's count is used up."""
-    if flow.restarts is None:
-        return []
-    then = Route(flow.restarts.then)
-    restarts = [way for way in ways if way.bound == "restarts"]
-    return [after for way in restarts for after in ways_from(spots[way.source], {way.outcome: then})]
+    return _SimulationWalk(sizes, phase_ways(flow, known), load).from_any(mode_starts(flow, sizes.mode(), known))
 
 
 def _through_tasks(sizes: FlowSizes, spec: PhaseSpec) -> VisitCost:
@@ -104,12 +84,12 @@ def _through_tasks(sizes: FlowSizes, spec: PhaseSpec) -> VisitCost:
     assert land is not None
     steps = {step.id: step for step in spec.task_steps()}
     landed = RouteEdge(RouteNode(LAND), "landed", Target(To.NEXT), (RouteNode(FINISH),))
-    begin = next(step_spots(flow, spec, (), known)).enter(0)
 
     def load(node: RouteNode) -> VisitCost:
         return land.visit_cost(sizes) if node.id == LAND else steps[node.id].visit_cost(sizes)
 
-    one = _SimulationWalk(sizes, [*step_ways(flow, spec, (), known), landed], load).from_any(begin)
+    walk = _SimulationWalk(sizes, [*step_ways(flow, spec, (), known), landed], load)
+    one = walk.from_any(task_starts(flow, spec, known))
     return one.times(sizes.tasks, sizes.tasks * (2 if spec.retries_tasks(sizes) else 1))
 
 
@@ -193,7 +173,7 @@ def _same_outcome(one: RouteEdge, other: RouteEdge) -> bool:
 def _counter(way: RouteEdge) -> tuple[str, ...]:
     """Which count a way uses up: its own, or its stage's; () for none."""
     if way.bound == "restarts":
-        return ("restart", *(node.id for node in way.to))
+        return ("restart", way.stage)
     return (way.source.id, way.outcome) if way.count is not None else ()
 
 

@@ -46,26 +46,26 @@ class CheckVerdict(Struct, frozen=True):
 
 
 class Checker:
-    def __init__(self, parts: CheckServices, *, recall: bool = True) -> None:
-        self._parts = parts
+    def __init__(self, services: CheckServices, *, recall: bool = True) -> None:
+        self._services = services
+        self._programs = SlotPrograms(services)
         self._recall = recall
-        """False: what was found before does not count, because what is around the tree may have changed."""
+        """False: earlier results do not count, because what is around the tree may have changed."""
         self.known: frozenset[str] = frozenset()
         """Tests that failed on the base and that a person accepted."""
-        self._ready: dict[int, str] = {}
 
     @property
     def configured(self) -> bool:
-        return bool(self._parts.config.checks.commands)
+        return bool(self._services.config.checks.commands)
 
     async def prepare(self, slot: Slot) -> None:
         """Copies and set-up: once per slot, again when a lock file changed."""
-        workspace = self._parts.config.workspace
+        workspace = self._services.config.workspace
         if workspace.copied:
-            await asyncio.to_thread(self._parts.slots.copy, slot, workspace.copied)
+            await asyncio.to_thread(self._services.slots.copy, slot, workspace.copied)
         if not workspace.setup:
             return
-        wanted, mark = self._setup_hash(slot), slot.git_dir / "windlass-setup"
+        wanted, mark = self.setup_hash(slot), slot.git_dir / "windlass-setup"
         if mark.is_file() and mark.read_text() == wanted:
             return
         await self.set_up(slot)
@@ -73,48 +73,59 @@ class Checker:
 
     async def set_up(self, slot: Slot) -> None:
         """Run the set-up, whatever was done in the slot before."""
-        workspace = self._parts.config.workspace
+        workspace = self._services.config.workspace
         for argv in workspace.setup:
-            await self._set_up(slot, Check(argv, workspace.setup_timeout))
+            check = Check(argv, workspace.setup_timeout)
+            result = await self._run(check, slot, self._services.folder / "setup" / str(slot.n))
+            if not result.ok:
+                raise StoppedError(
+                    f"workspace.setup failed in a slot: {check.command}\n{result.tail}",
+                    hint="mend it in .windlass/config.toml, then: windlass resume",
+                )
 
-    async def check(self, key: Key, desk: Workspace, commit: str, tree: str) -> CheckVerdict:
-        """The configured checks on a tree, in the desk's slot; remembered by tree, command and set-up."""
+    def setup_hash(self, slot: Slot) -> str:
+        """Names the set-up commands and the lock files that they read; '' without a set-up."""
+        workspace = self._services.config.workspace
+        if not workspace.setup:
+            return ""
+        return digest([[list(argv) for argv in workspace.setup], lock_hash(slot.path, workspace.lock_files)])
+
+    async def check(self, key: Key, workspace: Workspace, commit: str, tree: str) -> CheckVerdict:
+        """The configured checks on a tree, in the workspace's slot; remembered by tree, command and set-up."""
         if not self.configured:
             return CheckVerdict(True, "unchecked")
-        slot = await desk.ready(key.text, 0)
-        await self._stand_on(slot, desk, commit, tree)
-        results = await self._all(key, self._parts.config.checks, slot, tree)
-        await self._wipe(slot, desk)
-        return self._verdict(key, results)
+        results = await self._check_commit(key, workspace, commit, tree)
+        events = tuple(_event(key, result, cached=cached) for result, cached in results)
+        red = [result for result, _ in results if not acceptable(result, self.known)]
+        if red:
+            failing = tuple(test for result in red for test in result.failing)
+            return CheckVerdict(False, "failed", "\n".join(map(_failure_text, red)), failing, events)
+        all_green = all(result.ok for result, _ in results)
+        return CheckVerdict(True, "passed" if all_green else "known failures", events=events)
 
-    async def command(self, key: Key, name: str, desk: Workspace) -> CommandRun:
+    async def command(self, key: Key, name: str, workspace: Workspace) -> CommandRun:
         commands = self._named(name)
 
         async def run(previous: Json) -> Json:
-            slot = await desk.ready(key.text, 0)
-            results = await self._all(key, commands, slot, desk.tree)
-            await self._wipe(slot, desk)
+            results = await self._check_commit(key, workspace, workspace.head, workspace.tree, commands)
             return [result.to_json() for result, _ in results]
 
-        def told(found: Json) -> list[Event]:
+        def events(found: Json) -> list[Event]:
             return [_event(key, _result(one), cached=False) for one in found] if isinstance(found, list) else []
 
-        inputs: Json = {"tree": desk.tree, "commands": [list(c) for c in commands.commands]}
-        found = await self._parts.journal.step(key, inputs, run, events=told)
+        inputs: Json = {"tree": workspace.tree, "commands": [list(c) for c in commands.commands]}
+        found = await self._services.journal.step(key, inputs, run, events=events)
         results = [_result(one) for one in found] if isinstance(found, list) else []
         red = [result for result in results if not acceptable(result, self.known)]
         return CommandRun(not red, "\n".join(r.tail for r in red), tuple(test for r in red for test in r.failing))
 
-    async def canary(self, key: Key, desk: Workspace) -> str:
+    async def canary(self, key: Key, workspace: Workspace) -> str:
         """'' when the checks prove to test the slot; else the warning."""
-        tree = await asyncio.to_thread(canary_tree, desk.engine, desk.head)
-        if tree == desk.tree:
+        tree = await asyncio.to_thread(canary_tree, workspace.engine, workspace.head)
+        if tree == workspace.tree:
             return ""
-        commit = await asyncio.to_thread(commit_tree, desk.engine, tree, [desk.head], "canary", 0.0)
-        slot = await desk.ready(key.text, 0)
-        await self._stand_on(slot, desk, commit, tree)
-        results = await self._all(key, self._parts.config.checks, slot, tree)
-        await self._wipe(slot, desk)
+        commit = await asyncio.to_thread(commit_tree, workspace.engine, tree, [workspace.head], "canary", 0.0)
+        results = await self._check_commit(key, workspace, commit, tree)
         if not all(result.ok for result, _ in results):
             return ""
         return (
@@ -125,76 +136,83 @@ class Checker:
     async def probe(
         self, argv: Sequence[str], slot: Slot, folder: Path, timeout: float, variables: Mapping[str, str]
     ) -> RunOutput:
-        """One run as it is, on what stands in the slot; nothing is remembered."""
+        """One run as it is, on the tree that the slot has; nothing is remembered."""
         # What one tree compiled can look newer than the source of the next.
-        env = {**self._env(), **VARIABLES, **variables, "PYTHONDONTWRITEBYTECODE": "1"}
-        output = await self._runner(slot, argv, slot.path, env, timeout, folder)
-        self._parts.wanted.check()
+        env = {**self._programs.env(), **VARIABLES, **variables, "PYTHONDONTWRITEBYTECODE": "1"}
+        output = await self._programs.run(slot, argv, slot.path, env, timeout, folder)
+        self._services.wanted.check()
         return output
-
-    def setup_hash(self, slot: Slot) -> str:
-        return self._setup_hash(slot)
 
     # -- inside
 
-    async def _stand_on(self, slot: Slot, desk: Workspace, commit: str, tree: str) -> None:
-        if tree != desk.tree:
+    async def _check_commit(
+        self, key: Key, workspace: Workspace, commit: str, tree: str, commands: CommandSet | None = None
+    ) -> list[tuple[CheckResult, bool]]:
+        """The results in order, up to the first that is red, each with whether it was remembered."""
+        commands = commands or self._services.config.checks
+        slot = await workspace.ready(key.text, 0)
+        if tree != workspace.tree:
             await asyncio.to_thread(slot.stand_on, commit)
-            desk.disturbed()
-
-    async def _wipe(self, slot: Slot, desk: Workspace) -> None:
-        """What checks leave behind is nobody's work."""
-        await asyncio.to_thread(slot.stand_on, desk.head)
-
-    async def _all(self, key: Key, commands: CommandSet, slot: Slot, tree: str) -> list[tuple[CheckResult, bool]]:
-        """In order, up to the first that is red."""
+            workspace.disturbed()
         results: list[tuple[CheckResult, bool]] = []
         for number, argv in enumerate(commands.commands, 1):
-            result, cached = await self._one(key, Check(argv, commands.timeout), slot, tree, number)
-            results.append((result, cached))
-            if not result.ok:
+            results.append(await self._remembered(key, Check(argv, commands.timeout), slot, tree, number))
+            if not results[-1][0].ok:
                 break
+        # What checks leave behind is nobody's work.
+        await asyncio.to_thread(slot.stand_on, workspace.head)
         return results
 
-    async def _one(self, key: Key, check: Check, slot: Slot, tree: str, number: int) -> tuple[CheckResult, bool]:
-        store, setup = self._parts.store, self._setup_hash(slot)
+    async def _remembered(self, key: Key, check: Check, slot: Slot, tree: str, number: int) -> tuple[CheckResult, bool]:
+        store, setup = self._services.store, self.setup_hash(slot)
         seen = store.checked(tree, check.command, setup) if self._recall else None
         if seen is not None:
             return _result(seen), True
-        result = await self._run(check, slot, self._parts.folder / "attempts" / key.text / f"check{number}")
+        result = await self._run(check, slot, self._services.folder / "attempts" / key.text / f"check{number}")
         # Red may be this machine's fault today; only green is worth remembering.
         if result.ok:
             with store.tx():
                 store.put_checked(tree, check.command, setup, result.to_json())
         return result, False
 
-    async def _set_up(self, slot: Slot, check: Check) -> None:
-        result = await self._run(check, slot, self._parts.folder / "setup" / str(slot.n))
-        if not result.ok:
-            raise StoppedError(
-                f"workspace.setup failed in a slot: {check.command}\n{result.tail}",
-                hint="mend it in .windlass/config.toml, then: windlass resume",
-            )
-
     async def _run(self, check: Check, slot: Slot, folder: Path) -> CheckResult:
-        result = await run_check(check, slot.path, self._env(), folder, partial(self._runner, slot))
-        self._parts.wanted.check()
-        return replace(result, tail=self._parts.redactor.text(result.tail))
+        programs = self._programs
+        result = await run_check(check, slot.path, programs.env(), folder, partial(programs.run, slot))
+        self._services.wanted.check()
+        return replace(result, tail=self._services.redactor.text(result.tail))
 
-    async def _runner(
+    def _named(self, name: str) -> CommandSet:
+        config = self._services.config
+        if name == "checks":
+            return config.checks
+        if name not in config.commands:
+            raise UserError(f"no commands named '{name}' are configured", hint=near(name, {"checks", *config.commands}))
+        return config.commands[name]
+
+
+class SlotPrograms:
+    """Runs the project's own programs in a slot: supervised, bounded, with an allow-listed environment."""
+
+    def __init__(self, services: CheckServices) -> None:
+        self._services = services
+
+    def env(self) -> dict[str, str]:
+        return agent_env(self._services.machine.environ, self._services.config.workspace.env, ci=True)
+
+    async def run(
         self, slot: Slot, argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout: float, folder: Path
     ) -> RunOutput:
         """A run whose end was not recorded says nothing of the tree: it is repeated."""
-        commit, most = slot.commit, self._parts.config.limits.output_mb << 20
+        commit, most = slot.commit, self._services.config.limits.output_mb << 20
         for number in range(1, MOST_RUNS + 1):
             ended = await self._supervised(argv, cwd, env, timeout, folder, number, most)
             if ended.reason == "full":
-                # Red because of the disk is not red: nobody is paid to mend that in the code.
+                # Red because of the disk is not red: nobody is paid to fix that in the code.
                 raise ExhaustedError(ended.error, hint=STOPS[ErrorClass.DISK_FULL])
-            if ended.reason not in NO_END or self._parts.wanted.stop.is_set():
+            if ended.reason not in NO_END or self._services.wanted.stop.is_set():
                 error = f"ended: {too_much(most)}" if ended.reason == "output" else ended.error
                 output = await asyncio.to_thread(_joined, folder, error)
-                await asyncio.to_thread(redact_transcript, folder, self._parts.redactor)
+                await asyncio.to_thread(redact_transcript, folder, self._services.redactor)
                 code = None if ended.reason == "output" else ended.code
                 return RunOutput(code, output, ended.seconds, ended.reason == "wall")
             await asyncio.to_thread(slot.stand_on, commit)
@@ -213,10 +231,10 @@ class Checker:
         number: int,
         most_bytes: int,
     ) -> ProcessExit:
-        # What an earlier run left there, half a report perhaps, is none of this one's.
+        # An earlier run may have left half a report there.
         await asyncio.to_thread(_remove, folder)
         make_private(folder)
-        journal = self._parts.journal
+        journal = self._services.journal
         return await supervise(
             Invocation(tuple(argv)),
             cwd=cwd,
@@ -224,41 +242,15 @@ class Checker:
             folder=folder,
             wall_s=timeout,
             on_line=None,
-            stop=self._parts.wanted.stop,
+            stop=self._services.wanted.stop,
             # No other run of a check has it: whoever ends what one left must not end another.
-            marker=f"{journal.run}:{folder.relative_to(self._parts.folder)}@{journal.epoch}.{number}",
+            marker=f"{journal.run}:{folder.relative_to(self._services.folder)}@{journal.epoch}.{number}",
             most_bytes=most_bytes,
         )
 
-    def _env(self) -> dict[str, str]:
-        return agent_env(self._parts.machine.environ, self._parts.config.workspace.env, ci=True)
 
-    def _setup_hash(self, slot: Slot) -> str:
-        workspace = self._parts.config.workspace
-        if not workspace.setup:
-            return ""
-        return digest([[list(argv) for argv in workspace.setup], lock_hash(slot.path, workspace.lock_files)])
-
-    def _named(self, name: str) -> CommandSet:
-        config = self._parts.config
-        if name == "checks":
-            return config.checks
-        if name not in config.commands:
-            raise UserError(f"no commands named '{name}' are configured", hint=near(name, {"checks", *config.commands}))
-        return config.commands[name]
-
-    def _verdict(self, key: Key, results: Sequence[tuple[CheckResult, bool]]) -> CheckVerdict:
-        events = tuple(_event(key, result, cached=cached) for result, cached in results)
-        red = [result for result, _ in results if not acceptable(result, self.known)]
-        failing = tuple(test for result in red for test in result.failing)
-        if red:
-            return CheckVerdict(False, "failed", "\n".join(map(_told, red)), failing, events)
-        all_green = all(result.ok for result, _ in results)
-        return CheckVerdict(True, "passed" if all_green else "known failures", events=events)
-
-
-def _told(result: CheckResult) -> str:
-    """Whoever mends it must know at least what failed."""
+def _failure_text(result: CheckResult) -> str:
+    """A fixer must know at least what failed."""
     if result.timed_out:
         return f"{result.tail}\n{result.command} was ended after {result.seconds:.0f} s".strip()
     return result.tail if result.tail.strip() else f"{result.command} ended with code {result.code} and said nothing"

@@ -1,4 +1,4 @@
-"""What the `tasks` kind may do besides the verbs of every kind, and what becomes of a task."""
+"""What tasks need of the run: the verbs of a list of tasks and of one visit, and how tasks and landings end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from windlass.model import Finding, Task
 
 COMPLETE, SKIPPED, FAILED, ESCAPED = "complete", "skipped", "failed", "escaped"
 IMPLEMENTED = "implemented"
-UNCHANGED = "unchanged"
 LANDED = frozenset({COMPLETE, IMPLEMENTED})
 
 
@@ -26,8 +25,7 @@ class Ending(Struct, frozen=True):
 
 
 class Landed(Struct, frozen=True):
-    """What became of a landing: landed | conflict | red | unproved | unchanged, with the facts for whoever
-    mends it."""
+    """How a landing ended: landed | conflict | red | unproved | unchanged, with the facts for a fixer."""
 
     kind: str
     detail: str = ""
@@ -48,7 +46,7 @@ class EndRunError(Exception):
 
 
 class TasksContext(Context, Protocol):
-    """What the `tasks` kind may do besides."""
+    """The verbs of a list of tasks, besides those of every kind."""
 
     async def task_list(self, source: str) -> tuple[Task, ...]:
         """The plan's tasks as recorded for this phase, with the changes a person adopted."""
@@ -89,7 +87,7 @@ class TasksContext(Context, Protocol):
         ...
 
     def wind_down(self, *, now: bool = False) -> None:
-        """Dispatches at work end and are recorded, or are stopped `now`; whoever wants another one is turned away."""
+        """Dispatches at work end and are recorded, or are stopped `now`. A further dispatch is refused."""
         ...
 
     def go_on(self) -> None:
@@ -118,7 +116,7 @@ class TaskContext(Context, Protocol):
     ) -> Context: ...
 
     def ended(self, step: str, outcome: Outcome) -> None:
-        """What a step came to, for the steps after it."""
+        """The outcome of a step, for the steps after it."""
         ...
 
     async def begin(self) -> None:

@@ -1,4 +1,7 @@
-"""Done means landed: candidates in a chain, checked once at its top, compare and swap, record, publish."""
+"""A task is done when it has landed: its commits are joined with the tip, checked, and become the new tip.
+
+Tasks that are ready at the same time land as one chain, which is checked once, at its top.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,18 @@ from windlass.engine.services import RunServices
 from windlass.errors import GitLockError
 from windlass.events import BranchPublished, Event, LandingRefused, TaskLanded, Warned
 from windlass.git import merge as landing
-from windlass.git.merge import Candidate, Landing, describe, paths_of
+from windlass.git.merge import (
+    CONTENTS,
+    Candidate,
+    Conflict,
+    Joined,
+    Landing,
+    OpenConflicts,
+    carried,
+    describe,
+    in_tree,
+    paths_of,
+)
 from windlass.git.publish import follow, publish
 from windlass.git.trees import diff
 from windlass.model import Json, Key, Task
@@ -28,29 +42,30 @@ UNRESOLVED = (
     " marks and made-up names must go:"
 )
 PUBLISH_PAUSE_S = 0.5
-"""The branch only shows what has landed: while much lands, not every step of it."""
+"""The branch only shows what has landed: while much lands, it does not show every step."""
 
 
 class LandingRequest(Struct, frozen=True):
-    """A task's work that wants to become part of the tip."""
+    """A task's work that is to become part of the tip."""
 
     key: Key
     task: Task
-    desk: Workspace
+    workspace: Workspace
     place: int
-    """Where the task stands in the plan: who waits together lands in that order."""
+    """The task's place in the plan: tasks that wait together land in that order."""
     checked: bool
     waived: bool = False
     """A person accepts it as it is."""
 
     @property
     def inputs(self) -> Json:
-        return {"task": self.task.id, "tree": self.desk.tree}
+        return {"task": self.task.id, "tree": self.workspace.tree}
 
 
 class _Waiting(Struct, eq=False):
-    order: LandingRequest
+    request: LandingRequest
     n: int
+    """The number of the attempt."""
     date: float
     done: bool = False
 
@@ -63,56 +78,31 @@ class _Link(Struct, frozen=True):
 
 
 class Lander:
-    """One per run. Whatever waits when it is free becomes one chain; whoever finds it free does the work for all."""
+    """One per run. Whichever landing finds it free lands all that wait, as one chain."""
 
-    def __init__(self, parts: RunServices, checker: Checker) -> None:
-        self._parts = parts
+    def __init__(self, services: RunServices, checker: Checker) -> None:
+        self._services = services
         self._checker = checker
-        self._journal = parts.journal
-        self._publishing: asyncio.Task[None] | None = None
-        self._hurry = asyncio.Event()
-        """Somebody waits for what is being published."""
+        self._journal = services.journal
         self._free = asyncio.Condition()
-        self._locked: GitLockError | None = None
-        """Why the branch could not be moved."""
         self._queue: list[_Waiting] = []
         self._batches = Batches()
+        self.branch = RunBranch(services)
         self.turns: list[str] = []
         """Tasks that land in this order; each waits for those before it."""
 
-    async def land(self, order: LandingRequest) -> tuple[Landed, str]:
-        """What became of it, and the tip to go on from."""
-        row = self._journal.find(order.key, order.inputs)
+    async def land(self, request: LandingRequest) -> tuple[Landed, str]:
+        """The result of the landing, and the tip to go on from."""
+        row = self._journal.find(request.key, request.inputs)
         try:
             if row is None:
-                self._parts.wanted.check()
-                await self._in_line(_Waiting(order, *self._begin(order.key, order.desk.head)))
-                row = self._journal.find(order.key, order.inputs)
+                self._services.wanted.check()
+                await self._wait_in_line(_Waiting(request, *self._begin(request.key, request.workspace.head)))
+                row = self._journal.find(request.key, request.inputs)
         finally:
-            await self.give_up_turn(order.task.id)
+            await self.give_up_turn(request.task.id)
         assert row is not None
         return _landed(row.result)
-
-    async def _in_line(self, mine: _Waiting) -> None:
-        self._queue.append(mine)
-        try:
-            async with self._free:
-                while not mine.done:
-                    await self._work_or_wait()
-        finally:
-            if mine in self._queue:
-                self._queue.remove(mine)
-
-    async def _work_or_wait(self) -> None:
-        # Who is ready in this very moment shall be in the same chain.
-        await asyncio.sleep(0)
-        batch = self._batches.next(self._in_turn())
-        if not batch:
-            await self._free.wait()
-            return
-        self._parts.wanted.check()
-        await self._land(batch)
-        self._free.notify_all()
 
     async def give_up_turn(self, task: str) -> None:
         if task in self.turns:
@@ -120,28 +110,48 @@ class Lander:
             async with self._free:
                 self._free.notify_all()
 
+    async def _wait_in_line(self, mine: _Waiting) -> None:
+        self._queue.append(mine)
+        try:
+            async with self._free:
+                while not mine.done:
+                    # A landing that is ready in this very moment shall be in the same chain.
+                    await asyncio.sleep(0)
+                    batch = self._batches.next(self._in_turn())
+                    if not batch:
+                        await self._free.wait()
+                        continue
+                    self._services.wanted.check()
+                    await self._land(batch)
+                    self._free.notify_all()
+        finally:
+            if mine in self._queue:
+                self._queue.remove(mine)
+
     def _in_turn(self) -> list[_Waiting]:
-        """By their place in the plan; with turns, nobody before those whose turn is earlier."""
-        here = {one.order.task.id for one in self._queue}
+        """In the plan's order; with turns, none before those whose turn is earlier."""
+        here = {one.request.task.id for one in self._queue}
         blocked = False
         allowed = here - set(self.turns)
         for id in self.turns:
             blocked = blocked or id not in here
             allowed |= set() if blocked else {id}
-        found = [one for one in self._queue if one.order.task.id in allowed]
-        return sorted(found, key=lambda one: one.order.place)
+        found = [one for one in self._queue if one.request.task.id in allowed]
+        return sorted(found, key=lambda one: one.request.place)
 
     # -- one batch
 
     async def _land(self, batch: Sequence[_Waiting]) -> None:
-        """Records what became of them; who is not recorded waits on."""
+        """Record what became of them. A landing that is not recorded waits on."""
         chain = await self._chain(batch)
         if not chain:
             return
         top = chain[-1]
         verdict = await self._verdict(top)
         if verdict.ok:
-            await self._swap(chain, verdict)
+            await self._finish(chain, verdict)
+            await self._services.tip.show()
+            await self.branch.publish_meanwhile()
         elif len(chain) > 1:
             self._batches.was_red(len(chain))
         else:
@@ -150,114 +160,40 @@ class Lander:
     async def _chain(self, batch: Sequence[_Waiting]) -> list[_Link]:
         chain: list[_Link] = []
         for one in batch:
-            tip = chain[-1].candidate.commit if chain else self._tip
+            tip = chain[-1].candidate.commit if chain else self._services.tip.now
             found = await self._candidate(one, tip)
             if found.kind is Landing.MERGED:
                 chain.append(_Link(one, found))
             elif found.kind is Landing.ALREADY:
-                # In a chain that is yet to land, it may not be in the tip: looked at again when that has landed.
-                found = await self._candidate(one, self._tip) if chain else found
+                # A chain that is yet to land may contain it while the tip does not: then it waits for the chain.
+                found = await self._candidate(one, self._services.tip.now) if chain else found
                 if found.kind is Landing.ALREADY:
-                    await self._finish([_Link(one, found)], self._already(one))
+                    passed = one.request.checked and self._checker.configured
+                    await self._finish([_Link(one, found)], CheckVerdict(True, "passed" if passed else "unchecked"))
             elif not chain:
                 await self._refuse(one, "conflict", found.reason, found, ())
-            # A conflict with one that is only about to land is looked at again when that has landed.
+            # A conflict with a task that is only about to land is looked at again when that has landed.
         return chain
 
     async def _candidate(self, one: _Waiting, tip: str) -> Candidate:
-        order, engine = one.order, self._parts.engine
-        left = await order.desk.unresolved()
+        workspace, task = one.request.workspace, one.request.task
+        left = await workspace.unresolved()
         if left:
             reason = f"{UNRESOLVED}\n{describe(left)}"
             return Candidate(Landing.CONFLICT, "", "", tip, paths_of(left), reason)
-        head, title = order.desk.head, order.task.title
-        return await landing.candidate(engine, tip, order.task.id, title, head, one.date)
+        return await landing.candidate(self._services.engine, tip, task.id, task.title, workspace.head, one.date)
 
     async def _verdict(self, top: _Link) -> CheckVerdict:
-        order = top.waiting.order
-        if order.waived or not order.checked:
-            return CheckVerdict(True, "accepted" if order.waived else "unchecked")
-        return await self._checker.check(order.key, order.desk, top.candidate.commit, top.candidate.tree)
+        request = top.waiting.request
+        if request.waived or not request.checked:
+            return CheckVerdict(True, "accepted" if request.waived else "unchecked")
+        return await self._checker.check(request.key, request.workspace, top.candidate.commit, top.candidate.tree)
 
-    def _already(self, one: _Waiting) -> CheckVerdict:
-        return CheckVerdict(True, "passed" if one.order.checked and self._checker.configured else "unchecked")
-
-    async def _swap(self, chain: Sequence[_Link], verdict: CheckVerdict) -> None:
-        await self._finish(chain, verdict)
-        await self._parts.tip.show()
-        await self._publish_meanwhile()
-
-    # -- publishing
-
-    async def publish(self) -> None:
-        await self._published()
-        await self._publish()
-
-    async def close(self) -> None:
-        """What is being published is left as it is."""
-        if self._publishing is not None:
-            self._publishing.cancel()
-            await asyncio.gather(self._publishing, return_exceptions=True)
-
-    def require_published(self) -> None:
-        """At the end of a run: a lock that is still in the way stops it, and a resume shows the rest."""
-        if self._locked:
-            raise self._locked
-
-    async def _publish_meanwhile(self) -> None:
-        """The branch only shows what has landed, so the next task need not wait for it."""
-        if self._publishing is None or self._publishing.done():
-            await self._published()
-            self._publishing = asyncio.create_task(self._publish())
-        if self._parts.world.in_place:
-            # The user's own checkout must not move while a dispatch is watched for touching it.
-            await self._published()
-
-    async def _published(self) -> None:
-        if self._publishing is not None:
-            publishing, self._publishing = self._publishing, None
-            self._hurry.set()
-            await publishing
-            self._hurry.clear()
-
-    async def _publish(self) -> None:
-        """Show the tip as the run's branch; what cannot be done now is tried again at the next landing."""
-        facts, world = self._parts.world.facts, self._parts.world
-        tried = ""
-        while (tip := self._tip) not in ("", tried, world.published_tip, facts.base):
-            tried = tip
-            try:
-                await self._show(tip)
-            except GitLockError as error:
-                # Only the branch waits for it: tasks go on, and the next landing tries again.
-                self._journal.emit("publish", Warned("branch", f"{error.message}; {error.hint}"))
-                self._locked = error
-                return
-            self._locked = None
-            with suppress(TimeoutError):
-                async with asyncio.timeout(PUBLISH_PAUSE_S):
-                    await self._hurry.wait()
-
-    async def _show(self, tip: str) -> None:
-        facts, world = self._parts.world.facts, self._parts.world
-        if world.in_place:
-            await asyncio.to_thread(follow, self._parts.engine, facts.id, facts.branch, tip)
-        branch, last = world.branch or facts.branch, world.published_tip
-        done = await asyncio.to_thread(lambda: publish(self._parts.engine, facts.id, branch, tip, last))
-        world.published_tip, world.branch = done.commit, done.branch
-        published = BranchPublished(done.branch, done.commit, done.note, tip)
-        with self._journal.writing("publish", published, synced=False):
-            pass
-
-    # -- recording
-
-    @property
-    def _tip(self) -> str:
-        return self._parts.tip.now
+    # -- the journal
 
     def _begin(self, key: Key, head: str) -> tuple[int, float]:
         """The first attempt's date stays that of the commit, so a repeated landing makes the same one."""
-        machine, n = self._parts.machine, self._journal.next_attempt(key)
+        machine, n = self._services.machine, self._journal.next_attempt(key)
         earlier = self._journal.attempts(key)
         intent = Intent(key.text, n, f"attempts/{key}/@{n}", machine.host, machine.boot, base=head)
         # Lost in a power cut it is made anew: what the tip contains already does not land twice.
@@ -268,40 +204,37 @@ class Lander:
     async def _refuse(
         self, one: _Waiting, why: str, detail: str, candidate: Candidate, events: tuple[Event, ...]
     ) -> None:
-        order, files = one.order, list(candidate.files)
-        ours, theirs = await self._sides(order.desk)
-        told: dict[str, Json] = {"kind": why, "detail": detail, "files": [*files], "tip": candidate.tip}
-        refused = LandingRefused(order.task.id, why, detail[-2000:], files)
-        self._record(one, {**told, "ours": ours, "theirs": theirs}, [*events, refused])
-
-    async def _sides(self, desk: Workspace) -> tuple[str, str]:
-        """What the task changed, and what landed since it began."""
-        engine, tip = self._parts.engine, self._tip
-        ours = await asyncio.to_thread(diff, engine, desk.base, desk.head, DIFF_BYTES)
-        theirs = await asyncio.to_thread(diff, engine, desk.base, tip, DIFF_BYTES) if tip != desk.base else ""
-        redact = self._parts.redactor.text
-        return redact(ours), redact(theirs)
+        request, files, tip = one.request, list(candidate.files), self._services.tip.now
+        engine, base, redact = self._services.engine, request.workspace.base, self._services.redactor.text
+        ours = await asyncio.to_thread(diff, engine, base, request.workspace.head, DIFF_BYTES)
+        theirs = await asyncio.to_thread(diff, engine, base, tip, DIFF_BYTES) if tip != base else ""
+        result: Json = {
+            "kind": why,
+            "detail": detail,
+            "files": [*files],
+            "tip": candidate.tip,
+            "ours": redact(ours),
+            "theirs": redact(theirs),
+        }
+        refused = LandingRefused(request.task.id, why, detail[-2000:], files)
+        self._journal.finish(request.key, one.n, inputs=request.inputs, result=result, events=[*events, refused])
+        self._settle(one)
 
     async def _finish(self, chain: Sequence[_Link], verdict: CheckVerdict) -> None:
         ended = []
         for link in chain:
-            candidate, order = link.candidate, link.waiting.order
+            candidate, request = link.candidate, link.waiting.request
             tip = _tip_with(candidate)
             files = list(candidate.files)
             result: Json = {"kind": "landed", "detail": verdict.label, "files": [*files], "tip": tip}
-            landed = TaskLanded(order.task.id, candidate.commit, tip, verdict.label, files)
+            landed = TaskLanded(request.task.id, candidate.commit, tip, verdict.label, files)
             events = [*(verdict.events if link is chain[-1] else ()), landed]
-            ended.append(EndedLanding(order.key, link.waiting.n, order.inputs, result, events))
+            ended.append(EndedLanding(request.key, link.waiting.n, request.inputs, result, events))
         await self._journal.settle()
         # Only together: what the checks passed on is the top of the chain.
         self._journal.finish_landings(ended, _tip_with(chain[-1].candidate))
         for link in chain:
             self._settle(link.waiting)
-
-    def _record(self, one: _Waiting, result: Json, events: Sequence[Event]) -> None:
-        order = one.order
-        self._journal.finish(order.key, one.n, inputs=order.inputs, result=result, events=events)
-        self._settle(one)
 
     def _settle(self, one: _Waiting) -> None:
         one.done = True
@@ -310,16 +243,87 @@ class Lander:
             self._batches = Batches()
 
 
+class RunBranch:
+    """Shows what has landed as the run's branch. Tasks do not wait for it."""
+
+    def __init__(self, services: RunServices) -> None:
+        self._services = services
+        self._publishing: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
+        """Somebody waits for what is being published."""
+        self._locked: GitLockError | None = None
+        """Why the branch could not be moved."""
+
+    async def publish(self) -> None:
+        await self._wait_until_published()
+        await self._publish()
+
+    async def publish_meanwhile(self) -> None:
+        if self._publishing is None or self._publishing.done():
+            await self._wait_until_published()
+            self._publishing = asyncio.create_task(self._publish())
+        if self._services.world.in_place:
+            # The user's own checkout must not move while a dispatch is watched for touching it.
+            await self._wait_until_published()
+
+    async def close(self) -> None:
+        """What is being published is left as it is."""
+        if self._publishing is not None:
+            self._publishing.cancel()
+            await asyncio.gather(self._publishing, return_exceptions=True)
+
+    def require_published(self) -> None:
+        """At the end of a run: a lock that is still there stops it, and a resume shows the rest."""
+        if self._locked:
+            raise self._locked
+
+    async def _wait_until_published(self) -> None:
+        if self._publishing is not None:
+            publishing, self._publishing = self._publishing, None
+            self._hurry.set()
+            await publishing
+            self._hurry.clear()
+
+    async def _publish(self) -> None:
+        """Show the tip as the run's branch. What cannot be done now is tried again at the next landing."""
+        world, journal = self._services.world, self._services.journal
+        tried = ""
+        while (tip := self._services.tip.now) not in ("", tried, world.published_tip, world.facts.base):
+            tried = tip
+            try:
+                await self._show(tip)
+            except GitLockError as error:
+                # Only the branch waits for it: tasks go on, and the next landing tries again.
+                journal.emit("publish", Warned("branch", f"{error.message}; {error.hint}"))
+                self._locked = error
+                return
+            self._locked = None
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PUBLISH_PAUSE_S):
+                    await self._hurry.wait()
+
+    async def _show(self, tip: str) -> None:
+        engine, world, facts = self._services.engine, self._services.world, self._services.world.facts
+        if world.in_place:
+            await asyncio.to_thread(follow, engine, facts.id, facts.branch, tip)
+        branch, last = world.branch or facts.branch, world.published_tip
+        done = await asyncio.to_thread(lambda: publish(engine, facts.id, branch, tip, last))
+        world.published_tip, world.branch = done.commit, done.branch
+        published = BranchPublished(done.branch, done.commit, done.note, tip)
+        with self._services.journal.writing("publish", published, synced=False):
+            pass
+
+
 class Batches:
-    """How many land together: all that wait; after a red batch half of it, after two one at a time, till none waits."""
+    """How many land together: all that wait. After a red batch half of it, after two single ones, until none waits."""
 
     def __init__(self) -> None:
         self._most: int | None = None
         self._reds = 0
 
     def next(self, waiting: Sequence[_Waiting]) -> Sequence[_Waiting]:
-        # What a person accepts unchecked lands alone: at the top of a chain it would spare the others their checks.
-        first = next((n for n, one in enumerate(waiting) if one.order.waived), len(waiting))
+        # What a person accepts unchecked lands alone: at the top of a chain, the others would land unchecked with it.
+        first = next((n for n, one in enumerate(waiting) if one.request.waived), len(waiting))
         return waiting[: max(first, 1)][: self._most]
 
     def was_red(self, size: int) -> None:
@@ -338,3 +342,44 @@ def _landed(result: Json) -> tuple[Landed, str]:
     paths = tuple(str(path) for path in files)
     ours, theirs = str(result.get("ours") or ""), str(result.get("theirs") or "")
     return Landed(str(result["kind"]), str(result["detail"]), paths, ours, theirs), str(result["tip"])
+
+
+async def catch_up(services: RunServices, key: Key, task: Task, workspace: Workspace) -> None:
+    """Join what has landed into the work of a task that could not land, once for each key.
+
+    From then on the workspace's base is that tip, so that only the task's own changes count as changed.
+    """
+    engine = services.engine
+
+    async def join(previous: Json) -> Json:
+        tip, date = services.tip.now, float(int(services.machine.clock()))
+        left = await workspace.unresolved()
+        joined = await asyncio.to_thread(landing.join, engine, workspace.head, tip, task.id, date)
+        workspace.hold(f"{key}/@1", joined.commit)
+        paths: list[Json] = [*paths_of(joined.conflicts)]
+        still_open = _open_conflicts(workspace, left, joined, tip).to_json()
+        return {"head": joined.commit, "tip": tip, "conflicts": paths, "open": still_open}
+
+    found = await services.journal.step(key, {"tree": workspace.tree}, join)
+    assert isinstance(found, dict)
+    head, tip = str(found["head"]), str(found["tip"])
+    if "open" in found:
+        workspace.conflicts = OpenConflicts.from_json(found["open"])
+    else:
+        # An earlier version recorded only the names of the files.
+        paths = found["conflicts"]
+        assert isinstance(paths, list)
+        named = [Conflict((CONTENTS,), (str(path),)) for path in paths]
+        joined = Joined(head, in_tree(engine.objects, engine.objects.tree_of(head), named))
+        workspace.conflicts = _open_conflicts(workspace, await workspace.unresolved(), joined, tip)
+    workspace.base, workspace.said_resolved = tip, frozenset()
+    workspace.move(head)
+    workspace.changed = await workspace.files_since_base()
+
+
+def _open_conflicts(workspace: Workspace, left: tuple[Conflict, ...], joined: Joined, tip: str) -> OpenConflicts:
+    """The conflicts that nobody has resolved so far, as the joined tree has them, and those of this join."""
+    labels = (workspace.head, tip) if joined.conflicts else ()
+    kept = carried(workspace.engine.objects, workspace.engine.objects.tree_of(joined.commit), left)
+    conflicts = dict.fromkeys((*kept, *joined.conflicts))
+    return OpenConflicts(tuple(conflicts), tuple(dict.fromkeys((*workspace.conflicts.labels, *labels))))

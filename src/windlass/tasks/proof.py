@@ -1,4 +1,4 @@
-"""Before a task lands: were its tests red without its code, and are they green with it? Run, not believed."""
+"""The TDD proof of a task, before it lands: its tests are run, and must be red without its code and green with it."""
 
 from __future__ import annotations
 
@@ -42,52 +42,54 @@ class ProofResult(Struct, frozen=True):
     ok: bool
     proof: Proof
     detail: str = ""
-    """For whoever mends it."""
+    """For the fixer."""
     ask: bool = False
-    """A person decides, says `tests.absent` or `tests.weak`."""
+    """A person decides, because `tests.absent` or `tests.weak` says so."""
 
 
 class Prover:
-    def __init__(self, parts: RunServices, checker: Checker) -> None:
-        self._parts = parts
+    def __init__(self, services: RunServices, checker: Checker) -> None:
+        self._services = services
         self._checker = checker
-        self._journal = parts.journal
+        self._journal = services.journal
 
-    async def prove(self, key: Key, landing: Key, task: Task, desk: Workspace) -> ProofResult:
+    async def prove(self, key: Key, landing: Key, task: Task, workspace: Workspace) -> ProofResult:
         """Recorded; every run of the tests too, so that a driver that dies in between repeats none of them."""
-        inputs: Json = {"task": task.id, "tree": desk.tree, "tdd": task.tdd}
+        inputs: Json = {"task": task.id, "tree": workspace.tree, "tdd": task.tdd}
         row = self._journal.find(key, inputs)
-        if row is None and not self._wanted(landing, task):
+        if row is None and not self._is_due(landing, task):
             self._journal.pass_over(key)
             return ProofResult(True, Proof.UNCHECKED)
         result = (
             row.result
             if row
             else await self._journal.step(
-                key, inputs, partial(self._look, key, task, desk), events=partial(_events, task)
+                key, inputs, partial(self._judge, key, task, workspace), events=partial(_events, task)
             )
         )
         self._journal.pass_over(key)
-        return _proven(result)
+        assert isinstance(result, dict)
+        proof = Proof(str(result["proof"]))
+        return ProofResult(result["ok"] is True, proof, evidence_text(result), ask=result["ask"] is True)
 
-    def _wanted(self, landing: Key, task: Task) -> bool:
+    def _is_due(self, landing: Key, task: Task) -> bool:
         # What has landed, or was refused, without a proof does not get one because the configuration changed.
-        if self._parts.world.flow.tdd == "off" or self._journal.recorded(landing):
+        if self._services.world.flow.tdd == "off" or self._journal.recorded(landing):
             return False
-        if self._parts.config.tests.run_files is None:
-            said = TaskProved(task.id, Proof.UNCHECKED, True, UNCHECKED, "", {}, {})
-            self._journal.emit(f"{landing}/proof", said)
+        if self._services.config.tests.run_files is None:
+            unchecked = TaskProved(task.id, Proof.UNCHECKED, True, UNCHECKED, "", {}, {})
+            self._journal.emit(f"{landing}/proof", unchecked)
             return False
         return True
 
-    async def _look(self, key: Key, task: Task, desk: Workspace, previous: Json) -> Json:
-        trees = await asyncio.to_thread(self._trees, desk)
+    async def _judge(self, key: Key, task: Task, workspace: Workspace, previous: Json) -> Json:
+        trees = await asyncio.to_thread(self._trees, workspace)
         facts = await asyncio.to_thread(self._facts, trees, task)
-        bench = _ProofRuns(
-            self._parts,
+        runs = _ProofRuns(
+            self._services,
             self._checker,
             key,
-            desk.engine,
+            workspace.engine,
             trees,
             every=counts_every_file(trees, facts.declared, facts.known),
         )
@@ -96,21 +98,21 @@ class Prover:
         try:
             while isinstance(answer, ProofTree):
                 tree = waiting.pop() if waiting else answer
-                facts = facts.having(tree, await bench.run(tree, facts.runs.get(ProofTree.HEAD)))
+                facts = facts.having(tree, await runs.run(tree, facts.runs.get(ProofTree.HEAD)))
                 answer = judge(facts)
         finally:
-            await bench.leave()
+            await runs.leave()
         return {
-            **_json(self._explained(answer, facts), self._parts.config.tests),
-            "command": bench.command,
-            "trees": {tree.value: bench.made[tree.value] for tree in MEANING if tree.value in bench.made},
-            "runs": _counts(facts),
+            **_json(self._explained(answer, facts), self._services.config.tests),
+            "command": runs.command,
+            "trees": {tree.value: runs.made[tree.value] for tree in MEANING if tree.value in runs.made},
+            "runs": {tree.value: _count(facts.runs[tree]) for tree in MEANING if tree in facts.runs},
         }
 
     def _explained(self, verdict: ProofVerdict, facts: ProofFacts) -> ProofVerdict:
         """Tests that ran in an agent's slot may lack there what nobody but the agent installed."""
         head = facts.runs.get(ProofTree.HEAD)
-        if verdict.ok or head is None or head.tests is not None or head.green or self._parts.config.workspace.setup:
+        if verdict.ok or head is None or head.tests is not None or head.green or self._services.config.workspace.setup:
             return verdict
         return replace(verdict, reason=f"{verdict.reason}\n{NO_SETUP}")
 
@@ -118,24 +120,24 @@ class Prover:
         """In an order that no test can know, and that is the same when the driver dies and another goes on."""
 
         async def draw(previous: Json) -> Json:
-            return repr(self._parts.machine.clock())
+            return repr(self._services.machine.clock())
 
         seed = await self._journal.step(key.child("order"), {"trees": [tree.value for tree in trees]}, draw)
         return shuffled(trees, str(seed))
 
-    def _trees(self, desk: Workspace) -> Trees:
-        engine, tests = desk.engine, self._parts.config.tests
-        tip = self._parts.tip.now
+    def _trees(self, workspace: Workspace) -> Trees:
+        engine, tests = workspace.engine, self._services.config.tests
+        tip = self._services.tip.now
         # What was merged into the head meanwhile is not this task's.
-        base = engine.git("merge-base", tip, desk.head, check=False).line if tip else ""
+        base = engine.git("merge-base", tip, workspace.head, check=False).line if tip else ""
         names = Names(tests.globs or TEST_GLOBS, tests.modules or MODULE_GLOBS, (*HARNESS_GLOBS, *tests.harness))
-        return Trees(engine, base or desk.base, desk.head, names)
+        return Trees(engine, base or workspace.base, workspace.head, names)
 
     def _facts(self, trees: Trees, task: Task) -> ProofFacts:
-        command = self._parts.config.tests.run_files or ()
+        command = self._services.config.tests.run_files or ()
         return gather_facts(
             trees,
-            Declared(task.tdd or ("preserve" if self._parts.world.flow.tdd == "preserve" else "")),
+            Declared(task.tdd or ("preserve" if self._services.world.flow.tdd == "preserve" else "")),
             known=self._checker.known,
             allowed=frozenset(task.files),
             coarse=not reports(command),
@@ -146,16 +148,16 @@ class _ProofRuns:
     """Runs the tests of one proof, in a slot of its own in which no agent works."""
 
     def __init__(
-        self, parts: RunServices, checker: Checker, key: Key, engine: EngineRepo, trees: Trees, *, every: bool
+        self, services: RunServices, checker: Checker, key: Key, engine: EngineRepo, trees: Trees, *, every: bool
     ) -> None:
-        self._parts = parts
+        self._services = services
         self._checker = checker
         self._key = key
         self._engine = engine
         self._trees = trees
         self._every = every
         self._slot: ProofSlot | None = None
-        self.command = " ".join(parts.config.tests.run_files or ())
+        self.command = " ".join(services.config.tests.run_files or ())
         self.made: dict[str, Json] = {}
 
     async def run(self, tree: ProofTree, head: TestRun | None) -> TestRun:
@@ -171,16 +173,16 @@ class _ProofRuns:
         async def perform(previous: Json) -> Json:
             return await self._remembered(tree, sha, files, head)
 
-        return _ran(await self._parts.journal.step(step, inputs, perform))
+        return _ran(await self._services.journal.step(step, inputs, perform))
 
     async def leave(self) -> None:
         if self._slot is not None:
             await asyncio.to_thread(self._slot.release)
 
     async def _remembered(self, tree: ProofTree, sha: str, files: Sequence[str], head: TestRun | None) -> Json:
-        slot = await self._seated()
+        slot = await self._taken_slot()
         name = f"proof: {self.command}\n{' '.join(files)}"
-        store, setup = self._parts.store, slot.set_up_for or ""
+        store, setup = self._services.store, slot.set_up_for or ""
         seen = store.checked(sha, name, setup) if tree is not ProofTree.AGAIN else None
         if seen is not None:
             return seen
@@ -197,13 +199,13 @@ class _ProofRuns:
             return await self._perform(sha, files, None)
         if head is None:
             ran = await self._perform(sha, files, FIRST_S)
-            if not ran.timed_out or self._parts.config.tests.timeout <= FIRST_S:
+            if not ran.timed_out or self._services.config.tests.timeout <= FIRST_S:
                 return ran
             whole = self._trees.make(ProofTree.HEAD), self._trees.files(ProofTree.HEAD, every=self._every)
             head = await self._perform(*whole, None)
         return await self._perform(sha, files, max(SPARE_S, 10 * head.seconds))
 
-    async def _seated(self) -> ProofSlot:
+    async def _taken_slot(self) -> ProofSlot:
         """Set up for the lock files of the head, unless that was done here before."""
         if self._slot is None:
             self._slot = await asyncio.to_thread(ProofSlot.take, self._engine)
@@ -221,7 +223,7 @@ class _ProofRuns:
 
     def _place(self, sha: str) -> bool:
         assert self._slot is not None
-        return self._slot.stand_on(sha, self._trees.paths, self._parts.config.workspace.copied)
+        return self._slot.stand_on(sha, self._trees.paths, self._services.config.workspace.copied)
 
     async def _set_up(self) -> None:
         """From nothing. On the base where its lock files are those of the head: that runs no code of this task."""
@@ -235,24 +237,24 @@ class _ProofRuns:
         if self._checker.setup_hash(slot.slot) != wanted:
             await asyncio.to_thread(self._place, head)
         await self._checker.set_up(slot.slot)
-        await asyncio.to_thread(slot.remember, wanted, self._parts.machine.clock())
+        await asyncio.to_thread(slot.remember, wanted, self._services.machine.clock())
 
     async def _perform(self, sha: str, files: Sequence[str], limit: float | None) -> TestRun:
-        slot = await self._seated()
+        slot = await self._taken_slot()
         await self._stand_on(sha)
         # The same name for every tree: a test can read where its report goes.
-        folder = self._parts.folder / "attempts" / self._key.text / "run"
+        folder = self._services.folder / "attempts" / self._key.text / "run"
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         folder.mkdir(parents=True)
         report = folder / "junit.xml"
-        tests = self._parts.config.tests
+        tests = self._services.config.tests
         command = tests.run_files or ()
         check = Check(expand(command, files, str(report)), min(tests.timeout, limit or tests.timeout))
         env = {"TMPDIR": str(slot.temporary)}
         output = await self._checker.probe(check.argv, slot.slot, folder, check.timeout, env)
         written = report if names_report(command) else output.out_path
         found = await asyncio.to_thread(read_report, written, slot.slot.path) if reports(command) else None
-        tail = self._parts.redactor.text(tail_of(read_end(output.out_path)))
+        tail = self._services.redactor.text(tail_of(read_end(output.out_path)))
         return TestRun(found, output.code, output.timed_out, output.seconds, tail[-2000:])
 
 
@@ -306,33 +308,24 @@ def _json(verdict: ProofVerdict, tests: TestSettings) -> dict[str, Json]:
     }
 
 
-def _counts(facts: ProofFacts) -> dict[str, Json]:
-    return {tree.value: _count(facts.runs[tree]) for tree in MEANING if tree in facts.runs}
-
-
 def _count(ran: TestRun) -> Json:
     if ran.tests is None:
         return "timed out" if ran.timed_out else f"exit code {ran.code}"
     return {status.value: len(ran.having(status)) for status in Status if ran.having(status)}
 
 
-def _proven(result: Json) -> ProofResult:
-    assert isinstance(result, dict)
-    return ProofResult(result["ok"] is True, Proof(str(result["proof"])), told(result), ask=result["ask"] is True)
-
-
-def told(result: Mapping[str, Json]) -> str:
+def evidence_text(result: Mapping[str, Json]) -> str:
     """The verdict and its evidence, for a fixer and for a person."""
     lines = [f"{result['proof']}: {result['reason']}"]
     if result["command"] and result["trees"]:
         lines.append(f"Run with: {result['command']}")
     runs = result["runs"]
     if isinstance(runs, dict):
-        lines += [f"- {MEANING[ProofTree(name)]}: {_said(count)}" for name, count in runs.items()]
+        lines += [f"- {MEANING[ProofTree(name)]}: {_count_text(count)}" for name, count in runs.items()]
     return "\n".join(lines)
 
 
-def _said(count: Json) -> str:
+def _count_text(count: Json) -> str:
     if isinstance(count, dict):
         return ", ".join(f"{number} {status}" for status, number in count.items()) or "no tests"
     return str(count)
@@ -357,5 +350,5 @@ def _events(task: Task, result: Json) -> list[Event]:
     assert isinstance(tests, dict)
     ok = result["ok"] is True
     words = str(result["proof"]), ok, str(result["reason"])[:2000], str(result["command"])
-    refused: list[Event] = [] if ok else [LandingRefused(task.id, "unproved", told(result)[:2000], [])]
+    refused: list[Event] = [] if ok else [LandingRefused(task.id, "unproved", evidence_text(result)[:2000], [])]
     return [TaskProved(task.id, *words, trees, tests), *refused]

@@ -1,20 +1,25 @@
-"""Which tasks start next. Pure: from the tasks, their order and what has become of each, to what may begin now.
+"""The state of every task of a list, and what the scheduler does next. Pure: no clock, no await.
 
-A task is looked at when something it waits for changes, never all of them at each step: a plan may have 10,000.
+A plan may have 10,000 tasks. So `TaskStates` looks at a task when something changes that the task waits for, and
+`next_actions` never walks over all of them.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from windlass.kinds.task_graph import chains, layers
 from windlass.kinds.tasks import Order
 from windlass.model import Task
+from windlass.tasks.context import FAILED, LANDED, Ending
 
 Path: TypeAlias = tuple[str, ...]
 Rank: TypeAlias = tuple[bool, int, int]
@@ -22,81 +27,158 @@ Entry: TypeAlias = tuple[Rank, str]
 WILD = frozenset("*?[")
 
 
-class Schedule:
-    """What has become of each task: not started, started, landed or lost (it failed or was skipped)."""
+class TaskStatus(StrEnum):
+    #: not started
+    WAITING = "waiting"
+    #: in a slot
+    WORKING = "working"
+    #: its steps are done; it lands when the whole wave has done its steps
+    SETTLED = "settled"
+    #: on its way to the tip, with its slot given to others
+    LANDING = "landing"
+    #: sent back from landing; it needs a slot again
+    RETURNING = "returning"
+    #: it failed, and is tried once more when the others of its wave have done their steps
+    RETRYING = "retrying"
+    #: it cannot go on in this driver: it waits for a person, or an error ends the run
+    HELD = "held"
+    ENDED = "ended"
 
-    def __init__(self, tasks: Sequence[Task], order: Order, begun: Collection[str] = ()) -> None:
-        """`begun`: under an earlier driver; these go on before anything new starts."""
-        self._tasks = {task.id: task for task in tasks}
-        self._order = order
-        self._unmet = {task.id: {id for id in task.depends_on if id in self._tasks} for task in tasks}
+
+WITHOUT_SLOT = (TaskStatus.SETTLED, TaskStatus.LANDING, TaskStatus.RETURNING, TaskStatus.RETRYING)
+ACTIVE = (TaskStatus.WORKING, TaskStatus.LANDING, TaskStatus.RETURNING)
+"""These come to an end, or to another state, without an action."""
+BEGUN = (TaskStatus.WORKING, *WITHOUT_SLOT, TaskStatus.HELD)
+
+
+class TaskState(Struct, frozen=True):
+    status: TaskStatus = TaskStatus.WAITING
+    ending: Ending | None = None
+    """How it ended; only with `ended`."""
+    error: BaseException | None = None
+    """Why it cannot go on; only with `held`."""
+
+
+class SchedulePolicy(Struct, frozen=True):
+    """How the tasks of a list are scheduled."""
+
+    order: Order = "list"
+    slots: int = 1
+    failure: str = "stop"
+    """retry | continue | stop"""
+
+
+class StartTask(Struct, frozen=True):
+    """Begin a task."""
+
+    id: str
+
+
+class GiveSlot(Struct, frozen=True):
+    """Let a task that was sent back work again."""
+
+    id: str
+
+
+class SkipTask(Struct, frozen=True):
+    """End a task that depends on what did not land."""
+
+    id: str
+    causes: tuple[str, ...]
+
+
+class RetryTasks(Struct, frozen=True):
+    """The wave has come to rest: try the tasks that failed once more."""
+
+    ids: tuple[str, ...]
+
+
+class LandWave(Struct, frozen=True):
+    """The wave has come to rest: land its tasks in this order."""
+
+    ids: tuple[str, ...]
+
+
+TaskAction: TypeAlias = StartTask | GiveSlot | SkipTask | RetryTasks | LandWave
+
+
+class TaskStates(Mapping[str, TaskState]):
+    """Each task's one state, in the plan's order, with the indexes that `next_actions` needs."""
+
+    def __init__(self, tasks: Sequence[Task], order: Order = "list", begun: Collection[str] = ()) -> None:
+        """`begun`: by an earlier driver; these go on before anything new starts."""
+        self.tasks = {task.id: task for task in tasks}
+        self.places = {id: place for place, id in enumerate(self.tasks)}
+        self.closed = False
+        """Nothing new starts."""
+        self._states = dict.fromkeys(self.tasks, TaskState())
+        self._ids: dict[TaskStatus, dict[str, None]] = {status: {} for status in TaskStatus}
+        """The tasks in each state, in the order in which they came to it."""
+        self._ids[TaskStatus.WAITING] = dict.fromkeys(self.tasks)
+        self._unmet = {task.id: {id for id in task.depends_on if id in self.tasks} for task in tasks}
         self._dependents: dict[str, list[str]] = {task.id: [] for task in tasks}
         for task in tasks:
             for id in self._unmet[task.id]:
                 self._dependents[id].append(task.id)
-        chain = chains(tasks) if order == "deps" else {}
-        self._rank: dict[str, Rank] = {
-            task.id: (task.id not in begun, -chain.get(task.id, 0), place) for place, task in enumerate(tasks)
-        }
+        self._doomed: dict[str, None] = {}
         self._layer = layers(tasks)
         self._left_in = Counter(self._layer.values())
         """Tasks of each wave that have not ended."""
         self._wave = 1
-        self._waiting = set(self._tasks)
-        self._lost: set[str] = set()
-        self._doomed: set[str] = set()
-        self._ready: dict[int, list[Entry]] = {}
-        """Everything whose dependencies have landed, best first; with waves by wave, else under 0."""
-        self._blocked: dict[Path, list[Entry]] = {}
-        """Of these, who was found to declare what another task at work declares: by that one's path. They are looked at
-        again when nobody claims the path any more."""
+        self._failed_wave = 0
+        """The last wave in which a task failed."""
+        self._waves = order == "waves"
+        chain = chains(tasks) if order == "deps" else {}
+        self._ready = _ReadyTasks(
+            {task.id: (task.id not in begun, -chain.get(task.id, 0), self.places[task.id]) for task in tasks}
+        )
         for task in tasks:
-            self._rank_if_ready(task.id)
+            if not self._unmet[task.id]:
+                self._ready.add(task.id, self._layer[task.id] if self._waves else 0)
 
-    def start(self, free: int, claims: Iterable[str] = ()) -> list[Task]:
-        """The tasks that begin now, best first: at most `free`, and none that declares a file which another one of
-        them or of `claims` (the tasks at work, by id) declares."""
-        taken = Claims(path for id in claims for path in self._tasks[id].files)
-        ready = self._ready.get(self.wave if self._order == "waves" else 0, [])
-        heaps = [ready, *(heap for path, heap in self._blocked.items() if path not in taken.paths)]
-        started: list[Task] = []
-        while len(started) < free and (heaps := [heap for heap in heaps if heap]):
-            entry = heapq.heappop(min(heaps, key=lambda heap: heap[0]))
-            task = self._tasks[entry[1]]
-            if task.id not in self._waiting:
-                continue
-            path = taken.overlap(task.files)
-            if path is not None:
-                heapq.heappush(self._blocked.setdefault(path, []), entry)
-                continue
-            self._waiting.discard(task.id)
-            started.append(task)
-            taken.add(task.files)
-            heaps = [ready, *(heap for path, heap in self._blocked.items() if path not in taken.paths)]
-        self._blocked = {path: heap for path, heap in self._blocked.items() if heap}
-        return started
+    def __getitem__(self, id: str) -> TaskState:
+        return self._states[id]
 
-    def land(self, id: str) -> None:
-        self._end(id)
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._states)
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def set(self, id: str, state: TaskState) -> None:
+        del self._ids[self._states[id].status][id]
+        self._states[id] = state
+        self._ids[state.status][id] = None
+        if state.ending is not None:
+            self._end(id, state.ending)
+
+    def _end(self, id: str, ending: Ending) -> None:
+        self._left_in[self._layer[id]] -= 1
+        if ending.state == FAILED:
+            self._failed_wave = max(self._failed_wave, self._layer[id])
+        if ending.state not in LANDED:
+            self._doomed.update(dict.fromkeys(self._dependents[id]))
+            return
         for other in self._dependents[id]:
             self._unmet[other].discard(id)
-            self._rank_if_ready(other)
+            if not self._unmet[other] and self._states[other].status is TaskStatus.WAITING:
+                self._ready.add(other, self._layer[other] if self._waves else 0)
 
-    def lose(self, id: str) -> None:
-        """It ended without landing: who depends on it is doomed."""
-        self._end(id)
-        self._lost.add(id)
-        self._doomed.update(other for other in self._dependents[id] if other in self._waiting)
+    def ids(self, *wanted: TaskStatus) -> list[str]:
+        """The tasks in these states; of one state in the order in which they came to it."""
+        return [id for status in wanted for id in self._ids[status]]
 
-    def take_doomed(self) -> dict[str, tuple[str, ...]]:
-        """Not started, and never to be: by id, what each waits for in vain. Each is told once."""
-        found, self._doomed = self._doomed & self._waiting, set()
-        ordered = sorted(found, key=lambda id: self._rank[id][2])
-        return {id: tuple(one for one in self._tasks[id].depends_on if one in self._lost) for id in ordered}
+    def in_plan_order(self, *wanted: TaskStatus) -> tuple[str, ...]:
+        return tuple(sorted(self.ids(*wanted), key=self.places.__getitem__))
 
-    def is_awaited(self, id: str) -> bool:
-        """Other tasks depend on it."""
-        return bool(self._dependents[id])
+    def count(self, *wanted: TaskStatus) -> int:
+        return sum(len(self._ids[status]) for status in wanted)
+
+    @property
+    def endings(self) -> dict[str, Ending]:
+        """By task, in the order in which they ended."""
+        found = {id: self._states[id].ending for id in self._ids[TaskStatus.ENDED]}
+        return {id: ending for id, ending in found.items() if ending is not None}
 
     @property
     def wave(self) -> int:
@@ -105,17 +187,112 @@ class Schedule:
             self._wave += 1
         return self._wave if self._wave in self._left_in else 0
 
-    def wave_of(self, id: str) -> int:
-        return self._layer[id]
+    @property
+    def fails_in_wave(self) -> bool:
+        """A task failed in the current wave, or in a later one."""
+        return 0 < self.wave <= self._failed_wave
 
-    def _end(self, id: str) -> None:
-        self._waiting.discard(id)
-        self._left_in[self._layer[id]] -= 1
+    def is_awaited(self, id: str) -> bool:
+        """Other tasks depend on it."""
+        return bool(self._dependents[id])
 
-    def _rank_if_ready(self, id: str) -> None:
-        if not self._unmet[id] and id in self._waiting:
-            wave = self._layer[id] if self._order == "waves" else 0
-            heapq.heappush(self._ready.setdefault(wave, []), (self._rank[id], id))
+    def doomed(self) -> dict[str, tuple[str, ...]]:
+        """Tasks that can never start, in the plan's order, each with what it depends on and what did not land."""
+        # The others have been skipped since.
+        self._doomed = {id: None for id in self._doomed if self._states[id].status is TaskStatus.WAITING}
+        endings = {id: [(one, self._states[one].ending) for one in self._unmet[id]] for id in self._doomed}
+        lost = {id: {one for one, ending in found if ending is not None} for id, found in endings.items()}
+        ordered = sorted(lost, key=self.places.__getitem__)
+        return {id: tuple(one for one in self.tasks[id].depends_on if one in lost[id]) for id in ordered}
+
+    def startable(self, free: int) -> list[str]:
+        """The tasks that may begin now, best first: at most `free`, and none that declares a file which another one of
+        them, or one that has begun, declares. Asked again before a state has changed, it says the same."""
+        if free <= 0:
+            return []
+        claims = Claims(path for id in self.ids(*BEGUN) for path in self.tasks[id].files)
+        wave = self.wave if self._waves else 0
+        return self._ready.best(free, wave, claims, self.tasks, self._ids[TaskStatus.WAITING])
+
+
+class _ReadyTasks:
+    """Tasks whose dependencies have landed, best first."""
+
+    def __init__(self, rank: Mapping[str, Rank]) -> None:
+        self._rank = rank
+        self._heaps: dict[int, list[Entry]] = {}
+        """By wave. The entry of a task that has started since is dropped when it is met."""
+        self._blocked: dict[Path, list[Entry]] = {}
+        """Tasks that declare a path which a task at work declares, by that path: they are looked at again when no task
+        claims the path any more."""
+
+    def add(self, id: str, wave: int) -> None:
+        heapq.heappush(self._heaps.setdefault(wave, []), (self._rank[id], id))
+
+    def best(
+        self, most: int, wave: int, claims: Claims, tasks: Mapping[str, Task], waiting: Collection[str]
+    ) -> list[str]:
+        """At most so many tasks that wait, none with a claimed path. They stay here until they wait no more."""
+        found: list[tuple[Entry, list[Entry]]] = []
+        heaps = self._open(wave, claims)
+        while len(found) < most and (heaps := [heap for heap in heaps if heap]):
+            heap = min(heaps, key=lambda heap: heap[0])
+            entry = heapq.heappop(heap)
+            if entry[1] not in waiting:
+                continue
+            files = tasks[entry[1]].files
+            path = claims.overlap(files)
+            if path is not None:
+                heapq.heappush(self._blocked.setdefault(path, []), entry)
+                continue
+            found.append((entry, heap))
+            claims.add(files)
+            heaps = self._open(wave, claims)
+        for entry, heap in found:
+            heapq.heappush(heap, entry)
+        self._blocked = {path: heap for path, heap in self._blocked.items() if heap}
+        return [id for (_, id), _ in found]
+
+    def _open(self, wave: int, claims: Claims) -> list[list[Entry]]:
+        unclaimed = (heap for path, heap in self._blocked.items() if path not in claims.paths)
+        return [self._heaps.get(wave, []), *unclaimed]
+
+
+def next_actions(states: TaskStates, policy: SchedulePolicy) -> list[TaskAction]:
+    """What to do now. [] with an active task: wait for it. [] without one: the list has come to rest."""
+    doomed = states.doomed()
+    if doomed:
+        return [SkipTask(id, causes) for id, causes in doomed.items()]
+    # A task that was sent back goes before anything new. One that waits for a person has left its slot, but it keeps
+    # new tasks from it: the person's answer may come at any moment.
+    free = policy.slots - states.count(TaskStatus.WORKING)
+    back = states.in_plan_order(TaskStatus.RETURNING)[: max(0, free)]
+    actions: list[TaskAction] = [GiveSlot(id) for id in back]
+    free -= len(back) + states.count(TaskStatus.HELD)
+    if not states.closed or _finishes_wave(states, policy):
+        actions += [StartTask(id) for id in states.startable(free)]
+    if actions or states.count(*ACTIVE):
+        return actions
+    if states.count(TaskStatus.RETRYING):
+        return [RetryTasks(states.in_plan_order(TaskStatus.RETRYING))]
+    if states.count(TaskStatus.SETTLED) and not states.count(TaskStatus.HELD):
+        return [LandWave(states.in_plan_order(TaskStatus.SETTLED))]
+    return []
+
+
+def _finishes_wave(states: TaskStates, policy: SchedulePolicy) -> bool:
+    """A wave in which a task failed still runs to its end."""
+    waves = policy.order == "waves" and policy.failure == "stop"
+    return waves and states.fails_in_wave and not states.count(TaskStatus.HELD)
+
+
+def stop_reason(states: TaskStates, policy: SchedulePolicy) -> str | None:
+    """Why the list stops with its failed tasks; None: the run goes on without them."""
+    endings = states.endings
+    failed = [f"{states.tasks[id].title}: {one.reason}" for id, one in endings.items() if one.state == FAILED]
+    # To go on without what failed, there must be something to go on with.
+    in_vain = len(endings) == len(states) and not any(one.state in LANDED for one in endings.values())
+    return "; ".join(failed) if failed and (policy.failure == "stop" or in_vain) else None
 
 
 class Claims:
@@ -135,15 +312,17 @@ class Claims:
 
     def overlap(self, files: Iterable[str]) -> Path | None:
         """One of the claimed paths that the files overlap with."""
-        return next((found for file in files if (found := self._claimed(_fixed(file))) is not None), None)
-
-    def _claimed(self, path: Path) -> Path | None:
-        above = (path[:end] for end in range(len(path) + 1))
-        return next((one for one in above if one in self.paths), self._below.get(path))
+        for path in map(_fixed, files):
+            above = (path[:end] for end in range(len(path) + 1))
+            found = next((one for one in above if one in self.paths), self._below.get(path))
+            if found is not None:
+                return found
+        return None
 
 
 @lru_cache(maxsize=20_000)
 def _fixed(path: str) -> Path:
-    parts = [part for part in PurePosixPath(path).parts if part not in (".", "/")]
-    wild = next((n for n, part in enumerate(parts) if WILD & set(part)), len(parts))
-    return tuple(parts[:wild])
+    """The names of a path up to its first pattern."""
+    names = [name for name in PurePosixPath(path).parts if name not in (".", "/")]
+    wild = next((n for n, name in enumerate(names) if WILD & set(name)), len(names))
+    return tuple(names[:wild])
