@@ -159,14 +159,13 @@ class Checker:
 
     async def _one(self, key: Key, check: Check, slot: Slot, tree: str, number: int) -> tuple[CheckResult, bool]:
         store, setup = self._parts.store, self._setup_hash(slot)
-        seen = store.checked(tree, check.command, setup) if self._recall else None
+        seen = store.checks.get(tree, check.command, setup) if self._recall else None
         if seen is not None:
             return _result(seen), True
         result = await self._run(check, slot, self._parts.folder / "attempts" / key.text / f"check{number}")
         # Red may be this machine's fault today; only green is worth remembering.
         if result.ok:
-            with store.tx():
-                store.put_checked(tree, check.command, setup, result.to_json())
+            store.checks.put(self._parts.journal.claim, tree, check.command, setup, result.to_json())
         return result, False
 
     async def _set_up(self, slot: Slot, check: Check) -> None:
@@ -227,7 +226,7 @@ class Checker:
             on_line=None,
             stop=self._parts.wanted.stop,
             # No other run of a check has it: whoever ends what one left must not end another.
-            marker=f"{journal.run}:{folder.relative_to(self._parts.folder)}@{journal.epoch}.{number}",
+            marker=f"{journal.run}:{folder.relative_to(self._parts.folder)}@{journal.claim.epoch}.{number}",
             most_bytes=most_bytes,
         )
 
