@@ -19,7 +19,8 @@ from benchmarks.figures import Figure
 from windlass.engine.journal import Journal
 from windlass.events import Event, Warned
 from windlass.model import Json, Key
-from windlass.store.database import Store
+from windlass.store.epoch import EpochClaim
+from windlass.store.sqlite.store import SqliteStore
 
 STEPS = 1000
 #: disks are disturbed for longer than a few steps take, so the two loops take turns this often
@@ -84,7 +85,7 @@ def _bare(path: Path) -> Work:
 
 
 def _ours(path: Path, events: Sequence[Event]) -> Work:
-    journal = Journal(Store.open(path, time.time, create=True), "r", 1)
+    journal = Journal(SqliteStore.open(path, time.time, create=True), EpochClaim("r", 0))
     phase, numbers = Key().child("build"), count()
 
     async def work(previous: Json) -> Json:

@@ -42,7 +42,7 @@ from windlass.agents import prices as pricing  # noqa: E402
 from windlass.agents.base import Job  # noqa: E402
 from windlass.events import DispatchCosted, DispatchFinished, DispatchStarted, Recorded, WaitStarted  # noqa: E402
 from windlass.model import Usage  # noqa: E402
-from windlass.store.quota import PROBE_S  # noqa: E402
+from windlass.store.port import PROBE_S  # noqa: E402
 from windlass.testing.playbook import Refusal, ScriptedReply  # noqa: E402
 from windlass.testing.scripted_model import ScriptedModel  # noqa: E402
 from windlass.testing.wire.base import Asked, ServerFailure  # noqa: E402

@@ -12,8 +12,10 @@ from msgspec.structs import replace
 from windlass.engine.journal import Journal
 from windlass.events import RunStarted
 from windlass.model import RunState
-from windlass.store.database import Store
+from windlass.store.epoch import EpochClaim
+from windlass.store.port import Store
 from windlass.store.rows import Intent, RunRow
+from windlass.store.sqlite.store import SqliteStore
 
 RUN = RunRow(
     *("r1", "Add sub", "plan", "flow: plan", "add-sub", "2026-01-02", "0" * 40, "windlass/add-sub", {}),
@@ -24,6 +26,10 @@ RUN = RunRow(
 )
 
 
+#: of the driver that `stored` leaves
+CLAIM = EpochClaim(RUN.id, 1)
+
+
 @dataclass
 class Clock:
     now: float = 100.0
@@ -32,19 +38,19 @@ class Clock:
         return self.now
 
 
-def put_run(store: Store, row: RunRow = RUN) -> Store:
-    with store.tx():
-        store.add_run(row)
-        store.add_event(row.id, RunStarted(row.request, row.flow, row.base, row.branch, row.budget_usd, row.warn_usd))
-        store.next_epoch(row.id)
-    return store
+def put_run(store: Store, row: RunRow = RUN) -> None:
+    with store.transaction():
+        claim = store.runs.add(row)
+        store.events.add(claim, RunStarted(row.request, row.flow, row.base, row.branch, row.budget_usd, row.warn_usd))
+        store.runs.take(row.id)
 
 
 @contextmanager
-def stored(folder: Path, clock: Clock | None = None, *, budget: float | None = None) -> Iterator[Store]:
-    store = Store.open(folder / "windlass.db", clock or Clock(), create=True)
+def stored(folder: Path, clock: Clock | None = None, *, budget: float | None = None) -> Iterator[SqliteStore]:
+    store = SqliteStore.open(folder / "windlass.db", clock or Clock(), create=True)
     try:
-        yield put_run(store, replace(RUN, budget_usd=budget, warn_usd=budget and budget / 2))
+        put_run(store, replace(RUN, budget_usd=budget, warn_usd=budget and budget / 2))
+        yield store
     finally:
         store.close()
 
@@ -54,4 +60,7 @@ def intent(key: str, n: int = 1, role: str = "scout", host: str = "here", slot: 
 
 
 def journal(store: Store, epoch: int = 1, **more: object) -> Journal:
-    return Journal(store, RUN.id, epoch, **more)  # type: ignore[arg-type]
+    """The journal of the driver with this epoch; one that does not drive yet takes the run."""
+    while store.runs.get(RUN.id).epoch < epoch:
+        store.runs.take(RUN.id)
+    return Journal(store, EpochClaim(RUN.id, epoch), **more)  # type: ignore[arg-type]

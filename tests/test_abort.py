@@ -69,7 +69,7 @@ def test_an_abort_that_meets_a_driver_going_to_rest_at_a_question_ends_the_run(
     assert "aborted" in ends[-1]["data"]
 
 
-@pytest.mark.parametrize("place", ["windlass.runs.drive:_Driver._take", "windlass.store.database:Store.open"])
+@pytest.mark.parametrize("place", ["windlass.runs.drive:_Driver._take", "windlass.store.sqlite.store:SqliteStore.open"])
 def test_an_abort_that_meets_a_driver_which_has_not_begun_yet_ends_the_run(place: str, tmp_path: Path) -> None:
     bench = make_bench(tmp_path)
     assert bench.windlass(*_run(bench)).code == WAITING

@@ -15,7 +15,9 @@ from runs import CONFIG, PLAN, Bench, default_script, edit, go_on_until_done, ma
 from windlass.driver.adoption import ArtifactEdit, propose
 from windlass.engine.journal import Journal
 from windlass.model import Json, Key, Task
-from windlass.store.database import Store
+from windlass.store.epoch import EpochClaim
+from windlass.store.port import Store
+from windlass.store.sqlite.store import SqliteStore
 
 SMALL = CONFIG + '[roles.security-reviewer]\nagent = "none"\n[roles.performance-reviewer]\nagent = "none"\n'
 EDITED = PLAN.replace("Add mul(a, b).", "Add mul(a, b), with the zero case.").replace(
@@ -163,7 +165,7 @@ def _plan(items: list[tuple[str, str]]) -> str:
 
 def _journal(store: Store, states: list[str]) -> tuple[Journal, dict[str, str]]:
     """t1.. in these states: landed, begun or untouched."""
-    journal, phase = Journal(store, "r", 1), Key().child("execute")
+    journal, phase = Journal(store, EpochClaim("r", 0)), Key().child("execute")
     tasks = [
         Task(f"t{n}", title, f"{title} as it was", (f"src/{title.lower()}.py",))
         for n, (title, _) in enumerate(zip(TITLES, states, strict=False), 1)
@@ -180,14 +182,14 @@ def _journal(store: Store, states: list[str]) -> tuple[Journal, dict[str, str]]:
 
 def _put(journal: Journal, key: Key, inputs: Json, result: Json) -> None:
     with journal.writing(key.text):
-        journal._add(key, inputs, None, result)
+        journal.add(key, inputs, None, result)
 
 
 @given(states=st.lists(st.sampled_from(["landed", "begun", "untouched"]), min_size=1, max_size=4), items=entries)
 def test_whatever_is_edited_no_landed_task_is_proposed_to_run_again(
     states: list[str], items: list[tuple[str, str]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    store = Store.open(tmp_path_factory.mktemp("db") / "w.db", lambda: 1.0, create=True)
+    store = SqliteStore.open(tmp_path_factory.mktemp("db") / "w.db", lambda: 1.0, create=True)
     try:
         journal, ids = _journal(store, states)
         proposal = propose(store, "r", FLOW, journal, ArtifactEdit("plan", "p.md", "plan-draft", "old", _plan(items)))

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stores import intent, journal, stored
+from stores import CLAIM, intent, journal, stored
 from windlass.cost import Cost
 from windlass.engine.budget import LEAST_USD, Budget, Prices
 from windlass.errors import OverBudgetError
 from windlass.events import Warned
 from windlass.model import Usage
-from windlass.store.database import Store
+from windlass.store.epoch import Person
+from windlass.store.port import Store
 
 
 @pytest.fixture
@@ -26,11 +27,11 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def _spend(store: Store, usd: float | None, role: str = "scout", state: str = "done", assumed: float = 0.0) -> None:
-    n = len(store.attempts("r1")) + 1
+    n = len(store.attempts.all("r1")) + 1
     usage = Usage(100, 10, 0, usd).to_json(assumed if usd is not None else None)
-    with store.tx():
-        store.begin_attempt("r1", 1, intent("plan-draft/scout", n, role))
-        store.end_attempt("r1", "plan-draft/scout", n, 1, state=state, usage=usage, cost_usd=usd)
+    with store.transaction():
+        store.attempts.begin(CLAIM, intent("plan-draft/scout", n, role))
+        store.attempts.finish(CLAIM, "plan-draft/scout", n, state=state, usage=usage, cost_usd=usd)
 
 
 def _budget(store: Store, **prices: float) -> Budget:
@@ -149,8 +150,7 @@ def test_tokens_that_have_no_price_are_bounded_for_a_dispatch_and_for_a_run(stor
         for _ in range(4):
             _spend(store, None)  # 110 tokens each
         budget = _budget(store, dispatch_tokens=1000, run_tokens=1200, unknown_usd=0.01)
-        with store.tx():
-            store.set_budget("r1", 20.0, 5.0)
+        store.runs.set_budget(Person("r1"), 20.0, 5.0)
         await budget.reserve("b", "scout")
         assert budget.spend("b", Usage(700, 60)) == ""
         assert "budget.run_tokens = 1200" in budget.spend("b", Usage(700, 61))
@@ -246,7 +246,7 @@ def test_the_warning_is_said_once(store: Store) -> None:
     for token in ("a", "b"):
         budget.release(token)
         book.flush()
-    assert len([r for r in store.events("r1") if isinstance(r.event, Warned)]) == 1
+    assert len([r for r in store.events.all("r1") if isinstance(r.event, Warned)]) == 1
 
 
 @pytest.mark.req("S0-92")
@@ -260,7 +260,7 @@ def test_dispatches_of_unknown_cost_do_not_repeat_the_warning_and_the_limits_nea
             book = journal(store)
             Budget(book, Prices()).release("t")
             book.flush()
-        told = [r.event.text for r in store.events("r1") if isinstance(r.event, Warned)]
+        told = [r.event.text for r in store.events.all("r1") if isinstance(r.event, Warned)]
     assert told == [
         "more than $2.50 are spent: $3.00 of $5.00 ($3.00 of it assumed for 6 dispatches of unknown cost), $2.00 left",
         "more than $4.00 are spent: $4.50 of $5.00 ($4.50 of it assumed for 9 dispatches of unknown cost), $0.50 left",

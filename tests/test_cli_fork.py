@@ -53,7 +53,7 @@ def test_a_fork_owes_nothing_for_what_it_shares(story: tuple[Front, str]) -> Non
     new = forked(front, run, "execute")
     assert front.service.view(run).spent.usd >= 3
     assert front.service.view(new).spent.usd == 0
-    assert front.service.store.spend(new).known_usd == 0
+    assert front.service.store.attempts.spend(new).known_usd == 0
 
 
 def test_a_fork_at_the_first_phase_does_everything_anew(story: tuple[Front, str]) -> None:
@@ -102,8 +102,8 @@ def test_answers_are_shared_and_questions_of_the_phase_are_asked_again(tmp_path:
     assert front("resume").code == 10
     run = front.run
     after, before = forked(front, run, "configure"), forked(front, run, "plan-approval")
-    assert [row.answer for row in front.service.store.questions(after)] == ["approve"]
-    assert front.service.store.questions(before) == []
+    assert [row.answer for row in front.service.store.questions.all(after)] == ["approve"]
+    assert front.service.store.questions.all(before) == []
     assert front("resume", before).code == 10
     assert [row.id for row in front.service.pending(before)] == ["approve"]
 

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -153,7 +154,8 @@ def test_an_unreadable_database_is_reported_and_kept(tmp_path: Path) -> None:
 def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     front = Front(tmp_path, AGENT)
     front.start(basics("One"))
-    front.service.store.db.execute("PRAGMA user_version = 999")
+    with contextlib.closing(sqlite3.connect(front.root / ".git" / "windlass" / "windlass.db")) as database:
+        database.execute("PRAGMA user_version = 999")
     assert any("newer Windlass" in text for text in findings(front)["fix"])
 
 

@@ -16,7 +16,7 @@ ONE = basics(subtask("a"))
 
 def _log(team: Team) -> dict[str, object]:
     stored = [event for event in team.events(ArtifactStored) if event.name == "clarification_log"]
-    return dict(json.loads(team.service.store.blob(stored[-1].sha)))
+    return dict(json.loads(team.service.store.blobs.get(stored[-1].sha)))
 
 
 def _answer(team: Team, text: str) -> int:
@@ -101,7 +101,7 @@ def test_an_answer_reaches_only_the_run_it_is_for(tmp_path: Path) -> None:
     team.go([asks("Which?", 1), *ONE], "--new", clarify=True)
     second = next(row.id for row in team.service.runs() if row.id != first)
     assert team("answer", second, "clarify", "the second").code == 10
-    told = {run: [row.answer for row in team.service.store.questions(run)] for run in (first, second)}
+    told = {run: [row.answer for row in team.service.store.questions.all(run)] for run in (first, second)}
     assert told[first] == [""]
     assert told[second][0] == "the second"
 

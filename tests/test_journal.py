@@ -10,14 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stores import intent, journal, stored
-from windlass.engine.journal import AttemptFailure, Journal, refuse_unknown
+from stores import CLAIM, intent, journal, stored
+from windlass.engine.attempts import AttemptFailure
+from windlass.engine.journal import Journal, refuse_unknown
 from windlass.errors import JournalMismatchError, LostAttemptError, StoppedError, TakenOverError
 from windlass.events import PhaseEntered, Recorded, Warned
 from windlass.model import ErrorClass, Json, Key, Usage
-from windlass.store.database import Store
-from windlass.store.fence import EpochClaim
+from windlass.store.epoch import Person
+from windlass.store.port import Store
 from windlass.store.rows import AdoptionRow
+from windlass.store.sqlite.store import SqliteStore
 
 KEY = Key.parse("execute/t1/implement")
 
@@ -40,8 +42,7 @@ def _step(book: Journal, key: Key, inputs: Json, result: Json) -> tuple[Json, li
 
 
 def _adopt(store: Store, *covers: str) -> None:
-    with store.tx():
-        store.add_adoption("r1", AdoptionRow(0, "plan", "execute", "old", "new", "Ada", frozenset(covers)))
+    store.adoptions.add(CLAIM, AdoptionRow(0, "plan", "execute", "old", "new", "Ada", frozenset(covers)))
 
 
 json_values = st.recursive(
@@ -75,7 +76,7 @@ def test_other_inputs_that_were_adopted_run_the_step_again_with_what_it_replaced
     book = journal(store, 2)
     assert _step(book, KEY, {"task": 2}, "new result") == ("new result", ["old result"])
     assert _step(journal(store, 3), KEY, {"task": 2}, "third") == ("new result", [])
-    assert [row.result for row in store.superseded("r1")] == ["old result"]
+    assert [row.result for row in store.steps.superseded("r1")] == ["old result"]
 
 
 def test_a_driver_killed_after_superseding_still_gives_the_next_one_the_old_result(store: Store) -> None:
@@ -137,47 +138,54 @@ def test_what_a_later_visit_took_the_place_of_is_not_unknown(store: Store) -> No
 
 def test_an_attempt_of_an_older_driver_cannot_be_finished(store: Store) -> None:
     old = journal(store, 1)
-    old.begin(intent(KEY.text))
-    newer = store.next_epoch("r1")
-    store.interrupt("r1", KEY.text, 1)
-    young = journal(store, newer)
-    young.begin(intent(KEY.text, 2))
+    old.attempts.begin(intent(KEY.text))
+    young = journal(store, 2)
     with pytest.raises(LostAttemptError):
-        old.finish(KEY, 1, inputs=None, result="too late")
-    assert young.recorded(KEY) is None
-    young.finish(KEY, 2, inputs=None, result="in time")
-    assert [row.result for row in store.steps("r1")] == ["in time"]
+        young.attempts.finish(KEY, 1, inputs=None, result="not its own")
+    store.attempts.interrupt(young.claim, KEY.text, 1)
+    young.attempts.begin(intent(KEY.text, 2))
+    with pytest.raises(TakenOverError):
+        old.attempts.finish(KEY, 1, inputs=None, result="too late")
+    assert journal(store, 2).recorded(KEY) is None
+    young.attempts.finish(KEY, 2, inputs=None, result="in time")
+    assert [row.result for row in store.steps.all("r1")] == ["in time"]
 
 
-def test_a_driver_that_was_replaced_records_nothing_at_all(store: Store) -> None:
+def test_a_driver_that_was_replaced_records_nothing_at_all(tmp_path: Path) -> None:
+    with stored(tmp_path) as store:
+        _assert_records_nothing(store)
+
+
+def _assert_records_nothing(store: SqliteStore) -> None:
     old = journal(store, 1)
-    old.begin(intent(KEY.text))
-    store.claim = EpochClaim("r1", 1)
-    with store.tx():
-        store.next_epoch("r1")
-    before = "\n".join(store.db.iterdump())
+    old.attempts.begin(intent(KEY.text))
+    store.runs.take("r1")
+    before = "\n".join(store.database.connection.iterdump())
     writes: list[Callable[[], object]] = [
         lambda: _step(old, Key.parse("another"), None, "late"),
-        lambda: old.begin(intent(KEY.text, 2)),
-        lambda: old.finish(KEY, 1, inputs=None, result="late"),
-        lambda: old.note_session(KEY, 1, "s1"),
-        lambda: old.writing("end").__enter__(),
+        lambda: old.attempts.begin(intent(KEY.text, 2)),
+        lambda: old.attempts.finish(KEY, 1, inputs=None, result="late"),
+        lambda: old.attempts.note_session(KEY, 1, "s1"),
+        lambda: old.attempts.note_usage(KEY, 1, Usage(cost_usd=1.0)),
+        lambda: old.give_up((), (), "late"),
         lambda: (old.emit("here", Warned("a", "late")), old.flush()),
     ]
     for write in writes:
         with pytest.raises(TakenOverError, match=r"another driver \(epoch 2\) took over run r1"):
             write()
-    assert "\n".join(store.db.iterdump()) == before
-    assert not store.db.in_transaction
+    assert "\n".join(store.database.connection.iterdump()) == before
+    assert not store.in_transaction
 
 
 def test_an_attempt_is_finished_once(store: Store) -> None:
     book = journal(store)
-    book.begin(intent(KEY.text))
-    book.finish(KEY, 1, inputs=None, failure=AttemptFailure(ErrorClass.CRASHED, "boom"), usage=Usage(cost_usd=0.1))
+    book.attempts.begin(intent(KEY.text))
+    book.attempts.finish(
+        KEY, 1, inputs=None, failure=AttemptFailure(ErrorClass.CRASHED, "boom"), usage=Usage(cost_usd=0.1)
+    )
     with pytest.raises(LostAttemptError):
-        book.finish(KEY, 1, inputs=None, result="again")
-    assert [(row.state, row.error, row.cost_usd) for row in store.attempts("r1")] == [("failed", "crashed", 0.1)]
+        book.attempts.finish(KEY, 1, inputs=None, result="again")
+    assert [(row.state, row.error, row.cost_usd) for row in store.attempts.all("r1")] == [("failed", "crashed", 0.1)]
 
 
 def test_the_result_its_attempt_and_its_events_are_one_transaction(store: Store) -> None:
@@ -196,13 +204,13 @@ def test_the_result_its_attempt_and_its_events_are_one_transaction(store: Store)
     events = [Warned("role", "said once")]
     for point, there in ((f"before {KEY}@1.finish", 0), (f"after {KEY}@2.finish", 1)):
         book = die_at(point)
-        n = book.next_attempt(KEY)
-        book.begin(intent(KEY.text, n))
+        n = book.attempts.next(KEY)
+        book.attempts.begin(intent(KEY.text, n))
         with pytest.raises(Killed):
-            book.finish(KEY, n, inputs=None, result="done", events=events)
-        assert len(store.steps("r1")) == there
-        assert len([r for r in store.events("r1") if isinstance(r.event, Warned)]) == there
-        assert len([row for row in store.attempts("r1") if row.state == "done"]) == there
+            book.attempts.finish(KEY, n, inputs=None, result="done", events=events)
+        assert len(store.steps.all("r1")) == there
+        assert len([r for r in store.events.all("r1") if isinstance(r.event, Warned)]) == there
+        assert len([row for row in store.attempts.all("r1") if row.state == "done"]) == there
 
 
 # -- events
@@ -215,7 +223,7 @@ def test_a_replay_does_not_repeat_what_was_said(store: Store) -> None:
         book.emit("execute", PhaseEntered("execute", "execute", "tasks"))
         book.flush()
     assert [type(r.event) for r in seen] == [PhaseEntered]
-    assert len([r for r in store.events("r1") if isinstance(r.event, PhaseEntered)]) == 1
+    assert len([r for r in store.events.all("r1") if isinstance(r.event, PhaseEntered)]) == 1
 
 
 def test_the_same_words_at_another_place_are_said(store: Store) -> None:
@@ -223,7 +231,7 @@ def test_the_same_words_at_another_place_are_said(store: Store) -> None:
     for place in ("execute/t1", "execute/t2"):
         book.emit(place, Warned("role", "same words"))
     book.flush()
-    assert len([r for r in store.events("r1") if isinstance(r.event, Warned)]) == 2
+    assert len([r for r in store.events.all("r1") if isinstance(r.event, Warned)]) == 2
 
 
 def test_what_was_said_but_never_written_is_said_again_after_a_crash(store: Store) -> None:
@@ -231,13 +239,13 @@ def test_what_was_said_but_never_written_is_said_again_after_a_crash(store: Stor
     book = journal(store, 2)
     book.emit("execute", Warned("role", "lost with its driver"))
     book.flush()
-    assert len([r for r in store.events("r1") if isinstance(r.event, Warned)]) == 1
+    assert len([r for r in store.events.all("r1") if isinstance(r.event, Warned)]) == 1
 
 
 def test_events_are_shown_only_when_they_are_on_record(store: Store) -> None:
     shown: list[int] = []
-    book = journal(store, publish=lambda recorded: shown.append(len(store.events("r1"))))
-    before = len(store.events("r1"))
+    book = journal(store, publish=lambda recorded: shown.append(len(store.events.all("r1"))))
+    before = len(store.events.all("r1"))
     with book.writing("two", Warned("a", "1"), Warned("a", "2")):
         assert shown == []
     assert shown == [before + 2] * 2
@@ -248,10 +256,9 @@ def test_what_another_process_recorded_is_caught_up_with_once(store: Store) -> N
     book = journal(store, publish=lambda r: seen.append(getattr(r.event, "text", "")))
     with book.writing("own", Warned("a", "own")):
         pass
-    with store.tx():
-        store.add_event("r1", Warned("a", "theirs"))
-    book.catch_up()
-    book.catch_up()
+    store.events.add(Person("r1"), Warned("a", "theirs"))
+    book.events.catch_up()
+    book.events.catch_up()
     assert seen == ["own", "theirs"]
 
 

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from windlass.engine.journal import Journal
 from windlass.model import Json, Key
-from windlass.store.database import Store
+from windlass.store.epoch import EpochClaim
+from windlass.store.port import Store
+from windlass.store.sqlite.store import SqliteStore
 
 
 class DiedError(Exception):
@@ -24,7 +26,7 @@ class DiedError(Exception):
 @contextmanager
 def a_store() -> Iterator[Store]:
     with TemporaryDirectory() as folder:
-        store = Store.open(Path(folder) / "w.db", lambda: 1.0, create=True)
+        store = SqliteStore.open(Path(folder) / "w.db", lambda: 1.0, create=True)
         yield store
         store.close()
 
@@ -50,7 +52,7 @@ async def one(
 
 
 def drive(store: Store, lengths: list[int], seed: int, paid: list[str], die_at: int = 10**9) -> list[list[Json]] | None:
-    journal, chance = Journal(store, "r1", 1), random.Random(seed)
+    journal, chance = Journal(store, EpochClaim("r1", 0)), random.Random(seed)
     numbers = list(range(len(lengths)))
     chance.shuffle(numbers)
 

@@ -21,8 +21,9 @@ from windlass.agents.output_redaction import TRANSCRIPT
 from windlass.app import compose
 from windlass.errors import Exit, StoppedError, StoreError, exhausted, exhausted_in
 from windlass.interfaces.exit import run as command_line
-from windlass.store.database import Store
-from windlass.store.opening import check_after_crash, in_our_words
+from windlass.store.sqlite.errors import store_error
+from windlass.store.sqlite.files import require_undamaged
+from windlass.store.sqlite.store import SqliteStore
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
 LOUD = """\
@@ -226,13 +227,15 @@ def test_the_look_for_damage_ends_in_time(tmp_path: Path) -> None:
         db.execute("CREATE TABLE filler (x TEXT)")
         db.executemany("INSERT INTO filler VALUES (?)", [("y" * 500,)] * 20_000)
         db.commit()
-        check_after_crash(db, tmp_path / "large.db", crashed=True, limit_s=0.0)
+        require_undamaged(db, tmp_path / "large.db", limit_s=0.0)
         assert db.execute("SELECT count(*) FROM filler").fetchone() == (20_000,)
 
 
 def test_a_killed_start_leaves_no_half_made_database(tmp_path: Path) -> None:
     bench = make_bench(tmp_path)
-    said = bench.killed_at("windlass.store.opening:migrate", "before", 1, "run", REQUEST, "--script", str(bench.script))
+    said = bench.killed_at(
+        "windlass.store.sqlite.files:migrate", "before", 1, "run", REQUEST, "--script", str(bench.script)
+    )
     assert said.code == -signal.SIGKILL
     assert not (bench.home / "windlass.db").exists()
     assert bench.windlass("status").code == 0
@@ -241,8 +244,8 @@ def test_a_killed_start_leaves_no_half_made_database(tmp_path: Path) -> None:
 
 def test_sqlite_s_words_for_a_full_disk_and_a_lock_stop_the_run() -> None:
     for text in ("database or disk is full", "database is locked"):
-        assert isinstance(in_our_words(sqlite3.OperationalError(text), Path("/x/w.db")), StoppedError)
-    assert isinstance(in_our_words(sqlite3.DatabaseError("malformed"), Path("/x/w.db")), StoreError)
+        assert isinstance(store_error(sqlite3.OperationalError(text), Path("/x/w.db")), StoppedError)
+    assert isinstance(store_error(sqlite3.DatabaseError("malformed"), Path("/x/w.db")), StoreError)
 
 
 # -- who may read it
@@ -274,9 +277,9 @@ def test_the_record_of_a_run_is_for_its_owner_alone_whatever_the_umask(tmp_path:
 
 def test_a_database_that_an_older_version_left_open_to_others_is_closed(tmp_path: Path) -> None:
     path = tmp_path / "w.db"
-    Store.open(path, lambda: 1.0, create=True).close()
+    SqliteStore.open(path, lambda: 1.0, create=True).close()
     path.chmod(0o644)
-    Store.open(path, lambda: 1.0).close()
+    SqliteStore.open(path, lambda: 1.0).close()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 

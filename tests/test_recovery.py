@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from gitrepo import make_engine, reachable, sh, write
-from stores import intent, stored
+from stores import CLAIM, intent, stored
 from windlass.dispatch.late_costs import LateCosts
 from windlass.engine.recovery import Recovered, recover
 from windlass.errors import GitUnansweredError, StoppedError
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.slots import Slots
-from windlass.store.database import Store
+from windlass.store.port import Store
 
 KEY = "execute/t1/implement"
 
@@ -34,7 +34,7 @@ def _left(tmp_path: Path) -> tuple[EngineRepo, Slots, str]:
 
 
 def _recover(store: Store, slots: Slots, folder: Path, *, resumes: bool = False) -> Recovered:
-    accounts = LateCosts(store, "r1", folder / "run", None)
+    accounts = LateCosts(store, CLAIM, folder / "run", None)
     return recover(
         *(store, "r1", slots, folder / "run"),
         host="here",
@@ -47,9 +47,9 @@ def _recover(store: Store, slots: Slots, folder: Path, *, resumes: bool = False)
 def test_an_attempt_without_an_end_is_closed_its_work_kept_and_its_slot_retired(tmp_path: Path) -> None:
     engine, slots, made = _left(tmp_path)
     with stored(tmp_path) as store:
-        store.begin_attempt("r1", 1, intent(KEY, slot="1"))
+        store.attempts.begin(CLAIM, intent(KEY, slot="1"))
         assert _recover(store, slots, tmp_path).lost == 1
-        assert [(row.state, row.error) for row in store.attempts("r1")] == [("interrupted", "driver_lost")]
+        assert [(row.state, row.error) for row in store.attempts.all("r1")] == [("interrupted", "driver_lost")]
         assert _recover(store, slots, tmp_path).lost == 0
     assert reachable(engine.path, made) or reachable(engine.user.root, made)
     assert slots.held("r1") == []
@@ -68,10 +68,10 @@ def test_a_slot_without_an_open_attempt_is_free_again(tmp_path: Path) -> None:
 def test_a_slot_stays_as_it_is_only_for_an_agent_that_can_go_on_with_its_session(resumes: bool, tmp_path: Path) -> None:
     _, slots, _ = _left(tmp_path)
     with stored(tmp_path) as store:
-        store.begin_attempt("r1", 1, intent(KEY, slot="1"))
-        store.note_attempt("r1", KEY, 1, session="s-1")
+        store.attempts.begin(CLAIM, intent(KEY, slot="1"))
+        store.attempts.note_session(CLAIM, KEY, 1, "s-1")
         found = _recover(store, slots, tmp_path, resumes=resumes)
-        assert [row.state for row in store.attempts("r1")] == ["interrupted"]
+        assert [row.state for row in store.attempts.all("r1")] == ["interrupted"]
     assert {key: left.session for key, left in found.left.items()} == ({KEY: "s-1"} if resumes else {})
     assert [lease.n for lease in slots.held("r1")] == ([1] if resumes else [])
     assert (slots.slot(1).path / "src" / "unsaved.py").exists()
@@ -102,7 +102,7 @@ def test_work_stays_with_its_slot_until_a_driver_whose_gits_live_has_kept_it(
     program.write_text(GIT.format(folder=folder, number=number, git=shutil.which("git"), lock=lock))
     program.chmod(0o755)
     with stored(tmp_path) as store:
-        store.begin_attempt("r1", 1, intent(KEY, slot="1"))
+        store.attempts.begin(CLAIM, intent(KEY, slot="1"))
         monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
         with pytest.raises(GitUnansweredError, match="signal 9"):
             _recover(store, slots, tmp_path)
@@ -115,7 +115,7 @@ def test_work_stays_with_its_slot_until_a_driver_whose_gits_live_has_kept_it(
 def test_what_was_begun_on_another_host_is_not_taken_over(tmp_path: Path) -> None:
     _, slots, _ = _left(tmp_path)
     with stored(tmp_path) as store:
-        store.begin_attempt("r1", 1, intent(KEY, host="elsewhere", slot="1"))
+        store.attempts.begin(CLAIM, intent(KEY, host="elsewhere", slot="1"))
         with pytest.raises(StoppedError, match="'elsewhere'"):
             _recover(store, slots, tmp_path)
-        assert [row.state for row in store.attempts("r1")] == ["running"]
+        assert [row.state for row in store.attempts.all("r1")] == ["running"]

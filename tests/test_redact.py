@@ -217,7 +217,7 @@ def leaky(tmp_path: Path) -> Front:
 
 def test_a_secret_that_an_agent_prints_stays_out_of_events_replies_reports_and_the_branch(leaky: Front) -> None:
     kept = "\n".join(encode(recorded.event) for recorded in leaky.records)
-    kept += "\n".join(json.dumps(row.result) for row in leaky.service.store.steps(leaky.run))
+    kept += "\n".join(json.dumps(row.result) for row in leaky.service.store.steps.all(leaky.run))
     kept += leaky("show").out + leaky("log").out + leaky("status", "--json").out
     kept += "\n".join(leaky.show(path) for path in leaky.landed if path.endswith(".md"))
     assert REDACTED in kept

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,8 +15,13 @@ import pytest
 from processes_for_tests import until
 from runs import Bench, make_bench
 from windlass.config.schema import RetrySettings
-from windlass.store.quota import CALM_S, PROBE_S, SharedWaits
+from windlass.store.epoch import EpochClaim
+from windlass.store.port import PROBE_S
+from windlass.store.sqlite.quota import CALM_S, QuotaTable
+from windlass.store.sqlite.store import SqliteStore
 
+#: there is no run here, and so no driver that could be replaced
+CLAIM = EpochClaim("none", 0)
 PAUSES = (5.0, 10.0, 20.0)
 
 
@@ -23,6 +30,7 @@ class Clocks:
 
     def __init__(self) -> None:
         self.wall, self.up = 1_000_000.0, 50.0
+        self.stores: list[SqliteStore] = []
 
     def go(self, seconds: float) -> None:
         self.wall += seconds
@@ -30,130 +38,137 @@ class Clocks:
 
 
 @pytest.fixture
-def clocks() -> Clocks:
-    return Clocks()
+def clocks() -> Iterator[Clocks]:
+    clocks = Clocks()
+    yield clocks
+    for store in clocks.stores:
+        store.close()
 
 
-def waits(tmp_path: Path, clocks: Clocks, boot: str = "b1") -> SharedWaits:
-    return SharedWaits(tmp_path / "state" / "waits.db", lambda: clocks.wall, lambda: clocks.up, boot)
+def waits(tmp_path: Path, clocks: Clocks, boot: str = "b1") -> QuotaTable:
+    store = SqliteStore.open(tmp_path / "windlass.db", lambda: clocks.wall, create=True)
+    clocks.stores.append(store)
+    return QuotaTable(tmp_path / "state" / "waits.db", store.database, lambda: clocks.up, boot)
 
 
 @pytest.fixture
-def book(tmp_path: Path, clocks: Clocks) -> SharedWaits:
+def book(tmp_path: Path, clocks: Clocks) -> QuotaTable:
     return waits(tmp_path, clocks)
 
 
-def turned_away(book: SharedWaits, clocks: Clocks, retry_in: float | None = None) -> float:
+def turned_away(book: QuotaTable, clocks: Clocks, retry_in: float | None = None) -> float:
     """A probe that is turned away; how long the login waits then."""
     retry_at = None if retry_in is None else clocks.wall + retry_in
-    wait = book.hold("claude", "429", PAUSES, retry_at=retry_at, begun=clocks.up)
+    wait = book.hold(CLAIM, "claude", "429", PAUSES, retry_at=retry_at, begun=clocks.up)
     clocks.go(wait.left_s)
     return wait.left_s
 
 
-def test_pauses_grow_while_nothing_gets_through(book: SharedWaits, clocks: Clocks) -> None:
+def test_pauses_grow_while_nothing_gets_through(book: QuotaTable, clocks: Clocks) -> None:
     assert [turned_away(book, clocks) for _ in range(5)] == [5.0, 10.0, 20.0, 20.0, 20.0]
 
 
-def test_a_server_that_says_a_second_each_time_is_believed_once(book: SharedWaits, clocks: Clocks) -> None:
+def test_a_server_that_says_a_second_each_time_is_believed_once(book: QuotaTable, clocks: Clocks) -> None:
     assert [turned_away(book, clocks, 1.0) for _ in range(4)] == [1.0, 10.0, 20.0, 20.0]
 
 
-def test_a_reset_that_is_later_than_our_pause_counts(book: SharedWaits, clocks: Clocks) -> None:
+def test_a_reset_that_is_later_than_our_pause_counts(book: QuotaTable, clocks: Clocks) -> None:
     assert [turned_away(book, clocks, 3600.0) for _ in range(2)] == [3600.0, 3600.0]
 
 
-def test_an_answer_ends_the_wait_and_the_pauses_begin_anew(book: SharedWaits, clocks: Clocks) -> None:
+def test_an_answer_ends_the_wait_and_the_pauses_begin_anew(book: QuotaTable, clocks: Clocks) -> None:
     turned_away(book, clocks)
     turned_away(book, clocks)
-    book.clear("claude", clocks.up)
+    book.clear(CLAIM, "claude", clocks.up)
     assert book.find("claude") is None
-    assert book.claim("claude")
+    assert book.probe(CLAIM, "claude")
     clocks.go(CALM_S + 1)
     assert turned_away(book, clocks) == 5.0
 
 
 def test_an_answer_between_two_refusals_opens_the_way_and_still_lets_the_pauses_grow(
-    book: SharedWaits, clocks: Clocks
+    book: QuotaTable, clocks: Clocks
 ) -> None:
     found = []
     for _ in range(4):
         found.append(turned_away(book, clocks, 1.0))
-        book.clear("claude", clocks.up)
+        book.clear(CLAIM, "claude", clocks.up)
         clocks.go(2)
     assert found == [1.0, 10.0, 20.0, 20.0]
 
 
-def test_dispatches_that_were_under_way_neither_lengthen_nor_end_a_wait(book: SharedWaits, clocks: Clocks) -> None:
+def test_dispatches_that_were_under_way_neither_lengthen_nor_end_a_wait(book: QuotaTable, clocks: Clocks) -> None:
     begun = clocks.up
     clocks.go(1)
-    first = book.hold("claude", "429", PAUSES, begun=begun)
+    first = book.hold(CLAIM, "claude", "429", PAUSES, begun=begun)
     clocks.go(1)
-    assert book.hold("claude", "429", PAUSES, begun=begun).failures == first.failures == 1
-    book.clear("claude", begun)
+    assert book.hold(CLAIM, "claude", "429", PAUSES, begun=begun).failures == first.failures == 1
+    book.clear(CLAIM, "claude", begun)
     found = book.find("claude")
     assert found is not None
     assert found.left_s == 4.0
 
 
-def test_a_dispatch_that_was_under_way_may_bring_the_reset(book: SharedWaits, clocks: Clocks) -> None:
+def test_a_dispatch_that_was_under_way_may_bring_the_reset(book: QuotaTable, clocks: Clocks) -> None:
     begun = clocks.up
     clocks.go(1)
-    book.hold("claude", "429", PAUSES, begun=begun)
-    assert book.hold("claude", "429", PAUSES, retry_at=clocks.wall + 60, begun=begun).left_s == 60.0
+    book.hold(CLAIM, "claude", "429", PAUSES, begun=begun)
+    assert book.hold(CLAIM, "claude", "429", PAUSES, retry_at=clocks.wall + 60, begun=begun).left_s == 60.0
 
 
 def test_after_the_wait_one_tries_and_the_others_wait_for_it(tmp_path: Path, clocks: Clocks) -> None:
     one, other = waits(tmp_path, clocks), waits(tmp_path, clocks)
-    one.hold("claude", "429", PAUSES, begun=clocks.up)
-    assert not one.claim("claude")
+    one.hold(CLAIM, "claude", "429", PAUSES, begun=clocks.up)
+    assert not one.probe(CLAIM, "claude")
     clocks.go(6)
-    assert [one.claim("claude"), other.claim("claude")] == [True, False]
-    one.release("claude")
-    assert other.claim("claude")
+    assert [one.probe(CLAIM, "claude"), other.probe(CLAIM, "claude")] == [True, False]
+    one.release(CLAIM, "claude")
+    assert other.probe(CLAIM, "claude")
 
 
-def test_a_probe_that_hangs_does_not_hold_the_others_for_ever(book: SharedWaits, clocks: Clocks) -> None:
+def test_a_probe_that_hangs_does_not_hold_the_others_for_ever(book: QuotaTable, clocks: Clocks) -> None:
     turned_away(book, clocks)
-    assert book.claim("claude")
+    assert book.probe(CLAIM, "claude")
     clocks.go(PROBE_S - 1)
-    assert not book.claim("claude")
+    assert not book.probe(CLAIM, "claude")
     clocks.go(2)
-    assert book.claim("claude")
+    assert book.probe(CLAIM, "claude")
 
 
 def test_a_probe_whose_process_died_is_given_again(tmp_path: Path) -> None:
     program = (
-        "import sys, time; from pathlib import Path; from windlass.store.quota import SharedWaits;"
-        "book = SharedWaits.below(Path(sys.argv[1]), time.time);"
-        "book.hold('claude', '429', (0.0,)); sys.exit(not book.claim('claude'))"
+        "import sys, time; from pathlib import Path; from windlass.store.epoch import EpochClaim;"
+        "from windlass.store.sqlite.store import SqliteStore; claim = EpochClaim('none', 0);"
+        "book = SqliteStore.open(Path(sys.argv[1]), time.time, create=True).quota;"
+        "book.hold(claim, 'claude', '429', (0.0,)); sys.exit(not book.probe(claim, 'claude'))"
     )
-    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, env=dict(os.environ))
-    book = SharedWaits.below(tmp_path, time.time)
-    assert [book.claim("claude"), book.claim("claude")] == [True, False]
+    database = tmp_path / "windlass.db"
+    subprocess.run([sys.executable, "-c", program, str(database)], check=True, env=dict(os.environ))
+    with closing(SqliteStore.open(database, time.time)) as store:
+        assert [store.quota.probe(CLAIM, "claude"), store.quota.probe(CLAIM, "claude")] == [True, False]
 
 
-def test_a_clock_set_back_does_not_stretch_a_wait(book: SharedWaits, clocks: Clocks) -> None:
-    book.hold("claude", "429", PAUSES, retry_at=clocks.wall + 60, begun=clocks.up)
+def test_a_clock_set_back_does_not_stretch_a_wait(book: QuotaTable, clocks: Clocks) -> None:
+    book.hold(CLAIM, "claude", "429", PAUSES, retry_at=clocks.wall + 60, begun=clocks.up)
     clocks.wall -= 86_400
     clocks.go(20)
     found = book.find("claude")
     assert found is not None
     assert (found.left_s, found.until) == (40.0, clocks.wall + 40)
     clocks.go(41)
-    assert book.claim("claude")
+    assert book.probe(CLAIM, "claude")
 
 
-def test_time_that_the_machine_slept_counts(book: SharedWaits, clocks: Clocks) -> None:
-    book.hold("claude", "429", PAUSES, retry_at=clocks.wall + 3600, begun=clocks.up)
+def test_time_that_the_machine_slept_counts(book: QuotaTable, clocks: Clocks) -> None:
+    book.hold(CLAIM, "claude", "429", PAUSES, retry_at=clocks.wall + 3600, begun=clocks.up)
     clocks.wall += 4000
-    assert book.claim("claude")
+    assert book.probe(CLAIM, "claude")
 
 
 def test_after_a_restart_with_the_clock_set_back_a_wait_is_at_most_what_was_asked_for(
     tmp_path: Path, clocks: Clocks
 ) -> None:
-    waits(tmp_path, clocks).hold("claude", "429", PAUSES, retry_at=clocks.wall + 60, begun=clocks.up)
+    waits(tmp_path, clocks).hold(CLAIM, "claude", "429", PAUSES, retry_at=clocks.wall + 60, begun=clocks.up)
     clocks.wall -= 86_400
     clocks.up = 3.0
     found = waits(tmp_path, clocks, boot="b2").find("claude")
@@ -161,28 +176,28 @@ def test_after_a_restart_with_the_clock_set_back_a_wait_is_at_most_what_was_aske
     assert found.left_s == 60.0
 
 
-def test_logins_do_not_wait_for_each_other(book: SharedWaits, clocks: Clocks) -> None:
-    book.hold("claude", "429", PAUSES, begun=clocks.up)
+def test_logins_do_not_wait_for_each_other(book: QuotaTable, clocks: Clocks) -> None:
+    book.hold(CLAIM, "claude", "429", PAUSES, begun=clocks.up)
     assert book.find("codex") is None
 
 
-def test_nobody_waits_and_nothing_is_written_where_nothing_happened(book: SharedWaits) -> None:
+def test_nobody_waits_and_nothing_is_written_where_nothing_happened(book: QuotaTable, tmp_path: Path) -> None:
     assert book.find("claude") is None
-    book.clear("claude", 0.0)
-    book.release("claude")
-    assert not book.path.exists()
+    book.clear(CLAIM, "claude", 0.0)
+    book.release(CLAIM, "claude")
+    assert not (tmp_path / "state").exists()
 
 
 @pytest.mark.parametrize("attempt_s", [0.1, 1.0, 5.0, 10.0, 25.0])
 def test_after_an_outage_of_two_minutes_a_run_is_back_within_one(
-    attempt_s: float, book: SharedWaits, clocks: Clocks
+    attempt_s: float, book: QuotaTable, clocks: Clocks
 ) -> None:
     """Whatever an attempt takes until it is turned away, with the pauses that are the default."""
     pauses, began = RetrySettings().pauses, clocks.up
     while clocks.up - began < 120:
         begun = clocks.up
         clocks.go(attempt_s)
-        clocks.go(book.hold("claude", "503", pauses, begun=begun).left_s)
+        clocks.go(book.hold(CLAIM, "claude", "503", pauses, begun=begun).left_s)
     assert clocks.up - began - 120 <= 60
 
 
@@ -202,7 +217,9 @@ def test_a_dispatch_that_tells_a_usage_without_a_token_does_not_end_the_wait(tmp
         # When the second report is on record, the first one has had its effect.
         until(lambda: _usage_reports(bench) >= 2 or driver.poll() is not None, 60.0)
         assert driver.poll() is None
-        assert SharedWaits.below(bench.state, time.time).find("scripted") is not None
+        shared = bench.state / "windlass" / "waits.db"
+        with closing(SqliteStore.open(bench.home / "windlass.db", time.time, waits=shared)) as store:
+            assert store.quota.find("scripted") is not None
 
 
 def _usage_reports(bench: Bench) -> int:

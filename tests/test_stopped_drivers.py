@@ -41,16 +41,16 @@ PLACES = (
     ("windlass.git.run_refs:move", 9),
     ("windlass.git.publish:_move", 2),
     ("windlass.tasks.lander:publish", 2),
-    ("windlass.store.database:Store.begin_attempt", 8),
-    ("windlass.store.database:Store.end_attempt", 8),
-    ("windlass.store.database:Store.add_step", 20),
-    ("windlass.store.database:Store.set_state", 2),
+    ("windlass.store.sqlite.attempts:AttemptTable.begin", 8),
+    ("windlass.store.sqlite.attempts:AttemptTable.finish", 8),
+    ("windlass.store.sqlite.steps:StepTable.add", 20),
+    ("windlass.store.sqlite.runs:RunTable.set_state", 2),
     ("windlass.git.slots:Slots.take", 3),
     ("windlass.git.slots:Slots.place", 3),
     ("windlass.git.slots:Slots.release", 2),
     ("windlass.dispatch.workspace:Workspace.after", 4),
-    ("windlass.engine.journal:Journal.begin", 8),
-    ("windlass.engine.journal:Journal.finish", 8),
+    ("windlass.engine.attempts:AttemptLog.begin", 8),
+    ("windlass.engine.attempts:AttemptLog.finish", 8),
     ("windlass.dispatch.attempt:run_agent", 5),
 )
 
@@ -225,9 +225,16 @@ def test_a_stopped_driver_that_lost_its_lock_and_was_replaced_changes_nothing(se
     scene.assert_whole(code)
 
 
-def test_a_driver_that_was_replaced_says_by_whom_and_writes_nothing_more(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("place", "nth"),
+    [
+        ("windlass.engine.attempts:AttemptLog.finish", "1"),
+        ("windlass.engine.journal:JournalTransaction.__enter__", "6"),
+    ],
+)
+def test_a_driver_that_was_replaced_says_by_whom_and_writes_nothing_more(place: str, nth: str, tmp_path: Path) -> None:
     scene = Scene(tmp_path, 0)
-    first = scene.begin_first("-c", STOPPER, "windlass.engine.journal:Journal.finish", "before", "1")
+    first = scene.begin_first("-c", STOPPER, place, "before", nth)
     try:
         until(lambda: is_stopped(first.pid), 60)
         scene.lose_lock()
@@ -244,7 +251,8 @@ def test_a_driver_that_was_replaced_says_by_whom_and_writes_nothing_more(tmp_pat
 
 def _everything(bench: Bench) -> tuple[object, ...]:
     """What a driver writes: the journal, refs, leases, and the run's files for people."""
-    tables = ("run", "step", "attempt", "event", "question", "blob", "checked")
+    tables = [row["name"] for row in bench.rows("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
+    assert {"run", "step", "superseded", "attempt", "event", "tip", "question", "told", "blob"} <= set(tables)
     rows = [bench.rows(f"SELECT * FROM {table} ORDER BY rowid") for table in tables]
     refs = [sh(place, "for-each-ref") for place in (bench.engine, bench.root)]
     leases = {path.name: path.read_text() for path in bench.state.glob("windlass/*/slots/*.json")}
@@ -273,7 +281,7 @@ def test_a_driver_whose_lock_file_is_gone_stops_by_itself_and_leaves_the_run_as_
 @pytest.mark.parametrize(
     ("place", "nth", "locks"),
     [
-        ("windlass.store.database:Store.add_step", 1, "windlass.db"),
+        ("windlass.store.sqlite.steps:StepTable.add", 1, "windlass.db"),
         # The first ones set the run up, before there is a driver.
         ("windlass.git.run_refs:move", 3, "windlass.db"),
         ("windlass.git.slots:Slots._choose", 1, "slots/lock"),
@@ -304,7 +312,7 @@ def test_a_stopped_driver_that_holds_a_lock_is_named_to_whoever_waits_for_it(
 def test_an_older_driver_that_lives_keeps_its_slots_to_itself(tmp_path: Path) -> None:
     """A git of its own may still be at work in any of them."""
     scene = Scene(tmp_path, 0)
-    first = scene.begin_first("-c", STOPPER, "windlass.engine.journal:Journal.finish", "before", "1")
+    first = scene.begin_first("-c", STOPPER, "windlass.engine.attempts:AttemptLog.finish", "before", "1")
     try:
         until(lambda: is_stopped(first.pid), 60)
         taken = [json.loads(path.read_text()) for path in scene.bench.state.glob("windlass/*/slots/*.json")]

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from gitrepo import DATE, make_engine, reachable, sh
 from processes_for_tests import until
 from runs import CONFIG, Bench, default_script, go_on_until_done, make_bench
-from stores import RUN, Clock, journal, put_run
+from stores import CLAIM, RUN, Clock, journal, put_run
 from windlass.engine.journal import Journal
 from windlass.engine.tip import Tip
 from windlass.errors import StoppedError
@@ -20,7 +20,8 @@ from windlass.git.engine_repo import EngineRepo
 from windlass.git.run_refs import tip_ref
 from windlass.git.trees import commit_tree
 from windlass.model import Key
-from windlass.store.database import Store
+from windlass.store.port import Store
+from windlass.store.sqlite.store import SqliteStore
 from windlass.store.tips import tip_of_run
 
 SMALL = CONFIG + '[roles.security-reviewer]\nagent = "none"\n[roles.performance-reviewer]\nagent = "none"\n'
@@ -69,8 +70,9 @@ def engine(tmp_path: Path) -> EngineRepo:
 
 @pytest.fixture
 def store(tmp_path: Path, engine: EngineRepo) -> Iterator[Store]:
-    store = Store.open(tmp_path / "windlass.db", Clock(), create=True)
-    yield put_run(store, replace(RUN, base=engine.user.head))
+    store = SqliteStore.open(tmp_path / "windlass.db", Clock(), create=True)
+    put_run(store, replace(RUN, base=engine.user.head))
+    yield store
     store.close()
 
 
@@ -80,12 +82,12 @@ def child(engine: EngineRepo, parent: str, text: str) -> str:
 
 def put(record: Journal, sha: str, key: str = "execute/t1/land#1") -> None:
     with record.writing("land"):
-        record.put_tip(key, sha)
+        record.tips.put(key, sha)
 
 
 def warnings(store: Store, record: Journal) -> list[str]:
     record.flush()
-    return [one.event.text for one in store.events("r1") if isinstance(one.event, Warned)]
+    return [one.event.text for one in store.events.all("r1") if isinstance(one.event, Warned)]
 
 
 def test_a_ref_that_lags_behind_is_moved_without_a_word(store: Store, engine: EngineRepo) -> None:
@@ -95,7 +97,7 @@ def test_a_ref_that_lags_behind_is_moved_without_a_word(store: Store, engine: En
     assert engine.refs.tip("r1") == base, "killed before the ref was moved"
     again = journal(store)
     Tip(again, engine).restore()
-    assert engine.refs.tip("r1") == record.tip == again.tip
+    assert engine.refs.tip("r1") == record.tips.now == again.tips.now
     assert warnings(store, again) == []
 
 
@@ -132,7 +134,7 @@ def test_a_ref_that_is_gone_comes_back(store: Store, engine: EngineRepo) -> None
     put(record, engine.user.head, "")
     engine.git("update-ref", "-d", tip_ref("r1"))
     Tip(record, engine).restore()
-    assert engine.refs.tip("r1") == record.tip
+    assert engine.refs.tip("r1") == record.tips.now
 
 
 def test_a_run_without_recorded_tips_takes_the_last_that_a_step_recorded(store: Store, engine: EngineRepo) -> None:
@@ -141,14 +143,13 @@ def test_a_run_without_recorded_tips_takes_the_last_that_a_step_recorded(store: 
     landed, forged = child(engine, base, "landed"), child(engine, base, "forged")
     assert tip_of_run(store, "r1") == base
     key = Key.parse("execute/t1/land#1")
-    with store.tx():
-        result = f'{{"kind": "landed", "detail": "", "files": [], "tip": "{landed}"}}'
-        store.add_step("r1", key.text, "f", "{}", "null", result)
+    result = f'{{"kind": "landed", "detail": "", "files": [], "tip": "{landed}"}}'
+    store.steps.add(CLAIM, key.text, "f", "{}", "null", result)
     engine.git("update-ref", tip_ref("r1"), forged)
     assert tip_of_run(store, "r1", shown=forged) == landed
     assert tip_of_run(store, "r1", shown=base) == landed
     Tip(record, engine).restore()
-    assert (engine.refs.tip("r1"), store.tips("r1")) == (landed, [landed])
+    assert (engine.refs.tip("r1"), store.tips.all("r1")) == (landed, [landed])
     assert len(warnings(store, record)) == 1
 
 
@@ -160,8 +161,8 @@ def test_two_drivers_cannot_both_move_the_tip(store: Store, engine: EngineRepo) 
     put(one, child(engine, base, "one"))
     with pytest.raises(StoppedError, match="another driver"):
         put(two, child(engine, base, "two"))
-    assert store.tips("r1") == one.tips
-    assert two.tip == base, "what was rolled back does not count"
+    assert store.tips.all("r1") == one.tips.all
+    assert two.tips.now == base, "what was rolled back does not count"
 
 
 def test_an_undone_tip_is_the_one_that_landed_last_not_the_one_that_was_seen_before(engine: EngineRepo) -> None:

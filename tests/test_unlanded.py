@@ -10,6 +10,7 @@ import pytest
 from front import LEAN, Front, basics, builder, failing, passing
 from gitrepo import commit, footprint
 from windlass.events import BranchPublished
+from windlass.store.epoch import Person
 
 QUICK = '[retries]\ncrashed = 0\npauses = ["10ms"]\n'
 
@@ -131,8 +132,7 @@ def test_a_branch_without_anything_in_it_is_collected(tmp_path: Path) -> None:
     front.git("branch", "-f", branch, base)
     assert f"branch {branch}" not in collected(front)
     service = front.service
-    with service.store.tx():
-        service.store.add_event(front.run, BranchPublished(branch, base))
+    service.store.events.add(Person(front.run), BranchPublished(branch, base))
     service.close()
     assert collected(front)[f"branch {branch}"]
 

@@ -1,4 +1,4 @@
-"""Everything that can happen, one line of meaning each. All that a person sees is a fold over these.
+"""Everything that can happen in a run. All that a person sees is made from these events.
 
 A closed union: `decode` refuses unknown names and unknown fields, every `match` over it ends in assert_never.
 """
@@ -29,7 +29,7 @@ class RunStarted(Struct, frozen=True):
 
 
 class RunResumed(Struct, frozen=True):
-    """A driver took the run up again."""
+    """A driver continued the run."""
 
     type: ClassVar[str] = "run.resumed"
     epoch: int
@@ -37,28 +37,28 @@ class RunResumed(Struct, frozen=True):
 
 
 class RunTold(Struct, frozen=True):
-    """A person said something to the run: it goes with the next dispatch of that role, once."""
+    """A person told the run something. The next dispatch of that role receives it, once."""
 
     type: ClassVar[str] = "run.told"
     text: str
     by: str
     role: str = ""
-    """'' for whoever writes code."""
+    """'' is any role that writes code."""
 
 
 class RunSaid(Struct, frozen=True):
-    """The run tells the person something that is neither a question nor a warning."""
+    """The run informs the person: neither a question nor a warning."""
 
     type: ClassVar[str] = "run.said"
     text: str
 
 
-#: the reason of a driver that leaves the run to one in the background: the run does not rest
+#: the reason of a driver that hands the run over to one in the background: the run does not rest
 HANDED_OVER = "goes on in the background"
 
 
 class RunEnded(Struct, frozen=True):
-    """A driver let go of the run: finished, aborted, or resumable with the reason."""
+    """A driver ended: the run is finished, aborted, or can be resumed; with the reason."""
 
     type: ClassVar[str] = "run.ended"
     state: str
@@ -104,7 +104,7 @@ class StepEntered(Struct, frozen=True):
 
 
 class TasksListed(Struct, frozen=True):
-    """The tasks of the plan now in force, in order."""
+    """The tasks of the plan in force, in order."""
 
     type: ClassVar[str] = "tasks.listed"
     key: str
@@ -133,7 +133,7 @@ class DispatchStarted(Struct, frozen=True):
     cycles: int = 0
     reserved_usd: float | None = None
     told: list[Json] = field(default_factory=list)
-    """What a person said to the run and this dispatch is given."""
+    """What people told the run and this dispatch receives."""
 
 
 class DispatchFinished(Struct, frozen=True):
@@ -154,13 +154,13 @@ class DispatchFinished(Struct, frozen=True):
     tools: int = 0
     task: str = ""
     prices: str = ""
-    """The date of the price list by which its tokens became money; empty: the agent told its cost itself."""
+    """The date of the price list that its cost was computed with; empty: the agent reported its cost."""
     assumed_usd: float | None = None
-    """Counted besides `cost_usd`, for what nobody told. None: an old record, which says it by its unknown cost."""
+    """Counted besides `cost_usd`, for usage without a known cost. None: an old record; its unknown cost says so."""
 
 
 class DispatchCosted(Struct, frozen=True):
-    """What an ended attempt cost was found out later: this takes the place of what its end said."""
+    """The cost of an ended attempt, found out later. It replaces the cost in `dispatch.finished`."""
 
     type: ClassVar[str] = "dispatch.costed"
     key: str
@@ -171,7 +171,7 @@ class DispatchCosted(Struct, frozen=True):
     before_usd: float | None
     before_assumed_usd: float
     input: int = 0
-    """More than was told before, as are the next two."""
+    """More than was reported before; so are the next two."""
     output: int = 0
     cached: int = 0
     task: str = ""
@@ -201,7 +201,7 @@ class ArtifactStored(Struct, frozen=True):
 
 
 class ItemsProposed(Struct, frozen=True):
-    """An agent proposed questions, approaches or sections; one whose id was seen before takes that one's place."""
+    """An agent proposed questions, approaches or sections. One with a known id replaces the earlier one."""
 
     type: ClassVar[str] = "items.proposed"
     key: str
@@ -233,7 +233,7 @@ class QuestionAnswered(Struct, frozen=True):
 
 
 class BudgetChanged(Struct, frozen=True):
-    """The limit was raised or set anew, by whom."""
+    """Somebody changed the limit."""
 
     type: ClassVar[str] = "budget.changed"
     limit_usd: float | None
@@ -241,7 +241,7 @@ class BudgetChanged(Struct, frozen=True):
 
 
 class WaitStarted(Struct, frozen=True):
-    """A quota or retry timer runs: everything under that credential waits until then."""
+    """A quota wait: every dispatch with that credential waits until then."""
 
     type: ClassVar[str] = "wait.started"
     key: str
@@ -251,7 +251,7 @@ class WaitStarted(Struct, frozen=True):
 
 
 class PlanAdopted(Struct, frozen=True):
-    """A person took over an edited artifact; these recorded steps run again."""
+    """A person adopted an edited artifact; these recorded steps run again."""
 
     type: ClassVar[str] = "artifact.adopted"
     name: str
@@ -302,7 +302,7 @@ class TaskLanded(Struct, frozen=True):
 
 
 class FixLanded(Struct, frozen=True):
-    """What was mended for the whole run, after its final review, is part of the tip."""
+    """A fix for the whole run, made after its final review, is part of the tip."""
 
     type: ClassVar[str] = "fix.landed"
     key: str
@@ -312,7 +312,7 @@ class FixLanded(Struct, frozen=True):
 
 
 class TaskProved(Struct, frozen=True):
-    """What the proof of test and code came to, with its evidence: the command, the trees, the tests it rests on."""
+    """The result of a task's TDD proof, with its evidence: the command, the trees, the tests."""
 
     type: ClassVar[str] = "task.proved"
     task: str
@@ -335,7 +335,7 @@ class LandingRefused(Struct, frozen=True):
 
 
 class BranchPublished(Struct, frozen=True):
-    """The run's branch was moved to the tip, or could not be: then `commit`, where it is, is not the tip."""
+    """The run's branch was moved to the tip. `commit` is where it is now: another commit when it could not be moved."""
 
     type: ClassVar[str] = "branch.published"
     branch: str
@@ -346,7 +346,7 @@ class BranchPublished(Struct, frozen=True):
 
 
 class RunLanded(Struct, frozen=True):
-    """A person took the run's tip into a branch of their own: where, and what the checks said of the result."""
+    """A person landed the run's tip in a branch of their own, with the result of the checks."""
 
     type: ClassVar[str] = "run.landed"
     branch: str
@@ -369,11 +369,11 @@ class PublishFinished(Struct, frozen=True):
     detail: str = ""
     url: str = ""
     commands: list[str] = field(default_factory=list)
-    """What a person can type to do it by hand."""
+    """Commands that do it by hand."""
 
 
 class Activity(Struct, frozen=True):
-    """What an agent does right now. Shown live and kept in the attempt's folder, never in the journal."""
+    """What an agent is doing now. Shown live and kept in the attempt's folder, never in the journal."""
 
     type: ClassVar[str] = "activity"
     key: str
@@ -385,7 +385,7 @@ class Activity(Struct, frozen=True):
     task: str = ""
     cost_usd: float | None = None
     call: str = ""
-    """Which call a result belongs to, where the agent says so."""
+    """The call that a result belongs to, where the agent names it."""
 
 
 Event: TypeAlias = (

@@ -25,7 +25,7 @@ from windlass.dispatch.instructions import with_instructions
 from windlass.dispatch.monitor import DispatchMonitor
 from windlass.dispatch.request import WORK, DispatchRequest, make_intent, make_job
 from windlass.dispatch.workspace import Leftovers
-from windlass.engine.journal import AttemptFailure
+from windlass.engine.attempts import AttemptFailure
 from windlass.engine.recovery import InterruptedAttempt
 from windlass.errors import TakenOverError, UserError
 from windlass.events import ArtifactStored, DispatchFinished, DispatchStarted, Event, Warned
@@ -138,7 +138,7 @@ class SpendMeter:
         self._due = None
         # A driver that was replaced may still have this timer. Its next recorded step ends it, with a message.
         with suppress(TakenOverError):
-            self._order.parts.journal.note_usage(self._order.key, self._order.n, self._last)
+            self._order.parts.journal.attempts.note_usage(self._order.key, self._order.n, self._last)
 
     def end(self) -> None:
         if self._due:
@@ -148,7 +148,7 @@ class SpendMeter:
 async def _lay_out(order: DispatchRequest) -> None:
     """Artifacts in force are written where agents expect them; inside tasks they are in the tree already."""
     world, desk = order.parts.world, order.place.desk
-    files = {world.path(name): held.content for name, held in world.artifacts.items() if world.path(name)}
+    files = {world.path(name): held.content for name, held in world.artifacts.held.items() if world.path(name)}
     if order.place.task is None and files:
         await desk.write(files)
         desk.disturbed()
@@ -169,11 +169,11 @@ def _begin(order: DispatchRequest, job: Job, slot: int, reserved: float) -> None
         reserved_usd=reserved,
         told=list(order.told),
     )
-    order.parts.journal.begin(
+    order.parts.journal.attempts.begin(
         make_intent(order, job, slot, reserved), started, told=order.addressees if order.told else ()
     )
     if job.session:
-        order.parts.journal.note_session(order.key, order.n, job.session)
+        order.parts.journal.attempts.note_session(order.key, order.n, job.session)
 
 
 async def _half_done(order: DispatchRequest) -> str:
@@ -310,7 +310,7 @@ async def _settle(order: DispatchRequest, seen: Leftovers) -> list[Finding]:
         await _keep_work(order, seen)
         return [_remark(text) for text in await _nested(order)]
     world, desk = order.parts.world, order.place.desk
-    ours = {world.path(name) for name in world.artifacts} | set(order.outs.values())
+    ours = {world.path(name) for name in world.artifacts.held} | set(order.outs.values())
     moved = seen.status.head != desk.head
     found = [f"{path} was changed by a role that may not" for path in seen.status.dirty if path not in ours]
     if found or moved:
@@ -481,7 +481,7 @@ def _finish(
         if reply
         else []
     )
-    order.parts.journal.finish(
+    order.parts.journal.attempts.finish(
         order.key,
         order.n,
         inputs=order.inputs,

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from windlass.dispatch.attempt import AttemptResult, attempt
 from windlass.dispatch.request import DispatchPlace, DispatchRequest, addressees
 from windlass.dispatch.versions import Versions
-from windlass.engine.journal import AttemptFailure
+from windlass.engine.attempts import AttemptFailure
 from windlass.engine.quota import WAITS
 from windlass.engine.recovery import InterruptedAttempt
 from windlass.engine.retry import Fail, Next, Stop, TryAgain, after
@@ -60,8 +60,8 @@ class Dispatcher:
             self._parts.wanted.check()
             adapter = self._parts.adapters(self._parts.assignment(call.role, call.profile).agent)
             turn = await self._parts.governor.turn(place.key.text, adapter.credential)
-            n = self._journal.next_attempt(place.key)
-            told = tuple(self._parts.store.untold(self._journal.run, addressees(role)))
+            n = self._journal.attempts.next(place.key)
+            told = tuple(self._parts.store.messages.waiting(self._journal.run, addressees(role)))
             if left and left.agent not in ("", adapter.name):
                 # Another agent plays the role now: the slot is cleaned, what is in it is kept.
                 place.desk.sit_at(left.slot)
@@ -100,7 +100,7 @@ class Dispatcher:
 
     def _next(self, key: Key, failure: AttemptFailure, recorded: int) -> Next:
         """Counted from the attempts on record, so that a restart gives no more tries."""
-        errors = Counter(row.error for row in self._journal.attempts(key))
+        errors = Counter(row.error for row in self._journal.attempts.all(key))
         return after(failure.error, errors[failure.error] - recorded, self._parts.config.retries)
 
     async def _pause(self, key: Key, failure: AttemptFailure, began: float) -> None:
@@ -130,7 +130,7 @@ class Dispatcher:
     # -- replies
 
     def _recall(self, place: DispatchPlace, call: Call, reply: Reply) -> Reply:
-        contents = {n: self._parts.store.blob(self.adopted(place.key, n, sha)) for n, sha in reply.outs.items()}
+        contents = {n: self._parts.store.blobs.get(self.adopted(place.key, n, sha)) for n, sha in reply.outs.items()}
         return self._stand(place, call, reply, contents)
 
     def _take(self, place: DispatchPlace, call: Call, judged: AttemptResult) -> Reply:
@@ -139,7 +139,7 @@ class Dispatcher:
     def _stand(self, place: DispatchPlace, call: Call, reply: Reply, contents: Mapping[str, str]) -> Reply:
         self._parts.world.roles_ran.add(call.role)
         for name, content in contents.items():
-            self._parts.world.hold(name, content, place.key.text, place.task.id if place.task else "")
+            self._parts.world.artifacts.hold(name, content, place.key.text, place.task.id if place.task else "")
         if reply.head:
             place.desk.move(reply.head)
             place.desk.changed = reply.files

@@ -14,7 +14,8 @@ from windlass.dispatch.attempt import assumed_usd, prices
 from windlass.errors import WindlassError
 from windlass.events import DispatchCosted, DispatchFinished, DispatchStarted
 from windlass.model import ErrorClass, Usage
-from windlass.store.database import Store
+from windlass.store.epoch import EpochClaim
+from windlass.store.port import Store
 from windlass.store.rows import AttemptRow
 
 _COUNTS = ("input", "output", "cached")
@@ -23,7 +24,7 @@ NOTHING_READ = AgentResult(error=ErrorClass.DRIVER_LOST, unsure=Unsure.ALL)
 
 class LateCosts(Struct, frozen=True):
     store: Store
-    run: str
+    claim: EpochClaim
     folder: Path
     """The run's."""
     adapters: Callable[[str], Adapter] | None
@@ -33,29 +34,29 @@ class LateCosts(Struct, frozen=True):
     def interrupt(self, rows: Collection[AttemptRow]) -> None:
         """Close attempts whose driver is gone, with what they cost. Nothing of them is at work any more."""
         read = [(row, self._recount(row) if row.intent.role else None) for row in rows]
-        started = self._started() if any(result for _, result in read) else {}
-        with self.store.tx():
+        started, attempts = self._started() if any(result for _, result in read) else {}, self.store.attempts
+        with self.store.transaction():
             for row, result in read:
                 key, n = row.intent.key, row.intent.n
                 if result is None:
-                    self.store.interrupt(self.run, key, n)
+                    attempts.interrupt(self.claim, key, n)
                     continue
                 assumed = assumed_usd(result, self.unknown_usd)
-                if self.store.interrupt(self.run, key, n, result.usage.to_json(assumed), result.usage.cost_usd):
+                if attempts.interrupt(self.claim, key, n, result.usage.to_json(assumed), result.usage.cost_usd):
                     self._tell_end(row, result, assumed, started)
 
     def settle(self) -> None:
         """Give back what was assumed for attempts that an older version recorded, where their files tell the cost."""
-        rows = [row for row in self.store.attempts(self.run) if _is_open_to_doubt(row)]
+        rows = [row for row in self.store.attempts.all(self.claim.run) if _is_open_to_doubt(row)]
         if not rows:
             return
-        started, ended = self._started(), self._ended()
+        started, ended, attempts = self._started(), self._ended(), self.store.attempts
         read = [(row, self._recount(row)) for row in rows]
-        with self.store.tx():
+        with self.store.transaction():
             for row, result in read:
                 key, n = row.intent.key, row.intent.n
                 assumed = assumed_usd(result, self.unknown_usd)
-                self.store.settle_cost(self.run, key, n, result.usage.to_json(assumed), result.usage.cost_usd)
+                attempts.settle_cost(self.claim, key, n, result.usage.to_json(assumed), result.usage.cost_usd)
                 tell = self._tell_cost if (key, n) in ended else self._tell_end
                 tell(row, result, assumed, started)
 
@@ -63,7 +64,7 @@ class LateCosts(Struct, frozen=True):
         intent = row.intent
         folder = self.folder / intent.folder
         job = Job(
-            run=self.run,
+            run=self.claim.run,
             key=intent.key,
             attempt=intent.n,
             role=intent.role,
@@ -85,18 +86,20 @@ class LateCosts(Struct, frozen=True):
         return NOTHING_READ
 
     def _started(self) -> dict[tuple[str, int], DispatchStarted]:
-        return {(event.key, event.attempt): event for event in self.store.events_of(self.run, DispatchStarted)}
+        return {
+            (event.key, event.attempt): event for event in self.store.events.of_kinds(self.claim.run, DispatchStarted)
+        }
 
     def _ended(self) -> set[tuple[str, int]]:
-        return {(event.key, event.attempt) for event in self.store.events_of(self.run, DispatchFinished)}
+        return {(event.key, event.attempt) for event in self.store.events.of_kinds(self.claim.run, DispatchFinished)}
 
     def _tell_end(
         self, row: AttemptRow, result: AgentResult, assumed: float, started: dict[tuple[str, int], DispatchStarted]
     ) -> None:
         intent, usage = row.intent, result.usage
         begun = started.get((intent.key, intent.n))
-        self.store.add_event(
-            self.run,
+        self.store.events.add(
+            self.claim,
             DispatchFinished(
                 key=intent.key,
                 attempt=intent.n,
@@ -121,8 +124,8 @@ class LateCosts(Struct, frozen=True):
     ) -> None:
         intent, usage, before = row.intent, result.usage, _recorded(row)
         begun = started.get((intent.key, intent.n))
-        self.store.add_event(
-            self.run,
+        self.store.events.add(
+            self.claim,
             DispatchCosted(
                 key=intent.key,
                 attempt=intent.n,

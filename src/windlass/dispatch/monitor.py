@@ -45,7 +45,7 @@ class DispatchMonitor:
 
     def event(self, event: AgentEvent) -> None:
         if isinstance(event, SessionSeen):
-            self._order.parts.journal.note_session(self._order.key, self._order.n, event.id)
+            self._order.parts.journal.attempts.note_session(self._order.key, self._order.n, event.id)
         if isinstance(event, ToolStarted | ToolFinished | Said) or _has_tokens(event):
             self._order.answered()
         self._warn(self._liveness.event(event, time.monotonic()))
@@ -76,7 +76,9 @@ def _show(order: DispatchRequest, event: AgentEvent) -> None:
     if shown:
         kind, text, ok, cost = shown
         call = event.id if isinstance(event, ToolStarted | ToolUpdated | ToolFinished) else ""
-        order.parts.journal.show(Activity(order.key.text, order.call.role, kind, text, ok, order.task_id, cost, call))
+        order.parts.journal.events.show(
+            Activity(order.key.text, order.call.role, kind, text, ok, order.task_id, cost, call)
+        )
 
 
 def _activity(event: AgentEvent) -> tuple[str, str, bool, float | None] | None:

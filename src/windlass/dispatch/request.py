@@ -231,7 +231,7 @@ async def _extra(order: DispatchRequest, cwd: Path) -> PromptExtra:
 
 
 def _recovery(order: DispatchRequest) -> str:
-    rows = order.parts.journal.attempts(order.key)
+    rows = order.parts.journal.attempts.all(order.key)
     lost = sum(row.state == "interrupted" for row in rows)
     failed = [str(row.error) for row in rows if row.state == "failed" and row.error != ErrorClass.BAD_OUTPUT]
     told = [f"{lost} earlier attempt(s) ended when the machine or Windlass was stopped"] if lost else []

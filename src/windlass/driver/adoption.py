@@ -12,7 +12,7 @@ from windlass.engine.journal import Journal
 from windlass.events import PlanAdopted
 from windlass.flow.schema import Flow
 from windlass.model import Choice, Json, Key, Question, Task, content_id
-from windlass.store.database import Store
+from windlass.store.port import Store
 from windlass.store.rows import AdoptionRow, StepRow
 
 if TYPE_CHECKING:
@@ -77,10 +77,10 @@ def question(proposal: AdoptionProposal) -> Question:
 def record(store: Store, run: str, journal: Journal, proposal: AdoptionProposal, by: str) -> None:
     edit, sha = proposal.edit, content_id(proposal.edit.content)
     with journal.writing("adopt", PlanAdopted(edit.artifact, sha, list(proposal.again), by)):
-        store.put_blob(sha, edit.content)
+        store.blobs.put(journal.claim, sha, edit.content)
         row = AdoptionRow(0, edit.artifact, proposal.effect, edit.old_sha, sha, by, frozenset(proposal.again))
-        store.add_adoption(run, row)
-    journal.adoptions = store.adoptions(run)
+        store.adoptions.add(journal.claim, row)
+    journal.adoptions = store.adoptions.all(run)
 
 
 async def apply(ctx: PhaseContext) -> None:
@@ -88,7 +88,7 @@ async def apply(ctx: PhaseContext) -> None:
     journal, world = ctx.parts.journal, ctx.parts.world
     mine = [a for a in journal.adoptions if a.producer == ctx.key.text]
     for number, adoption in enumerate(mine, 1):
-        world.hold(adoption.artifact, ctx.parts.store.blob(adoption.new_sha), ctx.key.text)
+        world.artifacts.hold(adoption.artifact, ctx.parts.store.blobs.get(adoption.new_sha), ctx.key.text)
         if world.flow.artifacts[adoption.artifact].commit:
             await ctx.commit_files(f"adopted.{number}", [adoption.artifact], "adopted")
 
@@ -157,7 +157,9 @@ def _unusable(flow: Flow, edit: ArtifactEdit) -> str:
 
 def _cost(store: Store, run: str, keys: Sequence[str]) -> float:
     wanted = set(keys)
-    return sum(row.cost_usd or 0.0 for row in store.attempts(run) if row.intent.key in wanted and row.state == "done")
+    return sum(
+        row.cost_usd or 0.0 for row in store.attempts.all(run) if row.intent.key in wanted and row.state == "done"
+    )
 
 
 def _dicts(value: Json) -> list[dict[str, Json]]:

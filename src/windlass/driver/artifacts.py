@@ -22,15 +22,14 @@ async def make(ctx: StepContext, key: Key, name: str, content: str) -> None:
     text = parts.redactor.text(content)
 
     async def store(previous: Json) -> Json:
-        with parts.store.tx():
-            parts.store.put_blob(content_id(text), text)
+        parts.store.blobs.put(parts.journal.claim, content_id(text), text)
         return content_id(text)
 
     def stored(sha: Json) -> list[Event]:
         return [ArtifactStored(name, key.text, str(sha), path)]
 
     sha = str(await parts.journal.step(key, {"content": content_id(text)}, store, events=stored))
-    parts.world.hold(name, parts.store.blob(ctx.shared.dispatcher.adopted(key, name, sha)), key.text)
+    parts.world.artifacts.hold(name, parts.store.blobs.get(ctx.shared.dispatcher.adopted(key, name, sha)), key.text)
 
 
 async def report(ctx: StepContext, template: str) -> None:

@@ -295,7 +295,7 @@ class PhaseContext(StepContext):
         async def commit(previous: Json) -> Json:
             return await asyncio.to_thread(commit_artifacts, engine, tip.now, contents, message, date)
 
-        inputs: Json = {world.path(name): world.artifacts[name].sha for name in names}
+        inputs: Json = {world.path(name): world.artifacts.held[name].sha for name in names}
         made = str(await self._journal.step(self.key.child(id), inputs, commit, tip=str))
         await tip.show()
         self.stand(made, self.key.child(id))
@@ -332,12 +332,12 @@ class PhaseContext(StepContext):
         A driver that was killed, or that handed the run over to one in the background, has recorded no rest.
         """
         epoch, rested = 1, 0
-        for event in self.parts.store.events_of(self._journal.run, RunResumed, RunEnded):
+        for event in self.parts.store.events.of_kinds(self._journal.run, RunResumed, RunEnded):
             if isinstance(event, RunResumed):
                 epoch = event.epoch
             elif isinstance(event, RunEnded) and event.reason != HANDED_OVER:
                 rested = epoch
-        since = {row.intent.key for row in self.parts.store.attempts_since(self._journal.run, rested + 1)}
+        since = {row.intent.key for row in self.parts.store.attempts.done_since(self._journal.run, rested + 1)}
         depth = len(self.key.parts)
         landings, paused = [], 0
         for row in self._journal.recorded_keys():

@@ -1,7 +1,7 @@
-"""Money: what a run has spent, what its dispatches at work hold, and when one of them may not start or go on.
+"""A run's budget: what it has spent, what its running dispatches reserve, and when one may not start or continue.
 
-A reservation is an estimate. It decides how many dispatches may be at work at once, never how much one of them may
-cost: that is bounded by its role's own limit and by what is left of the run.
+A reservation is an estimate. It decides how many dispatches may run at once, never how much one of them may cost: that
+is bounded by its role's own limit and by what is left of the run's.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from windlass.store.rows import Spend
 
 #: with less than this left, nothing starts
 LEAST_USD = 0.01
-#: this part of the limit is told once more, while there is time to raise it
+#: a run that has spent this part of its limit warns once, while there is time to raise it
 NEAR = 0.8
 
 
 class Prices(Struct, frozen=True):
     dispatch_usd: float = 5.0
-    """Reserved while nothing is known of what dispatches cost."""
+    """Reserved while no dispatch has a known cost."""
     unknown_usd: float = ASSUMED_USD
-    """What a dispatch that does not tell its cost counts for against the limit."""
+    """What a dispatch without a known cost counts against the limit."""
     dispatch_tokens: int = 0
     """The most tokens of one dispatch whose model has no price; 0: no limit."""
     run_tokens: int = 0
@@ -49,7 +49,7 @@ class Shortage(Struct, frozen=True):
 
 
 class Reservation(Struct):
-    """A dispatch at work."""
+    """A running dispatch."""
 
     reserved: float
     usage: Usage = Usage()
@@ -60,7 +60,7 @@ class Reservation(Struct):
 
     @property
     def tokens(self) -> int:
-        """That nobody can turn into money."""
+        """Tokens without a price."""
         return self.usage.input + self.usage.output if self.usage.cost_usd is None else 0
 
 
@@ -76,13 +76,13 @@ class Budget:
         self._held: dict[str, Reservation] = {}
         self._freed = asyncio.Event()
         self._ended: Spend | None = None
-        """Of the attempts that have ended; read anew when one does."""
+        """Of the ended attempts; read again when one ends."""
 
     async def reserve(self, token: str, role: str, cap: float | None = None, *, reports: bool = True) -> float:
         """The dollars this dispatch is expected to use. Waits for others to end; raises if nothing is left for it.
 
-        `cap`: the role's own limit. `reports`: the agent tells its cost while it works, and can be stopped in time; one
-        that does not must fit as it is expected to be.
+        `cap`: the role's own limit. `reports`: the agent reports its cost while it works, and can be stopped in time;
+        otherwise its whole estimate must fit.
         """
         while True:
             self._ended = None
@@ -97,7 +97,7 @@ class Budget:
             await self._freed.wait()
 
     async def require_room(self, role: str, cap: float | None = None, *, reports: bool = True) -> None:
-        """Returns while the run has money for this dispatch, else asks for more, or raises."""
+        """Returns when the run has money for this dispatch; otherwise asks for more, or raises."""
         if self._held or self._fitting(role, cap, reports) is not None:
             return
         refusal = self._refusal(role)
@@ -106,9 +106,9 @@ class Budget:
         await self._beyond(Shortage(refusal, self.cost, self._expected(role)))
 
     def spend(self, token: str, usage: Usage) -> str:
-        """What this dispatch has used so far. Its reservation grows with it; returns why it has to stop, if it has to.
+        """Record what this dispatch has used so far. Its reservation grows with it. Returns why it must stop, or ''.
 
-        Only what has been spent counts, not what others merely hold: money is left until it is spent.
+        Only spent money counts, not what others have reserved.
         """
         held = self._held[token]
         held.usage = usage
@@ -126,8 +126,8 @@ class Budget:
 
     @property
     def cost(self) -> Cost:
-        """Of the whole run, with what dispatches at work have reported so far."""
-        run = self._journal.store.run(self._journal.run)
+        """Of the whole run, with what running dispatches have reported so far."""
+        run = self._journal.store.runs.get(self._journal.run)
         spend = self._spend
         at_work = sum(held.usd for held in self._held.values())
         return Cost(spend.known_usd + at_work, spend.assumed_usd, spend.unknown, run.budget_usd)
@@ -135,7 +135,7 @@ class Budget:
     @property
     def _spend(self) -> Spend:
         if self._ended is None:
-            self._ended = self._journal.store.spend(self._journal.run)
+            self._ended = self._journal.store.attempts.spend(self._journal.run)
         return self._ended
 
     @property
@@ -149,7 +149,7 @@ class Budget:
         left = self.left
         if left is None:
             return expected
-        # What others hold and have not spent is theirs, until they end.
+        # What others have reserved and not spent stays theirs until they end.
         room = left - sum(held.reserved - held.usd for held in self._held.values())
         alone = not self._held
         least = expected if not reports or not alone else LEAST_USD
@@ -157,16 +157,15 @@ class Budget:
         return min(expected, room) if room + 1e-9 >= least else None
 
     def _expected(self, role: str) -> float:
-        """What the role's dearest dispatch cost; of a role that has not run, what the others' did on the average."""
+        """The role's most expensive dispatch; for a role that has not run yet, the average of the other roles'."""
         seen = self._spend.by_role
         if role in seen:
             return max(seen[role], LEAST_USD)
         if seen:
             return max(sum(seen.values()) / len(seen), LEAST_USD)
-        return self._prices.unknown_usd if self._spend.unknown else self._first()
-
-    def _first(self) -> float:
-        limit = self._journal.store.run(self._journal.run).budget_usd
+        if self._spend.unknown:
+            return self._prices.unknown_usd
+        limit = self._journal.store.runs.get(self._journal.run).budget_usd
         return self._prices.dispatch_usd if limit is None else min(self._prices.dispatch_usd, max(limit, LEAST_USD))
 
     def _over_tokens(self, held: Reservation) -> str:
@@ -188,14 +187,11 @@ class Budget:
         )
 
     def _warn(self) -> None:
-        """Once for each mark that the sum passes, the highest only; what it adds up to changes with every dispatch."""
-        run, cost = self._journal.store.run(self._journal.run), self.cost
-        marks = {f"warn.{run.warn_usd}": run.warn_usd, f"near.{run.budget_usd}": _near(run.budget_usd)}
+        """Warn once for each mark that the sum passes, for the highest one only."""
+        run, cost = self._journal.store.runs.get(self._journal.run), self.cost
+        near = None if run.budget_usd is None else run.budget_usd * NEAR
+        marks = {f"warn.{run.warn_usd}": run.warn_usd, f"near.{run.budget_usd}": near}
         passed = [(usd, name) for name, usd in marks.items() if usd is not None and cost.spent > usd]
         place = f"budget.{max(passed)[1]}" if passed else ""
-        if place and not self._journal.said(place):
+        if place and not self._journal.events.has_mark(place):
             self._journal.emit(place, Warned("budget", f"more than {dollars(max(passed)[0])} are spent: {cost.line}"))
-
-
-def _near(limit: float | None) -> float | None:
-    return None if limit is None else limit * NEAR

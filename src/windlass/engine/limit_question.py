@@ -1,4 +1,4 @@
-"""A limit that is reached leads to a question, where the flow says so: go beyond it, or stop here."""
+"""The question that a reached budget limit leads to, where the flow says so: raise the limit, or stop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from windlass.model import Choice, Json, Key, Question
 
 CONTINUE, ABORT = "continue", "abort"
 BY = "over-budget"
-#: the limit grows by at least as many dispatches like the next one, so that not every one asks again
+#: the limit grows by at least so many dispatches like the next one, so that not each of them asks again
 DISPATCHES = 10
 
 
@@ -25,9 +25,10 @@ class LimitQuestion:
         self._lock = asyncio.Lock()
 
     async def __call__(self, shortage: Shortage) -> None:
-        """Several dispatches may find the limit reached: the first asks, the others see what became of it."""
+        """Several dispatches may reach the limit: the first one asks, the others see the result."""
         async with self._lock:
-            if self._limit() != shortage.limit:
+            row = self._journal.store.runs.get(self._journal.run)
+            if (row.budget_usd or 0.0) != shortage.limit:
                 return
             raised, key = self._raised(shortage), self._next()
             self._journal.emit(key.text, Warned("budget", _words(shortage)))
@@ -35,29 +36,23 @@ class LimitQuestion:
             if answer.value != CONTINUE:
                 await self._journal.step(key, None, _refused)
                 raise shortage.refusal
-            self._raise(key, raised, answer.by)
+            with self._journal.writing(BY, BudgetChanged(raised, f"{key} ({answer.by})")):
+                warn = self._journal.store.runs.get(self._journal.run).warn_usd
+                self._journal.store.runs.set_budget(self._journal.claim, raised, warn)
 
     def _raised(self, shortage: Shortage) -> float:
-        """By the whole of what the run was given at first: it has used that up, and may need as much again."""
-        events = (recorded.event for recorded in self._journal.store.events(self._journal.run))
+        """Raised by the run's first limit: it has used that up, and may need as much again."""
+        events = (recorded.event for recorded in self._journal.store.events.all(self._journal.run))
         first = next((event.budget_usd for event in events if isinstance(event, RunStarted)), None)
         more = max(first or 0.0, DISPATCHES * shortage.expected)
         return math.ceil((max(shortage.limit, shortage.cost.spent) + more) * 100) / 100
 
-    def _raise(self, key: Key, limit: float, by: str) -> None:
-        store, run = self._journal.store, self._journal.run
-        with self._journal.writing(BY, BudgetChanged(limit, f"{key} ({by})")):
-            store.set_budget(run, limit, store.run(run).warn_usd)
-
     def _next(self) -> Key:
-        """The first question whose answer had no effect yet: the limit was not raised by it, nor the run stopped."""
-        changes = self._journal.store.events_of(self._journal.run, BudgetChanged)
+        """The first question whose answer had no effect yet: it neither raised the limit nor stopped the run."""
+        changes = self._journal.store.events.of_kinds(self._journal.run, BudgetChanged)
         raised = {change.by.split(" ")[0] for change in changes}
         keys = (Key().child(BY, cycle=number) for number in count(1))
         return next(key for key in keys if key.text not in raised and self._journal.recorded(key) is None)
-
-    def _limit(self) -> float:
-        return self._journal.store.run(self._journal.run).budget_usd or 0.0
 
 
 async def _refused(previous: Json) -> Json:
@@ -69,7 +64,7 @@ def _words(shortage: Shortage) -> str:
 
 
 def _question(shortage: Shortage, raised: float) -> Question:
-    """No answer of `--yes`: nobody spends beyond a limit by default."""
+    """`--yes` does not answer it: nobody exceeds a limit by default."""
     return Question(
         id=BY,
         title="Over Budget",

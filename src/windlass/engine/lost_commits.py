@@ -1,4 +1,4 @@
-"""Commits that recorded steps name, and the steps that fall when such a commit is lost."""
+"""Commits that recorded steps name, and the steps to repeat when such a commit is lost."""
 
 from __future__ import annotations
 

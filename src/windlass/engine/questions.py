@@ -1,4 +1,4 @@
-"""Questions: stored before they are asked, answered by whoever is first with a valid answer."""
+"""Questions: stored before they are asked. The first valid answer counts, whoever gives it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class WaitingError(WindlassError):
 
 
 class PausedError(WindlassError):
-    """The run is at rest; nothing is lost and nothing is wrong."""
+    """The run rests; nothing is lost and nothing is wrong."""
 
     exit = Exit.PAUSED
 
@@ -43,7 +43,7 @@ class Questions:
 
     async def ask(self, key: Key, question: Question) -> Answer:
         name = f"{key}!{question.id}"
-        row = self._store.question(self._run, name)
+        row = self._store.questions.find(self._run, name)
         if row is not None and row.state == "answered":
             return Answer(row.answer, row.comment, row.by)
         self._pend(name, question, row)
@@ -52,8 +52,8 @@ class Questions:
             return self._automatic(name, question) or await self._from_person(name, question)
 
     def answered(self, key: Key, question: Question) -> Answer | None:
-        """The answer that this very question got there; None when it got none."""
-        row = self._store.question(self._run, f"{key}!{question.id}")
+        """The recorded answer to exactly this question; None when there is none."""
+        row = self._store.questions.find(self._run, f"{key}!{question.id}")
         if row is None or row.state != "answered" or question_of(row.data) != replace(question, objection=""):
             return None
         return Answer(row.answer, row.comment, row.by)
@@ -62,13 +62,12 @@ class Questions:
         event = _asked(name, question)
         if row is not None:
             if question_of(row.data) != replace(question, objection=""):
-                with self._store.tx():
-                    self._store.replace_question(self._run, name, question_json(question))
-            # It was asked before this driver came: show it again, record it once.
-            self._journal.show(event)
+                self._store.questions.replace(self._journal.claim, name, question_json(question))
+            # An earlier driver asked it: show it again, record it once.
+            self._journal.events.show(event)
             return
         with self._journal.writing(f"{name}.ask", event):
-            self._store.add_question(self._run, name, question.id, question_json(question))
+            self._store.questions.open(self._journal.claim, name, question.id, question_json(question))
 
     def _automatic(self, name: str, question: Question) -> Answer | None:
         found = self._given(name, question)
@@ -100,14 +99,15 @@ class Questions:
         if not question.objection:
             return question.yes, "--yes"
         if self._asker is None and not self._policy.wait:
+            choices = "|".join(option.key for option in question.options)
             raise StoppedError(
                 f"--yes does not answer '{question.id}' while a review's finding is open: {question.objection}",
-                hint=f"answer it yourself: windlass answer {self._run} {question.id} {'|'.join(_keys(question))}",
+                hint=f"answer it yourself: windlass answer {self._run} {question.id} {choices}",
             )
         return None
 
     def _used(self, id: str) -> bool:
-        rows = self._store.questions(self._run)
+        rows = self._store.questions.all(self._run)
         return any(row.state == "answered" and row.by == "--answer" and id in (row.id, row.key) for row in rows)
 
     async def _from_person(self, name: str, question: Question) -> Answer:
@@ -116,12 +116,16 @@ class Questions:
             raise WaitingError(question.text, hint="windlass answer VALUE")
         watcher = asyncio.create_task(self._watch(name))
         prompt = asyncio.create_task(self._prompt(name, question)) if self._asker else None
+        tasks = [watcher, prompt] if prompt else [watcher]
         try:
-            tasks = {watcher, prompt} if prompt else {watcher}
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            return watcher.result() if watcher.done() else _done(prompt)
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            # An answer from another process counts first.
+            return next(task for task in tasks if task in done).result()
         finally:
-            await _cancel(watcher, prompt)
+            running = [task for task in tasks if not task.done()]
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
 
     async def _prompt(self, name: str, question: Question) -> Answer:
         assert self._asker is not None
@@ -137,7 +141,7 @@ class Questions:
             return self._record(name, question, Answer(checked.value, checked.comment, said.by or "terminal"))
 
     async def _watch(self, name: str) -> Answer:
-        """Another process may answer: `PRAGMA data_version` tells when anything was committed."""
+        """Waits for an answer from another process: `Store.data_version` changes when one commits anything."""
         version, quiet = self._store.data_version(), 0.0
         while True:
             self._wanted()
@@ -151,17 +155,17 @@ class Questions:
                 version, quiet = now, 0.0
 
     def _other(self, name: str) -> Answer | None:
-        row = self._store.question(self._run, name)
+        row = self._store.questions.find(self._run, name)
         if row is None or row.state != "answered":
             return None
-        self._journal.catch_up()
+        self._journal.events.catch_up()
         return Answer(row.answer, row.comment, row.by)
 
     def _record(self, name: str, question: Question, answer: Answer) -> Answer:
         """The loser of a race takes the winner's answer."""
         with self._journal.writing(f"{name}.answer"):
-            if self._store.answer(self._run, name, answer.value, answer.comment, answer.by):
-                self._journal.say(QuestionAnswered(name, question.id, answer.value, answer.by, answer.comment))
+            if self._store.questions.answer(self._journal.claim, name, answer.value, answer.comment, answer.by):
+                self._journal.events.add(QuestionAnswered(name, question.id, answer.value, answer.by, answer.comment))
                 return answer
         other = self._other(name)
         assert other is not None
@@ -173,19 +177,3 @@ def _asked(name: str, question: Question) -> QuestionAsked:
     return QuestionAsked(
         name, question.id, question.text, options, question.default, question.detail, question.task, question.title
     )
-
-
-def _keys(question: Question) -> list[str]:
-    return [option.key for option in question.options]
-
-
-def _done(task: asyncio.Task[Answer] | None) -> Answer:
-    assert task is not None
-    return task.result()
-
-
-async def _cancel(*tasks: asyncio.Task[Answer] | None) -> None:
-    running = [task for task in tasks if task is not None and not task.done()]
-    for task in running:
-        task.cancel()
-    await asyncio.gather(*running, return_exceptions=True)

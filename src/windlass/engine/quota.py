@@ -15,7 +15,8 @@ from windlass.engine.journal import Journal
 from windlass.errors import StoppedError
 from windlass.events import WaitStarted
 from windlass.model import ErrorClass
-from windlass.store.quota import PROBE_S, SharedWait, SharedWaits
+from windlass.store.port import PROBE_S
+from windlass.store.rows import QuotaWait
 
 TICK_S = 0.25
 WAITS = (ErrorClass.RATE_LIMITED, ErrorClass.OVERLOADED)
@@ -25,36 +26,35 @@ class QuotaPatience(Struct, frozen=True):
     pauses: Sequence[float]
     """Seconds before each try in a row, where the service names no time; the last one repeats."""
     longest_s: float
-    """So long in a row a run waits before it rests."""
+    """How long in a row a run waits before it stops."""
 
 
 class QuotaTurn:
-    """A dispatch that may use a login: it tells when the service answered, and gives back its probe at its end."""
+    """A dispatch that may use a login. It reports when the service answered, and gives its probe back when it ends."""
 
-    def __init__(self, governor: QuotaWaits, login: str, *, probes: bool) -> None:
-        self._governor = governor
+    def __init__(self, waits: QuotaWaits, login: str, *, probes: bool) -> None:
+        self._waits = waits
         self._login = login
         self._probes = probes
         self._answered = False
         self.begun = time.monotonic()
 
     def answered(self) -> None:
-        """The model said or did something: whatever the wait was for is over."""
+        """The model said or did something: the wait is over."""
         if not self._answered:
             self._answered = True
-            self._governor.clear(self._login, self.begun)
+            self._waits.clear(self._login, self.begun)
 
     def end(self) -> None:
         if self._probes and not self._answered:
-            self._governor.release(self._login)
+            self._waits.release(self._login)
 
 
 class QuotaWaits:
-    def __init__(
-        self, journal: Journal, waits: SharedWaits, patience: QuotaPatience, wanted: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, journal: Journal, patience: QuotaPatience, wanted: Callable[[], None] = lambda: None) -> None:
         self._journal = journal
-        self._waits = waits
+        self._claim = journal.claim
+        self._table = journal.store.quota
         self._patience = patience
         self._wanted = wanted
         self._since: dict[str, float] = {}
@@ -62,16 +62,16 @@ class QuotaWaits:
         self._shown: dict[tuple[str, str], float] = {}
 
     def hold(self, key: str, login: str, turn: QuotaTurn, reason: str, retry_at: float | None) -> None:
-        """A dispatch was turned away: everybody who uses the login waits."""
+        """The service refused a dispatch: everyone who uses the login waits."""
         self._since.setdefault(login, turn.begun)
-        wait = self._waits.hold(login, reason, self._patience.pauses, retry_at=retry_at, begun=turn.begun)
+        wait = self._table.hold(self._claim, login, reason, self._patience.pauses, retry_at=retry_at, begun=turn.begun)
         self._show(key, wait)
 
     async def turn(self, key: str, login: str) -> QuotaTurn:
         """Waits until the login may be used; another run may have set the timer, and may clear it."""
         probes = False
-        while not probes and (wait := self._waits.find(login)) is not None:
-            probes = wait.left_s <= 0 and self._waits.claim(login)
+        while not probes and (wait := self._table.find(login)) is not None:
+            probes = wait.left_s <= 0 and self._table.probe(self._claim, login)
             if not probes:
                 self._since.setdefault(login, time.monotonic())
                 self._show(key, wait)
@@ -82,12 +82,12 @@ class QuotaWaits:
 
     def clear(self, login: str, begun: float) -> None:
         self._since.pop(login, None)
-        self._waits.clear(login, begun)
+        self._table.clear(self._claim, login, begun)
 
     def release(self, login: str) -> None:
-        self._waits.release(login)
+        self._table.release(self._claim, login)
 
-    def _rest(self, login: str, wait: SharedWait) -> None:
+    def _rest(self, login: str, wait: QuotaWait) -> None:
         waited = time.monotonic() - self._since[login]
         if waited < self._patience.longest_s:
             return
@@ -97,8 +97,8 @@ class QuotaWaits:
             hint="windlass resume goes on",
         )
 
-    def _show(self, key: str, wait: SharedWait) -> None:
-        """Once for each wait; `until` is computed anew at each look and may differ by a fraction of a second."""
+    def _show(self, key: str, wait: QuotaWait) -> None:
+        """Once for each wait. `until` is computed at each call and may differ by a fraction of a second."""
         known, probing = self._shown.get((key, wait.login)), wait.left_s <= 0
         until = wait.until + PROBE_S if probing else wait.until
         if known is not None and abs(known - until) < 1.0:

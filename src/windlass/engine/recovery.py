@@ -16,7 +16,7 @@ from windlass.git.keep import Attempt
 from windlass.git.repair import RunRecord, repair, repair_slot
 from windlass.git.slot import Slot
 from windlass.git.slots import Lease, Slots
-from windlass.store.database import Store
+from windlass.store.port import Store
 from windlass.store.rows import AttemptRow, RunRow, StepRow
 from windlass.store.tips import tips_of_steps
 
@@ -51,7 +51,7 @@ def repair_repositories(store: Store, run: str, engine: EngineRepo, tasks: Colle
 
     `tasks`: ids of the phases that work through tasks.
     """
-    steps = store.steps(run)
+    steps = store.steps.all(run)
     done = repair(engine, [record_of(store, row, row.id == run) for row in _unfinished(store, run)])
     phases = {key for step in steps if (key := step.key.split("/")[0]).split("+")[0] in tasks}
     fallen = lost_steps(steps, done.lost, phases)
@@ -60,17 +60,17 @@ def repair_repositories(store: Store, run: str, engine: EngineRepo, tasks: Colle
 
 
 def _unfinished(store: Store, run: str) -> list[RunRow]:
-    return [row for row in store.runs() if row.id == run or not row.state.final]
+    return [row for row in store.runs.all() if row.id == run or not row.state.final]
 
 
 def record_of(store: Store, row: RunRow, whole: bool = True) -> RunRecord:
     """What the journal says of a run. Not `whole`: only where it began."""
-    steps: Sequence[StepRow] = store.steps(row.id) if whole else ()
-    last = store.last_of(row.id, BranchPublished) if steps else None
+    steps: Sequence[StepRow] = store.steps.all(row.id) if whole else ()
+    last = store.events.last(row.id, BranchPublished) if steps else None
     branch, commit = (last.branch, last.commit) if last else (row.branch, "")
     heads = frozenset(sha for step in steps for sha in commits_of(step))
     # An older run has no tips on record, only steps that put commits there.
-    tips = store.tips(row.id)[::-1] or tips_of_steps(steps)
+    tips = store.tips.all(row.id)[::-1] or tips_of_steps(steps)
     return RunRecord(row.id, row.base, branch, commit, [*tips, row.base] if whole else [], heads)
 
 
@@ -92,7 +92,7 @@ def recover(
     `before_may_live`: the driver before this one is not known to be dead, only to have been replaced. It cannot write
     any more, but a git or a check of its own may be at work in any of its slots: none of them is used again.
     """
-    lost = store.open_attempts(run)
+    lost = store.attempts.running(run)
     if before_may_live:
         end_checks(slots.engine, folder, host, boot)
     end_attempts(lost, run, slots, folder, host, boot)
@@ -114,8 +114,8 @@ def _reserved(store: Store, run: str, slots: Slots) -> list[AttemptRow]:
     waiting = {lease.attempt: lease for lease in slots.held(run) if lease.attempt}
     if not waiting:
         return []
-    done = {step.key for step in store.steps(run)}
-    last = {row.intent.key: row for row in store.attempts(run) if row.intent.key not in done}
+    done = {step.key for step in store.steps.all(run)}
+    last = {row.intent.key: row for row in store.attempts.all(run) if row.intent.key not in done}
     ended = [row for row in last.values() if row.state in ("failed", "interrupted")]
     return [row for row in ended if _holds(waiting.get(f"{row.intent.key}@{row.intent.n}"), row)]
 
@@ -191,7 +191,7 @@ def _leave_slots(store: Store, run: str, slots: Slots, lost: list[AttemptRow], k
         whose = Attempt(run, row.intent.key, row.intent.n) if row else Attempt(run, lease.key, 0)
         leave = slots.retire if row or retire else slots.release
         try:
-            repair_slot(slot, row.intent.base if row else store.run(run).base, slots.engine.user.object_format)
+            repair_slot(slot, row.intent.base if row else store.runs.get(run).base, slots.engine.user.object_format)
             leave(slot, whose, store.clock())
         except GitError:
             # Nobody can say what is in it: the files stay where they are, and the slot is not used again. After a

@@ -1,4 +1,4 @@
-"""Looked at every moment, whatever else goes on: what others ask of the run, and what is not yet on the disk."""
+"""Polls the store for pause and abort requests from other processes, and syncs unsynced writes."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ POLL_S = 0.1
 
 
 async def heed(parts: RunServices) -> None:
-    """Ends when another driver took over; whoever writes next is told why."""
-    version = 0  # what was asked before this driver began to look counts as well
+    """Ends when another driver took over; the next write raises the reason."""
+    version = 0  # a request from before this driver began to poll counts as well
     while True:
         try:
             parts.wanted.require_claim()
             now = parts.store.data_version()
             if now != version:
                 version = now
-                parts.journal.catch_up()
-                obey(parts.wanted, parts.store.run(parts.world.facts.id).wanted)
+                parts.journal.events.catch_up()
+                obey(parts.wanted, parts.store.runs.get(parts.world.facts.id).wanted)
         except TakenOverError:
             parts.wanted.taken_over = True
             parts.wanted.stop.set()

@@ -26,7 +26,7 @@ class TryAgain(Struct, frozen=True):
 
     pause_s: float = 0.0
     shared: bool = False
-    """The pause is the governor's: one timer per login, obeyed by every dispatch."""
+    """`QuotaWaits` decides how long: one timer per login, obeyed by every dispatch."""
 
 
 class Fail(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""What a driver works with, put together once by `app.build`."""
+"""The services of one driver, put together in `runs/drive.py`."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ from windlass.errors import AbortedError, InterruptedDriverError
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.slots import Slots
 from windlass.redaction import Redactor, redactor, secrets_below, secrets_in
-from windlass.store.database import Store
+from windlass.store.port import Store
 
 
 def known_secrets(config: Config, environ: Mapping[str, str], root: Path) -> list[str]:
-    """Of the environment, of the agents' tables in the configuration, and of the files of settings in the checkout."""
+    """Secrets of the environment, of the agents' configuration, and of the checkout's settings files."""
     return [*secrets_in(environ), *config.agents.keys(environ), *secrets_below(root, config.workspace.copied)]
 
 
 class StopRequests(Struct):
-    """What a person asked of the running driver: pause when the running dispatches are done, or stop now."""
+    """Requests to the running driver: pause when the running dispatches are done, or stop now."""
 
     pause: str = ""
     abort: bool = False
     interrupt: str = ""
-    """Why: a signal, or a person who left the run to the background."""
+    """The reason: a signal, or a person who sent the run to the background."""
     winding_down: bool = False
-    """One task cannot go on: nothing new starts, what runs is recorded."""
+    """One task cannot continue: nothing new starts, running dispatches are recorded."""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     """Set: running agents are ended at once."""
     require_claim: Callable[[], None] = lambda: None
-    """Raises when the run is another driver's now."""
+    """Raises TakenOverError when another driver took over."""
     taken_over: bool = False
-    """Noticed meanwhile: nothing starts again, and nobody lets the agents go on."""
+    """Another driver has the run: nothing starts again, and the agents stay stopped."""
 
     def wind_down(self, *, now: bool) -> None:
         self.winding_down = True
@@ -79,7 +79,7 @@ class DriverHost(Struct, frozen=True):
 
 
 class CheckServices(Struct, frozen=True, dict=True):
-    """What checks need. A run has it as a part of its parts, `windlass check` without a run."""
+    """What checks need, in a run and in `windlass check`, which has none."""
 
     store: Store
     journal: Journal

@@ -1,4 +1,4 @@
-"""The run's tip. The journal says what it is; the ref in the engine's repository shows it."""
+"""The run's tip: the journal records it, the ref in the engine's repository shows it."""
 
 from __future__ import annotations
 
@@ -21,23 +21,25 @@ class Tip:
 
     @property
     def now(self) -> str:
-        return self._journal.tip
+        return self._journal.tips.now
 
     async def show(self) -> None:
         """Move the ref to where the journal's tip is."""
         journal = self._journal
-        self._report(await asyncio.to_thread(self._engine.refs.show_tip, journal.run, journal.tip, journal.tips))
+        self._report(
+            await asyncio.to_thread(self._engine.refs.show_tip, journal.run, journal.tips.now, journal.tips.all)
+        )
 
     def restore(self) -> None:
         """At the start of a driver. A ref that lags behind was left by a driver that was killed before it moved it."""
-        if not self._journal.tip:
+        if not self._journal.tips.now:
             shown = self._engine.refs.tip(self._journal.run)
             with self._journal.writing("tip"):
-                self._journal.put_tip("", tip_of_run(self._journal.store, self._journal.run, shown))
-        self._report(self._engine.refs.show_tip(self._journal.run, self._journal.tip, self._journal.tips))
+                self._journal.tips.put("", tip_of_run(self._journal.store, self._journal.run, shown))
+        self._report(self._engine.refs.show_tip(self._journal.run, self._journal.tips.now, self._journal.tips.all))
 
     def _report(self, stray: str) -> None:
         if stray:
-            ref, tip = tip_ref(self._journal.run), self._journal.tip[:12]
+            ref, tip = tip_ref(self._journal.run), self._journal.tips.now[:12]
             text = f"{ref} was at {stray}, where this run never put it; it is back at {tip}, what it led to is kept"
             self._journal.emit(f"tip/{stray}/{tip}", Warned("tip", text))

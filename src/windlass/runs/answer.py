@@ -6,12 +6,13 @@ from windlass.answers import validate
 from windlass.errors import UserError
 from windlass.events import QuestionAnswered
 from windlass.model import Answer, question_of
-from windlass.store.database import Store
+from windlass.store.epoch import Person
+from windlass.store.port import Store
 from windlass.store.rows import QuestionRow
 
 
 def refuse_final(store: Store, run: str) -> None:
-    state = store.run(run).state
+    state = store.runs.get(run).state
     if state.final:
         raise UserError(f"run {run} is {state}: there is nothing to answer any more", hint=f"windlass show {run}")
 
@@ -21,11 +22,11 @@ def answer_from_outside(store: Store, run: str, row: QuestionRow, raw: str, comm
     checked = validate(question_of(row.data), raw, comment)
     if isinstance(checked, str):
         raise UserError(f"'{raw}' is not an answer to '{row.id}': {checked}", hint="the question stays open")
-    with store.tx():
+    with store.transaction():
         refuse_final(store, run)
-        if store.answer(run, row.key, checked.value, checked.comment, by):
-            store.add_event(run, QuestionAnswered(row.key, row.id, checked.value, by, checked.comment))
+        if store.questions.answer(Person(run), row.key, checked.value, checked.comment, by):
+            store.events.add(Person(run), QuestionAnswered(row.key, row.id, checked.value, by, checked.comment))
             return Answer(checked.value, checked.comment, by)
-    winner = store.question(run, row.key)
+    winner = store.questions.find(run, row.key)
     assert winner is not None
     raise UserError(f"'{row.id}' was already answered with '{winner.answer}' by {winner.by}", hint="windlass status")

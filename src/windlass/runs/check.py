@@ -26,7 +26,8 @@ from windlass.locks import boot_id, driver_lock, holder
 from windlass.model import Key
 from windlass.paths import state_dir
 from windlass.runs.project import Project
-from windlass.store.database import Store
+from windlass.store.epoch import EpochClaim
+from windlass.store.port import Store
 from windlass.tasks.checker import Checker, CheckVerdict
 
 RUN = "check"
@@ -108,7 +109,7 @@ def _in_a_slot(
     place = kit.world.place
     try:
         with driver_lock(place.lock(RUN), RUN):
-            store = Store.open(place.database, kit.world.clock, create=True)
+            store = kit.world.open_store(create=True)
             try:
                 return asyncio.run(_check(kit, config, store, repo, commit, recall, canary, known))
             finally:
@@ -151,7 +152,8 @@ async def _check(
     machine = DriverHost(socket.gethostname(), boot_id(), world.environ, world.clock)
     folder = world.place.home / RUN
     checker = Checker(
-        CheckServices(store, Journal(store, RUN, 0), config, slots, folder, machine, StopRequests()), recall=recall
+        CheckServices(store, Journal(store, EpochClaim(RUN, 0)), config, slots, folder, machine, StopRequests()),
+        recall=recall,
     )
     checker.known = known
     desk = Workspace(engine, slots, RUN, commit, world.clock, checker.prepare)

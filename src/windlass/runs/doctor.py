@@ -33,8 +33,8 @@ from windlass.runs.project import Project
 from windlass.runs.service import Service
 from windlass.runs.settle import settle_checkout
 from windlass.runs.start import needed_roles, unpriced_models
-from windlass.store.database import Store
-from windlass.store.opening import VERSION
+from windlass.store.epoch import EpochClaim
+from windlass.store.port import Store
 from windlass.store.rows import RunRow
 
 LITTLE_BYTES, ENOUGH_BYTES = 200 * 2**20, 2 * 2**30
@@ -188,16 +188,17 @@ def _folders(kit: Project) -> Iterator[DoctorFinding]:
 
 
 def _database(kit: Project) -> Iterator[DoctorFinding]:
-    if not kit.world.place.database.exists():
+    if not kit.world.has_store:
         yield DoctorFinding(Level.OK, "database", "there is none yet; the first run makes it")
         return
-    count = len(Service(kit.world).runs())
-    yield DoctorFinding(Level.OK, "database", f"readable, schema {VERSION}, {count} run(s)")
+    service = Service(kit.world)
+    count = len(service.runs())
+    yield DoctorFinding(Level.OK, "database", f"readable, schema {service.store.schema}, {count} run(s)")
 
 
 def _engine(kit: Project) -> Iterator[DoctorFinding]:
     """The engine's repository: found, sealed, and with all that the journal names."""
-    if not kit.world.place.database.exists():
+    if not kit.world.has_store:
         return
     service = Service(kit.world)
     engine = EngineRepo.at(user_repo.discover(kit.world.cwd), state_dir(kit.world.environ))
@@ -240,7 +241,8 @@ def _repaired(kit: Project, store: Store, row: RunRow, engine: EngineRepo) -> It
         tasks = {phase.id for phase in flow.all_phases() if phase.OWN_SLOTS}
         done = repair_repositories(store, row.id, engine, tasks)
         if done.notes or done.fallen:
-            Journal(store, row.id, row.epoch).give_up(done.fallen, done.commits, "; ".join(done.notes))
+            claim = EpochClaim(row.id, store.runs.get(row.id).epoch)
+            Journal(store, claim).give_up(done.fallen, done.commits, "; ".join(done.notes))
     for text in done.notes:
         yield DoctorFinding(Level.NOTE, "repair", f"run {row.id}: {text}", f"windlass resume {row.id}")
 
@@ -250,7 +252,7 @@ def _leftovers(kit: Project) -> Iterator[DoctorFinding]:
     rows = service.runs()
     at_rest = {row.id: row for row in rows if not service.driven(row.id)}
     for row in at_rest.values():
-        if not row.state.final and service.store.open_attempts(row.id):
+        if not row.state.final and service.store.attempts.running(row.id):
             text = f"run {row.id} lost its driver while an agent was at work"
             yield DoctorFinding(Level.WARN, "leftovers", text, f"windlass resume {row.id}")
     for pid, marker in marked(kit.world.place.home):

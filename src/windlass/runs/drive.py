@@ -7,6 +7,7 @@ import signal
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -21,6 +22,7 @@ from windlass.config.schema import Config
 from windlass.dispatch.late_costs import LateCosts
 from windlass.driver import adoption
 from windlass.driver.loop import RunLoop
+from windlass.engine.artifacts import RunArtifacts
 from windlass.engine.budget import Budget, Prices
 from windlass.engine.journal import Journal
 from windlass.engine.limit_question import LimitQuestion
@@ -56,9 +58,8 @@ from windlass.runs.service import Service
 from windlass.runs.settle import settle_checkout
 from windlass.runs.start import check_agents, unpriced_models
 from windlass.runs.view_files import ViewFiles, edits, restore, set_aside
-from windlass.store.database import Store
-from windlass.store.fence import EpochClaim, Fence
-from windlass.store.quota import SharedWaits
+from windlass.store.epoch import EpochClaim
+from windlass.store.port import Fence, Store
 from windlass.store.rows import RunRow
 
 CONFIG_LIMIT = "config_usd"
@@ -121,10 +122,10 @@ def drive(
     TakenOverError: another driver has the run now, and this one left everything as it was.
     """
     with driver_lock(kit.world.place.lock(run), run) as lock:
-        store = Store.open(kit.world.place.database, kit.world.clock, drives=True)
+        store = kit.world.open_store(drives=True)
         try:
             driver = _Driver(kit, store, lock, crash, beside)
-            return driver.run(store.run(run), on_event, asker, policy, budget, cast, script)
+            return driver.run(store.runs.get(run), on_event, asker, policy, budget, cast, script)
         finally:
             store.close()
 
@@ -159,21 +160,20 @@ class _Driver:
         if row.state.final:
             raise UserError(f"run {row.id} is {row.state}", hint="windlass show tells what it did")
         FORKER.warm()  # it starts while we read what is recorded
-        row = self._take(row, policy, budget, cast, script)
-        claim = self._store.claim = EpochClaim(row.id, row.epoch, self._lock.require)
-        fence = Fence(self._store.path, claim)
+        claim, row = self._take(row, policy, budget, cast, script)
+        fence = self._store.fence(claim)
         try:
             retry = row.options.get(RETRY) == self._retries(row.id)
-            return asyncio.run(self._session(row, fence, on_event, asker, retry))
+            return asyncio.run(self._session(row, claim, fence, on_event, asker, retry))
         finally:
             fence.close()
 
     def _retries(self, run: str) -> int:
-        return sum(step.key.startswith("retry#") or "/again#" in step.key for step in self._store.steps(run))
+        return sum(step.key.startswith("retry#") or "/again#" in step.key for step in self._store.steps.all(run))
 
     def _take(
         self, row: RunRow, policy: AnswerPolicy | None, budget: float | None, cast: RoleOverrides, script: str
-    ) -> RunRow:
+    ) -> tuple[EpochClaim, RunRow]:
         """A new epoch; what was said on this command line is remembered for the next driver."""
         config = self._kit.config()
         options: dict[str, Json] = {**row.options, CONFIG_LIMIT: config.budget.stop_usd}
@@ -188,22 +188,22 @@ class _Driver:
             # Whoever goes on after a stop retries it, once: a driver that dies before it did hands that on.
             options[RETRY] = self._retries(row.id)
         limit = budget if budget is not None else _raised(row, config)
-        with self._store.tx():
+        with self._store.transaction():
             self._require_same(row)
-            self._store.next_epoch(row.id, DriverId.own().to_json())
-            self._store.set_options(row.id, options)
-            self._store.set_state(row.id, RunState.RUNNING)
+            claim = self._store.runs.take(row.id, DriverId.own().to_json(), self._lock.require)
+            self._store.runs.set_options(claim, options)
+            self._store.runs.set_state(claim, RunState.RUNNING)
             if limit != row.budget_usd or config.budget.warn_usd != row.warn_usd:
-                self._store.set_budget(row.id, limit, config.budget.warn_usd)
+                self._store.runs.set_budget(claim, limit, config.budget.warn_usd)
                 changed = BudgetChanged(limit, "command line" if budget is not None else "config")
-                self._new_limit = self._store.add_event(row.id, changed)
+                self._new_limit = self._store.events.add(claim, changed)
             # Inside: a moment later it may be another driver's.
-            return self._store.run(row.id)
+            return claim, self._store.runs.get(row.id)
 
     def _require_same(self, row: RunRow) -> None:
         """While this driver looked at the run, another one may have taken it, or somebody ended it."""
         self._lock.require()
-        now = self._store.run(row.id)
+        now = self._store.runs.get(row.id)
         if now.epoch != row.epoch or now.state.final:
             EpochClaim(row.id, row.epoch).refuse(now.epoch, now.state)
         before = DriverId.parse(now.driver)
@@ -220,9 +220,15 @@ class _Driver:
         return parse_recorded_flow(row.flow_text, name, roles=set(roles), contracts=set(contracts.CONTRACTS))
 
     async def _session(
-        self, row: RunRow, fence: Fence, on_event: Callable[[Recorded], None], asker: Asker | None, retry: bool
+        self,
+        row: RunRow,
+        claim: EpochClaim,
+        fence: Fence,
+        on_event: Callable[[Recorded], None],
+        asker: Asker | None,
+        retry: bool,
     ) -> DriveResult:
-        parts, projecting = self._build(row, fence, on_event, asker)
+        parts, projecting = self._build(row, claim, fence, on_event, asker)
         async with self._beside(DriverControls(parts.wanted)):
             if self._new_limit:
                 on_event(self._new_limit)
@@ -249,7 +255,7 @@ class _Driver:
         parts.journal.flush()
         if ended.state is RunState.FINISHED and projecting.view.shortfall:
             ended = replace(ended, exit=Exit.IN_PART, reason=projecting.view.shortfall)
-        if ended.state.final or self._store.run(ended.run).wanted == ABORT:
+        if ended.state.final or self._store.runs.get(ended.run).wanted == ABORT:
             # Cleared before the end is on record: killed in between, nobody would come by again.
             projecting.flush(final=True)
         ended = self._record(parts, ended)
@@ -293,10 +299,10 @@ class _Driver:
             parts.journal.emit("repository", Warned("repository", about.note))
         if row.epoch > 1 or not parts.engine.refs.tip(row.id):
             await self._repair(row, parts)
-        open_before = parts.store.open_attempts(row.id)
+        open_before = parts.store.attempts.running(row.id)
         found = await asyncio.to_thread(self._recovered, row, parts)
         # In their order: whoever looks on hears of an interrupted attempt before it hears of the resume.
-        parts.journal.catch_up()
+        parts.journal.events.catch_up()
         parts.left.update(found.left)
         for attempt in open_before:
             # Their processes have ended; the driver that began them had no time for it.
@@ -309,9 +315,8 @@ class _Driver:
                 pass
 
     def _recovered(self, row: RunRow, parts: RunServices) -> Recovered:
-        store, machine = Store.open(self._world.place.database, self._world.clock), parts.machine
-        store.claim = self._store.claim
-        accounts = LateCosts(store, row.id, parts.folder, parts.adapters, parts.config.budget.unknown_usd)
+        store, machine = self._world.open_store(), parts.machine
+        accounts = LateCosts(store, parts.journal.claim, parts.folder, parts.adapters, parts.config.budget.unknown_usd)
         try:
             found = recover(
                 store,
@@ -334,7 +339,7 @@ class _Driver:
         tasks = {phase.id for phase in parts.world.flow.all_phases() if phase.OWN_SLOTS}
 
         def work() -> Recovered:
-            store = Store.open(self._world.place.database, self._world.clock)
+            store = self._world.open_store()
             try:
                 return repair_repositories(store, row.id, parts.engine, tasks)
             finally:
@@ -345,7 +350,12 @@ class _Driver:
             parts.journal.give_up(done.fallen, done.commits, "; ".join(done.notes))
 
     def _build(
-        self, row: RunRow, fence: Fence, on_event: Callable[[Recorded], None], asker: Asker | None
+        self,
+        row: RunRow,
+        claim: EpochClaim,
+        fence: Fence,
+        on_event: Callable[[Recorded], None],
+        asker: Asker | None,
     ) -> tuple[RunServices, ViewFiles]:
         world = self._world
         folder = world.place.run_folder(row.id)
@@ -361,10 +371,10 @@ class _Driver:
             projecting.feed(recorded)
             on_event(recorded)
 
-        wanted = StopRequests(require_claim=self._store.require_claim)
+        wanted = StopRequests(require_claim=partial(self._store.require, claim))
         obey(wanted, row.wanted)
         engine = EngineRepo.open(user_repo.discover(world.cwd), state_dir(world.environ), fence=fence.held)
-        journal = Journal(self._store, row.id, row.epoch, publish=publish, crash=self._crash, barrier=engine.barrier)
+        journal = Journal(self._store, claim, publish=publish, crash=self._crash, barrier=engine.barrier)
         facts = _facts(flow, row, self._store, projecting.view.published, world.place.root.name)
         broker = Questions(journal, AnswerPolicy.from_json(row.options.get("policy")), asker, wanted.check)
         parts = RunServices(
@@ -376,7 +386,6 @@ class _Driver:
             budget=_budget(journal, broker, flow, config),
             governor=QuotaWaits(
                 journal,
-                SharedWaits.below(state_dir(world.environ), world.clock),
                 QuotaPatience(config.retries.pauses, config.retries.longest_wait),
                 wanted.check,
             ),
@@ -398,10 +407,10 @@ class _Driver:
         """An abort that was asked for while the run came to rest ends it: nobody else will look."""
         parts.journal.flush()
         with parts.journal.writing("end"):
-            if not ended.state.final and self._store.run(ended.run).wanted == ABORT:
+            if not ended.state.final and self._store.runs.get(ended.run).wanted == ABORT:
                 ended = DriveResult(ended.run, RunState.ABORTED, Exit.ABORTED, BY_USER)
-            parts.journal.say(RunEnded(ended.state, ended.reason, ended.hint))
-            self._store.set_state(ended.run, ended.state, ended.reason, ended.hint)
+            parts.journal.events.add(RunEnded(ended.state, ended.reason, ended.hint))
+            self._store.runs.set_state(parts.journal.claim, ended.state, ended.reason, ended.hint)
         return ended
 
 
@@ -461,7 +470,7 @@ def _kept(slots: Slots, run: str) -> tuple[Path, ...]:
 
 def _published_tip(store: Store, run: str) -> str:
     """A landing that was not published yet does not count: a driver may die in between."""
-    last = store.last_of(run, BranchPublished)
+    last = store.events.last(run, BranchPublished)
     return last.commit if last else ""
 
 
@@ -473,6 +482,7 @@ def _facts(flow: Flow, row: RunRow, store: Store, branch: str, repository: str) 
     facts = RunValues(
         flow,
         row.facts,
+        RunArtifacts(flow),
         mode=str(row.options.get("mode") or ""),
         settings=dict(row.settings),
         in_place=bool(row.options.get("in_place")),
@@ -492,7 +502,7 @@ def _host() -> str:
 def _hold_given(facts: RunValues, store: Store, row: RunRow) -> None:
     given = row.options.get("given")
     for name, sha in (given if isinstance(given, dict) else {}).items():
-        facts.hold(name, store.blob(str(sha)), "given")
+        facts.artifacts.hold(name, store.blobs.get(str(sha)), "given")
 
 
 def _raised(row: RunRow, config: Config) -> float | None:

@@ -30,8 +30,7 @@ from windlass.git.run_refs import name_held
 from windlass.model import Json, RunState
 from windlass.paths import state_dir
 from windlass.runs.project import Project
-from windlass.store.database import Store
-from windlass.store.fork_copy import copy_adoptions, copy_events, copy_questions, copy_steps
+from windlass.store.port import Store
 from windlass.store.rows import RunRow, StepRow
 from windlass.store.tips import tip_of_steps
 
@@ -78,7 +77,7 @@ def find_beginning(store: Store, run: str, flow: Flow, phase: str) -> Beginning:
     known = [one.id for one in flow.all_phases()]
     if phase not in known:
         raise UserError(f"flow '{flow.flow}' has no phase '{phase}'", hint=near(phase, known))
-    events = store.events(run)
+    events = store.events.all(run)
     passed = [recorded for recorded in events if isinstance(recorded.event, PhaseEntered | PhaseSkipped)]
     cut = next((recorded.seq for recorded in passed if _phase(recorded) == phase), None)
     if cut is None:
@@ -86,7 +85,7 @@ def find_beginning(store: Store, run: str, flow: Flow, phase: str) -> Beginning:
         hint = f"it reached: {', '.join(reached)}" if reached else f"windlass resume {run}"
         raise UserError(f"run {run} never reached '{phase}'", hint=hint)
     before = frozenset(head_of(_key(recorded)) for recorded in passed if recorded.seq < cut) | BEFORE_ALL
-    return Beginning(tuple(r for r in events if r.seq < cut), before, tuple(_steps(store.steps(run), before)))
+    return Beginning(tuple(r for r in events if r.seq < cut), before, tuple(_steps(store.steps.all(run), before)))
 
 
 def head_of(key: str) -> str:
@@ -157,16 +156,16 @@ def _new_row(kit: Project, row: RunRow, flow: Flow, new_id: str) -> RunRow:
 
 def _record(store: Store, new: RunRow, row: RunRow, beginning: Beginning, phase: str) -> None:
     reason, hint = f"forked from run {row.id} before '{phase}'", f"windlass resume {new.id}"
-    answered = [q.key for q in store.questions(row.id) if q.state == "answered" and beginning.has(q.key)]
-    adopted = [adoption.id for adoption in store.adoptions(row.id) if beginning.has(adoption.producer)]
+    answered = [q.key for q in store.questions.all(row.id) if q.state == "answered" and beginning.has(q.key)]
+    adopted = [adoption.id for adoption in store.adoptions.all(row.id) if beginning.has(adoption.producer)]
     shared = [recorded.seq for recorded in beginning.events if not isinstance(recorded.event, NOT_SHARED)]
-    with store.tx():
-        store.add_run(new)
-        store.add_tip(new.id, tip_of_steps(beginning.steps, row.base), "", "")
-        store.add_event(new.id, RunStarted(new.request, new.flow, new.base, new.branch, new.budget_usd, new.warn_usd))
-        copy_steps(store, row.id, new.id, [step.key for step in beginning.steps])
-        copy_questions(store, row.id, new.id, answered)
-        copy_adoptions(store, row.id, new.id, adopted)
-        copy_events(store, row.id, new.id, shared)
-        store.add_event(new.id, RunEnded(RunState.PAUSED, reason, hint))
-        store.set_state(new.id, RunState.PAUSED, reason, hint)
+    with store.transaction():
+        claim = store.runs.add(new)
+        store.tips.add(claim, tip_of_steps(beginning.steps, row.base), "", "")
+        store.events.add(claim, RunStarted(new.request, new.flow, new.base, new.branch, new.budget_usd, new.warn_usd))
+        store.steps.copy(claim, row.id, [step.key for step in beginning.steps])
+        store.questions.copy(claim, row.id, answered)
+        store.adoptions.copy(claim, row.id, adopted)
+        store.events.copy(claim, row.id, shared)
+        store.events.add(claim, RunEnded(RunState.PAUSED, reason, hint))
+        store.runs.set_state(claim, RunState.PAUSED, reason, hint)

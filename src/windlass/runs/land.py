@@ -29,7 +29,8 @@ from windlass.runs.project import Project
 from windlass.runs.service import Host, Service
 from windlass.runs.settle import record_landing, settle_checkout
 from windlass.runs.unlanded import tip_of
-from windlass.store.database import Store
+from windlass.store.epoch import Person
+from windlass.store.port import Store
 from windlass.store.rows import RunRow
 from windlass.text import plain, plural
 from windlass.views.state import View
@@ -91,7 +92,7 @@ def catch_up(service: Service, engine: EngineRepo, run: str, tip: str) -> None:
 
     A branch that the user moved or deleted is theirs.
     """
-    last = service.store.last_of(run, BranchPublished)
+    last = service.store.events.last(run, BranchPublished)
     if last is None or last.commit == tip or service.driven(run):
         return
     ref = f"refs/heads/{last.branch}"
@@ -101,8 +102,7 @@ def catch_up(service: Service, engine: EngineRepo, run: str, tip: str) -> None:
     bring(engine, tip)
     done = publish(engine, run, last.branch, tip, now)
     if done.commit == tip:
-        with service.store.tx():
-            service.store.add_event(run, BranchPublished(done.branch, done.commit, done.note, tip))
+        service.store.events.add(Person(run), BranchPublished(done.branch, done.commit, done.note, tip))
 
 
 def _was_taken(user: user_repo.UserRepo, view: View, tip: str) -> bool:
@@ -168,8 +168,8 @@ def _checks_of(
 
 def known_failures(store: Store, run: str) -> frozenset[str]:
     """Tests that failed before the run began and that a person accepted."""
-    accepted = any(q.answer == "accept" for q in store.questions(run) if q.id.startswith("baseline"))
-    looks = [step.result for step in store.steps(run) if step.key.startswith("baseline/checks")]
+    accepted = any(q.answer == "accept" for q in store.questions.all(run) if q.id.startswith("baseline"))
+    looks = [step.result for step in store.steps.all(run) if step.key.startswith("baseline/checks")]
     if not accepted or not looks or not isinstance(looks[-1], dict):
         return frozenset()
     failing = looks[-1].get("failing")
@@ -201,7 +201,7 @@ def collect(
     engine = EngineRepo.open(user_repo.discover(world.cwd), state_dir(world.environ))
     _require_known(engine, refs, final)
     for id in () if dry else rows:
-        last = service.store.last_of(id, BranchPublished)
+        last = service.store.events.last(id, BranchPublished)
         if last and last.tip not in ("", last.commit):
             catch_up(service, engine, id, last.tip)
     branches = [branch for row in rows.values() for branch in _own_branch(service.store, row)]
@@ -253,7 +253,7 @@ def _bytes_below(folder: Path) -> int:
 
 def _own_branch(store: Store, row: RunRow) -> list[OwnBranch]:
     """The branch that this run made, as it left it."""
-    last = store.last_of(row.id, BranchPublished)
+    last = store.events.last(row.id, BranchPublished)
     return [OwnBranch(row.id, last.branch, last.commit, row.facts.base)] if last and last.commit else []
 
 

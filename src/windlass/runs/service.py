@@ -16,10 +16,12 @@ from windlass.errors import LockHeldError, UserError, near
 from windlass.events import Activity, Recorded, RunEnded, RunTold
 from windlass.locks import boot_id, driver_lock, is_driven
 from windlass.model import Answer, RunState
-from windlass.paths import ProjectPaths
+from windlass.paths import ProjectPaths, state_dir
 from windlass.runs.answer import answer_from_outside, refuse_final
-from windlass.store.database import Store
+from windlass.store.epoch import EpochClaim, Person
+from windlass.store.port import Store
 from windlass.store.rows import QuestionRow, RunRow
+from windlass.store.sqlite.store import SqliteStore
 from windlass.text import clean
 from windlass.views.build import ViewBuilder
 from windlass.views.state import View
@@ -39,6 +41,15 @@ class Host(Struct, frozen=True):
     named: str = ""
     """How the repository was named on the command line; the next command must name it again."""
 
+    @property
+    def has_store(self) -> bool:
+        return self.place.database.exists()
+
+    def open_store(self, *, create: bool = False, drives: bool = False) -> Store:
+        """The only place that knows which store there is, and where. `drives`: for a run's driver."""
+        waits = state_dir(self.environ) / "windlass" / "waits.db" if drives else None
+        return SqliteStore.open(self.place.database, self.clock, waits=waits, create=create, drives=drives)
+
 
 class Service:
     def __init__(self, world: Host) -> None:
@@ -46,7 +57,7 @@ class Service:
 
     @cached_property
     def store(self) -> Store:
-        return Store.open(self.world.place.database, self.world.clock)
+        return self.world.open_store()
 
     def close(self) -> None:
         """What was opened for reading; a face that lives long opens anew for each thing it is asked."""
@@ -60,7 +71,7 @@ class Service:
     # -- reading
 
     def runs(self) -> list[RunRow]:
-        return self.store.runs() if self.world.place.database.exists() else []
+        return self.store.runs.all() if self.world.has_store else []
 
     def active(self) -> RunRow | None:
         """The newest run that is not at its end: what a bare `windlass` means."""
@@ -95,7 +106,7 @@ class Service:
 
     def view(self, run: str) -> View:
         folder = ViewBuilder(run, self.world.named)
-        for page in self.store.event_pages(run):
+        for page in self.store.events.pages(run):
             for recorded in page:
                 folder.feed(recorded)
         view = folder.live
@@ -110,7 +121,7 @@ class Service:
         """What dispatches at work have used so far is no event: their driver notes it down."""
         if not folder.live.running:
             return
-        for row in self.store.open_attempts(run):
+        for row in self.store.attempts.running(run):
             cost = row.usage.get("cost_usd") if isinstance(row.usage, dict) else None
             seen = folder.live.running.get(row.intent.key)
             if seen and isinstance(cost, int | float):
@@ -118,11 +129,11 @@ class Service:
                 folder.feed(Recorded(0, run, seen.seen_at, used))
 
     def events(self, run: str, after: int = 0) -> list[Recorded]:
-        return self.store.events(run, after)
+        return self.store.events.all(run, after)
 
     def event_pages(self, run: str, after: int = 0) -> Iterator[list[Recorded]]:
         """The same, page by page, as they are read."""
-        return self.store.event_pages(run, after)
+        return self.store.events.pages(run, after)
 
     def watch(self, run: str, after: int, sleep: Callable[[float], None]) -> Iterator[list[Recorded]]:
         """Events as they come, page by page, until no driver is left and nothing is new."""
@@ -140,7 +151,7 @@ class Service:
 
     def pending(self, run: str) -> list[QuestionRow]:
         """What can be answered: nothing of a run that is at its end."""
-        return [] if self.store.run(run).state.final else self.store.questions(run, pending=True)
+        return [] if self.store.runs.get(run).state.final else self.store.questions.all(run, pending=True)
 
     # -- asking of a run
 
@@ -161,7 +172,7 @@ class Service:
         raise UserError(f"no question '{key}' is open" if key else "no question is open", hint=hint)
 
     def _refuse_answered(self, run: str, key: str) -> None:
-        done = [row for row in self.store.questions(run) if row.state == "answered" and key in (row.key, row.id)]
+        done = [row for row in self.store.questions.all(run) if row.state == "answered" and key in (row.key, row.id)]
         if done:
             last = done[-1]
             raise UserError(
@@ -175,8 +186,7 @@ class Service:
             raise UserError(f"run {row.id} is {row.state}", hint="windlass runs lists the others")
         if not self.driven(row.id):
             return f"run {row.id} is at rest already ({row.state})"
-        with self.store.tx():
-            self.store.set_wanted(row.id, "pause")
+        self.store.runs.request(row.id, "pause")
         return f"run {row.id} pauses when the agents at work are done"
 
     def abort(self, run: str) -> str:
@@ -198,25 +208,25 @@ class Service:
 
     def _asks_driver(self, row: RunRow) -> bool:
         """False: whoever holds the lock has recorded the run's rest, or not yet begun. The run was ended here."""
-        with self.store.tx():
-            if self.store.run(row.id).state is RunState.RUNNING:
+        with self.store.transaction():
+            if self.store.runs.get(row.id).state is RunState.RUNNING:
                 # Its driver looks at this before it records anything else, and so does the next one if that dies.
-                self.store.set_wanted(row.id, "abort")
+                self.store.runs.request(row.id, "abort")
                 return True
             self._record_abort(row)
         return False
 
     def _record_abort(self, row: RunRow) -> None:
         """With an epoch of its own: a driver that lost its lock, and lives, writes nothing over it."""
-        with self.store.tx():
-            if self.store.run(row.id).state.final:
+        with self.store.transaction():
+            if self.store.runs.get(row.id).state.final:
                 return
-            self.store.next_epoch(row.id)
-            for attempt in self.store.open_attempts(row.id):
-                self.store.interrupt(row.id, attempt.intent.key, attempt.intent.n)
-            self.store.set_wanted(row.id, "")
-            self.store.set_state(row.id, RunState.ABORTED, "aborted by the user")
-            self.store.add_event(row.id, RunEnded(RunState.ABORTED, "aborted by the user"))
+            claim = self.store.runs.take(row.id)
+            for attempt in self.store.attempts.running(row.id):
+                self.store.attempts.interrupt(claim, attempt.intent.key, attempt.intent.n)
+            self.store.runs.request(row.id, "")
+            self.store.runs.set_state(claim, RunState.ABORTED, "aborted by the user")
+            self.store.events.add(claim, RunEnded(RunState.ABORTED, "aborted by the user"))
 
     def _close_attempts(self, run: str) -> None:
         """What agents of a driver that died cost, as far as they wrote it down."""
@@ -224,17 +234,20 @@ class Service:
         from windlass.errors import WindlassError
         from windlass.runs.project import Project
 
-        attempts = self.store.open_attempts(run)
+        attempts = self.store.attempts.running(run)
         if not attempts:
             return
-        kit = Project(self.world)
+        kit, row = Project(self.world), self.store.runs.get(run)
+        claim = EpochClaim(run, row.epoch)
         try:
             config = kit.config()
-            adapters = kit.adapters(config, str(self.store.run(run).options.get("script") or ""))
-            accounts = LateCosts(self.store, run, self.world.place.run_folder(run), adapters, config.budget.unknown_usd)
+            adapters = kit.adapters(config, str(row.options.get("script") or ""))
+            accounts = LateCosts(
+                self.store, claim, self.world.place.run_folder(run), adapters, config.budget.unknown_usd
+            )
         except WindlassError:
             # an abort goes through whatever the config says
-            accounts = LateCosts(self.store, run, self.world.place.run_folder(run), None)
+            accounts = LateCosts(self.store, claim, self.world.place.run_folder(run), None)
         accounts.interrupt(attempts)
 
     def _end_agents(self, run: str) -> str:
@@ -243,10 +256,9 @@ class Service:
         from windlass.git import user_repo
         from windlass.git.engine_repo import EngineRepo
         from windlass.git.slots import Slots
-        from windlass.paths import state_dir
 
         host, folder = socket.gethostname(), self.world.place.run_folder(run)
-        attempts = self.store.open_attempts(run)
+        attempts = self.store.attempts.running(run)
         here = [row for row in attempts if row.intent.host == host]
         slots = Slots(EngineRepo.open(user_repo.discover(self.world.cwd), state_dir(self.world.environ)))
         end_attempts(here, run, slots, folder, host, boot_id())
@@ -269,25 +281,24 @@ class Service:
         row = self.run(run)
         if row.state.final:
             raise UserError(f"run {row.id} is {row.state}", hint="windlass runs lists the others")
-        with self.store.tx():
-            self.store.tell(row.id, text, by, role)
-            self.store.add_event(row.id, RunTold(text, by, role))
+        with self.store.transaction():
+            self.store.messages.add(row.id, text, by, role)
+            self.store.events.add(Person(row.id), RunTold(text, by, role))
         whom = f"'{role}'" if role else "an agent that writes code"
         return f"queued: the next dispatch of {whom} in run {row.id} is given it; windlass status says when"
 
     def leave(self, run: str) -> None:
         """From now on the run is driven in the background, also after an answer."""
         row = self.run(run)
-        with self.store.tx():
-            self.store.set_options(row.id, {**row.options, "detached": True})
+        self.store.runs.set_options(Person(row.id), {**row.options, "detached": True})
 
     def set_budget(self, run: str, limit: float | None) -> None:
         from windlass.events import BudgetChanged
 
         row = self.run(run)
-        with self.store.tx():
-            self.store.set_budget(row.id, limit, row.warn_usd)
-            self.store.add_event(row.id, BudgetChanged(limit, "command line"))
+        with self.store.transaction():
+            self.store.runs.set_budget(Person(row.id), limit, row.warn_usd)
+            self.store.events.add(Person(row.id), BudgetChanged(limit, "command line"))
 
 
 def _ambiguous(rows: Sequence[RunRow], what: str) -> UserError:

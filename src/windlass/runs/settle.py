@@ -6,7 +6,8 @@ from windlass.events import RunLanded
 from windlass.git import user_repo
 from windlass.git.user_checkout import CheckoutMove, Settled, settle
 from windlass.runs.service import Service
-from windlass.store.database import Store
+from windlass.store.epoch import Person
+from windlass.store.port import Store
 
 
 def settle_checkout(service: Service) -> Settled | None:
@@ -21,7 +22,6 @@ def record_landing(store: Store, move: CheckoutMove) -> None:
         return
     facts = move.facts
     landed = RunLanded(move.branch, move.before, move.after, facts["tip"], facts["how"], facts["checks"])
-    if landed in store.events_of(move.run, RunLanded):
+    if landed in store.events.of_kinds(move.run, RunLanded):
         return
-    with store.tx():
-        store.add_event(move.run, landed)
+    store.events.add(Person(move.run), landed)

@@ -38,7 +38,6 @@ from windlass.model import Json, RunState, Usage, content_id, slugify
 from windlass.paths import state_dir
 from windlass.runs.project import Project
 from windlass.runs.role_overrides import AS_CONFIGURED, RoleOverrides, check_capable, check_told
-from windlass.store.database import Store
 from windlass.store.rows import RunRow
 
 
@@ -96,7 +95,7 @@ def _create(
     date = _date(now)
     slug = _free_slug(flow, repo, slugify(start.request), date)
     branch = flow.branch.format_map({"slug": slug, "id8": run[:8], "date": date, "n": "1"})
-    store = Store.open(kit.world.place.database, kit.world.clock, create=True)
+    store = kit.world.open_store(create=True)
     engine = EngineRepo.open(repo, state_dir(kit.world.environ))
     engine.user_refs.pin_base(run, repo.head)
     engine.refs.set_tip(run, repo.head, "")
@@ -115,14 +114,14 @@ def _create(
     dirty = user_repo.is_dirty(repo)
     event = RunStarted(start.request, flow.flow, repo.head, branch, row.budget_usd, row.warn_usd, dirty)
     engine.barrier.settle()
-    with store.tx():
-        store.add_run(row)
-        store.add_tip(run, repo.head, "", "")
-        store.add_event(run, event)
+    with store.transaction():
+        claim = store.runs.add(row)
+        store.tips.add(claim, repo.head, "", "")
+        store.events.add(claim, event)
         if flow.source.labels:
-            store.add_event(run, StepEntered("source", flow.source.labels[0]))
+            store.events.add(claim, StepEntered("source", flow.source.labels[0]))
         for content in given.values():
-            store.put_blob(content_id(content), content)
+            store.blobs.put(claim, content_id(content), content)
     store.close()
     return run
 

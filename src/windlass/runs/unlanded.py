@@ -72,7 +72,7 @@ def _task_named(view: View, name: str) -> str:
 
 
 def _began(service: Service, run: str) -> dict[tuple[str, int], float]:
-    return {(row.intent.key, row.intent.n): row.started_at for row in service.store.attempts(run)}
+    return {(row.intent.key, row.intent.n): row.started_at for row in service.store.attempts.all(run)}
 
 
 def _engine(service: Service) -> EngineRepo:

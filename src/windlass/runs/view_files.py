@@ -27,7 +27,7 @@ from windlass.events import (
 from windlass.flow.schema import Flow
 from windlass.git.slot import read_file
 from windlass.model import RunState, content_id
-from windlass.store.database import Store
+from windlass.store.port import Store
 from windlass.store.rows import RunRow
 from windlass.views import superteam
 from windlass.views.build import ViewBuilder
@@ -88,7 +88,7 @@ class ViewFiles:
         names = {"slug": row.facts.slug, "date": row.facts.date, "id8": row.id[:8]}
         self._progress = flow.progress.format_map({**names, "session": f"{row.facts.date}-{row.facts.slug}"})
         self._report: ReportWritten | None = None
-        for recorded in chain.from_iterable(store.event_pages(row.id)):
+        for recorded in chain.from_iterable(store.events.pages(row.id)):
             self._folds.feed(recorded)
             if isinstance(recorded.event, ReportWritten):
                 self._report = recorded.event
@@ -129,7 +129,7 @@ class ViewFiles:
     def _write(self, write: Callable[[], None]) -> None:
         """Nothing of a driver that another one replaced; it is told so by whatever it records next."""
         # Inside a transaction the epoch was compared already.
-        fence = nullcontext() if self._store.db.in_transaction else self._fence()
+        fence = nullcontext() if self._store.in_transaction else self._fence()
         with suppress(TakenOverError), fence:
             write()
 
@@ -165,7 +165,7 @@ class ViewFiles:
 
     def _content(self, name: str) -> str:
         held = self.view.artifacts.get(name)
-        return self._store.blob(held.sha) if held else ""
+        return self._store.blobs.get(held.sha) if held else ""
 
     def _settings(self) -> dict[str, str]:
         """The values in force: given, answered or default."""
@@ -176,7 +176,7 @@ class ViewFiles:
     def _store_file(self, event: Event) -> None:
         match event:
             case ArtifactStored(path=path, sha=sha) if path:
-                self._files.write(path, self._store.blob(sha))
+                self._files.write(path, self._store.blobs.get(sha))
             case ReportWritten(path=path, text=text):
                 self._projectors[0].write(path, text)
             case _:
@@ -186,7 +186,7 @@ class ViewFiles:
         """What is missing is written again; what somebody edited is left for the question about it."""
         for artifact in self.view.artifacts.values():
             if artifact.path and not (folder / FILES / artifact.path).exists():
-                self._files.write(artifact.path, self._store.blob(artifact.sha))
+                self._files.write(artifact.path, self._store.blobs.get(artifact.sha))
         if self._report and not (folder / self._report.path).exists():
             self._projectors[0].write(self._report.path, self._report.text)
 
@@ -195,7 +195,7 @@ def edits(store: Store, run: str, folder: Path) -> list[ArtifactEdit]:
     """Artifacts whose file no longer says what is in force."""
     made: dict[str, ArtifactStored] = {}
     in_force: dict[str, str] = {}
-    for recorded in chain.from_iterable(store.event_pages(run)):
+    for recorded in chain.from_iterable(store.events.pages(run)):
         match recorded.event:
             case ArtifactStored(name=name, sha=sha, path=path) as event if path:
                 made[name], in_force[name] = event, sha
@@ -221,4 +221,4 @@ def set_aside(folder: Path, edit: ArtifactEdit) -> str:
 
 def restore(store: Store, folder: Path, edit: ArtifactEdit) -> None:
     path = folder / FILES / edit.path
-    write_view(path, store.blob(edit.old_sha), private=True)
+    write_view(path, store.blobs.get(edit.old_sha), private=True)

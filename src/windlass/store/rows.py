@@ -1,4 +1,4 @@
-"""What the store gives back: frozen rows."""
+"""The frozen rows that a store returns."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RunRow(Struct, frozen=True):
     warn_usd: float | None = None
     parent: str = ""
     driver: str = ""
-    """Who drives it, or did so last: a DriverId as text."""
+    """The run's driver, or its last one: a DriverId as text."""
 
     @property
     def facts(self) -> RunFacts:
@@ -58,7 +58,7 @@ class StepRow(Struct, frozen=True, dict=True):
     key: str
     fingerprint: str
     given: str
-    """JSON; read only when somebody asks, because most replays ask for few."""
+    """JSON, parsed only when it is read: most replays read few."""
     value: str
 
     @cached_property
@@ -71,7 +71,7 @@ class StepRow(Struct, frozen=True, dict=True):
 
 
 class Intent(Struct, frozen=True):
-    """Written before the effect, so that a resume knows what may be out there."""
+    """Written before the effect, so that a resume knows what may have happened."""
 
     key: str
     n: int
@@ -126,13 +126,26 @@ class AdoptionRow(Struct, frozen=True):
 
 
 class Spend(Struct, frozen=True):
-    """What a run has cost so far, over all its attempts."""
+    """What the ended attempts of a run cost."""
 
     known_usd: float
     assumed_usd: float
     unknown: int
-    """Ended dispatches for which something is assumed."""
+    """How many ended dispatches have an assumed cost."""
     by_role: dict[str, float]
-    """The dearest dispatch of each role that came to its end: a guess at what the next one needs."""
+    """The most expensive finished dispatch of each role: an estimate for the next one."""
     unpriced_tokens: int = 0
     """Of ended dispatches whose cost is unknown."""
+
+
+class QuotaWait(Struct, frozen=True):
+    """A login that may not be used for a while."""
+
+    login: str
+    until: float
+    """By the wall clock, for people."""
+    left_s: float
+    """0 or less: the wait is over, and one dispatch may try."""
+    reason: str
+    failures: int
+    """Tries in a row that the service refused."""

@@ -1,11 +1,11 @@
-"""The tip of a run, as the journal has it."""
+"""The tip of a run, by its journal."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 from windlass.model import Key
-from windlass.store.database import Store
+from windlass.store.port import Store
 from windlass.store.rows import StepRow
 
 
@@ -15,11 +15,11 @@ def tip_of_run(store: Store, run: str, shown: str = "") -> str:
     For a run that is older than the table of tips: the commit of the last recorded step. The ref counts only where it
     shows the commit of a step that an adopted change replaced and that has not been done again.
     """
-    tips = store.tips(run)
+    tips = store.tips.all(run)
     if tips:
         return tips[-1]
-    base, steps = store.run(run).base, store.steps(run)
-    replaced = {tip_of_step(step) for step in store.superseded(run)} - {tip_of_step(step) for step in steps}
+    base, steps = store.runs.get(run).base, store.steps.all(run)
+    replaced = {tip_of_step(step) for step in store.steps.superseded(run)} - {tip_of_step(step) for step in steps}
     return shown if shown and shown in replaced else tip_of_steps(steps, base)
 
 
@@ -38,7 +38,7 @@ def tip_of_step(step: StepRow) -> str:
     """'' when it put none there."""
     last, result = Key.parse(step.key).parts[-1].id, step.result
     if isinstance(result, dict) and last == "land":
-        # Of a task, or of what a fixer mended for the whole run.
+        # Of a task, or of a fix for the whole run.
         landed = result["kind"] == "landed" if "kind" in result else not result.get("refused", True)
         return str(result["tip"]) if landed else ""
     commits = last in ("commit", "progress") or last.startswith(("adopted.", "tip."))

@@ -165,14 +165,13 @@ class Checker:
 
     async def _remembered(self, key: Key, check: Check, slot: Slot, tree: str, number: int) -> tuple[CheckResult, bool]:
         store, setup = self._services.store, self.setup_hash(slot)
-        seen = store.checked(tree, check.command, setup) if self._recall else None
+        seen = store.checks.get(tree, check.command, setup) if self._recall else None
         if seen is not None:
             return _result(seen), True
         result = await self._run(check, slot, self._services.folder / "attempts" / key.text / f"check{number}")
         # Red may be this machine's fault today; only green is worth remembering.
         if result.ok:
-            with store.tx():
-                store.put_checked(tree, check.command, setup, result.to_json())
+            store.checks.put(self._services.journal.claim, tree, check.command, setup, result.to_json())
         return result, False
 
     async def _run(self, check: Check, slot: Slot, folder: Path) -> CheckResult:
@@ -244,7 +243,7 @@ class SlotPrograms:
             on_line=None,
             stop=self._services.wanted.stop,
             # No other run of a check has it: whoever ends what one left must not end another.
-            marker=f"{journal.run}:{folder.relative_to(self._services.folder)}@{journal.epoch}.{number}",
+            marker=f"{journal.run}:{folder.relative_to(self._services.folder)}@{journal.claim.epoch}.{number}",
             most_bytes=most_bytes,
         )
 

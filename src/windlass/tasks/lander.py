@@ -12,7 +12,7 @@ from contextlib import suppress
 from msgspec import Struct
 
 from windlass.dispatch.workspace import Workspace
-from windlass.engine.journal import EndedLanding
+from windlass.engine.attempts import EndedLanding
 from windlass.engine.services import RunServices
 from windlass.errors import GitLockError
 from windlass.events import BranchPublished, Event, LandingRefused, TaskLanded, Warned
@@ -193,12 +193,12 @@ class Lander:
 
     def _begin(self, key: Key, head: str) -> tuple[int, float]:
         """The first attempt's date stays that of the commit, so a repeated landing makes the same one."""
-        machine, n = self._services.machine, self._journal.next_attempt(key)
-        earlier = self._journal.attempts(key)
+        machine, n = self._services.machine, self._journal.attempts.next(key)
+        earlier = self._journal.attempts.all(key)
         intent = Intent(key.text, n, f"attempts/{key}/@{n}", machine.host, machine.boot, base=head)
         # Lost in a power cut it is made anew: what the tip contains already does not land twice.
-        self._journal.begin(intent, synced=False)
-        first = earlier[0] if earlier else self._journal.attempts(key)[0]
+        self._journal.attempts.begin(intent, synced=False)
+        first = earlier[0] if earlier else self._journal.attempts.all(key)[0]
         return n, float(int(first.started_at))
 
     async def _refuse(
@@ -217,7 +217,9 @@ class Lander:
             "theirs": redact(theirs),
         }
         refused = LandingRefused(request.task.id, why, detail[-2000:], files)
-        self._journal.finish(request.key, one.n, inputs=request.inputs, result=result, events=[*events, refused])
+        self._journal.attempts.finish(
+            request.key, one.n, inputs=request.inputs, result=result, events=[*events, refused]
+        )
         self._settle(one)
 
     async def _finish(self, chain: Sequence[_Link], verdict: CheckVerdict) -> None:
@@ -232,7 +234,7 @@ class Lander:
             ended.append(EndedLanding(request.key, link.waiting.n, request.inputs, result, events))
         await self._journal.settle()
         # Only together: what the checks passed on is the top of the chain.
-        self._journal.finish_landings(ended, _tip_with(chain[-1].candidate))
+        self._journal.attempts.finish_landings(ended, _tip_with(chain[-1].candidate))
         for link in chain:
             self._settle(link.waiting)
 

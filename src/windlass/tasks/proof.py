@@ -183,14 +183,13 @@ class _ProofRuns:
         slot = await self._taken_slot()
         name = f"proof: {self.command}\n{' '.join(files)}"
         store, setup = self._services.store, slot.set_up_for or ""
-        seen = store.checked(sha, name, setup) if tree is not ProofTree.AGAIN else None
+        seen = store.checks.get(sha, name, setup) if tree is not ProofTree.AGAIN else None
         if seen is not None:
             return seen
         ran = await self._limited(tree, sha, files, head)
         # Red may be this machine's fault today; only green is worth remembering.
         if ran.green:
-            with store.tx():
-                store.put_checked(sha, name, setup, _ran_json(ran))
+            store.checks.put(self._services.journal.claim, sha, name, setup, _ran_json(ran))
         return _ran_json(ran)
 
     async def _limited(self, tree: ProofTree, sha: str, files: Sequence[str], head: TestRun | None) -> TestRun:

@@ -186,7 +186,7 @@ def _run(view: View, at: float, event: RunEvent) -> None:
             _note(view, at, event.text)
         case e.RunEnded():
             view.running.clear()
-            _enter(view, at, _state(event.state), event.reason, event.hint)
+            _enter(view, at, STATES.get(event.state, RunState.STOPPED), event.reason, event.hint)
             view.ended_at = at if view.state.final else None
             if view.state.final:
                 # Nobody can answer them any more.
@@ -194,10 +194,6 @@ def _run(view: View, at: float, event: RunEvent) -> None:
             _note(view, at, f"Workflow {event.state}" + (f": {event.reason}" if event.reason else ""))
         case _:
             assert_never(event)
-
-
-def _state(word: str) -> RunState:
-    return STATES.get(word, RunState.STOPPED)
 
 
 def _phase(view: View, at: float, event: e.PhaseEntered | e.PhaseFinished | e.PhaseSkipped) -> None:

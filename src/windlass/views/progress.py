@@ -106,11 +106,7 @@ def _plan(view: View) -> list[str]:
         for role, review in by_role.items()
     ]
     path = f"Plan: {clean(plan.path)}" if plan and plan.path else "Plan"
-    return [_box(plan is not None, path), *reviews, _box(_approved(view), "Approved by user")]
-
-
-def _approved(view: View) -> bool:
-    return view.setting("approve") in YES
+    return [_box(plan is not None, path), *reviews, _box(view.setting("approve") in YES, "Approved by user")]
 
 
 def _config(view: View, settings: Mapping[str, str]) -> list[str]:

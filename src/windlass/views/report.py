@@ -134,15 +134,12 @@ def title(view: View) -> str:
             return _finished(view)
         case _:
             reporting = view.phase is not None and view.phase.kind == "report"
-            return _finished(view) if reporting or _all_ended(view) else "Workflow In Progress"
+            all_ended = bool(view.tasks) and all(task.ended for task in view.tasks)
+            return _finished(view) if reporting or all_ended else "Workflow In Progress"
 
 
 def _finished(view: View) -> str:
     return f"Workflow Finished in Part: {view.shortfall}" if view.shortfall else "Workflow Complete"
-
-
-def _all_ended(view: View) -> bool:
-    return bool(view.tasks) and all(task.ended for task in view.tasks)
 
 
 def _section(name: str, lines: Iterable[str]) -> list[str]:
