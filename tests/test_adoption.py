@@ -75,7 +75,7 @@ def test_an_adopted_plan_goes_on_without_doing_the_landed_task_again(tmp_path: P
 @pytest.mark.parametrize(
     ("place", "when", "number"),
     [
-        ("windlass.engine.journal:Journal._supersede", "after", 1),
+        ("windlass.store.sqlite.steps:StepTable.supersede", "after", 1),
         ("windlass.driver.adoption:record", "before", 1),
         ("windlass.driver.adoption:record", "after", 1),
         ("windlass.driver.context:commit_artifacts", "after", 1),

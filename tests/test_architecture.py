@@ -44,7 +44,13 @@ ADAPTER_MAY_IMPORT = {
     "windlass.model",
 }
 # programs of their own: never imported by the driver
-PROGRAMS = {"agents/process/supervisor.py", "agents/cli/scripted_program.py", "agents/cli/acp_program.py"}
+PROGRAMS = {
+    "agents/process/supervisor.py": set(),
+    "agents/cli/scripted_program.py": set(),
+    "agents/cli/acp_program.py": {"windlass.agents.cli.json_rpc"},
+    "agents/cli/json_rpc.py": set(),
+}
+"""Start for each dispatch, so they load little: what each may import of ours."""
 HEAVY = {"asyncio", "pydantic", "yaml", "rich", "prompt_toolkit", "psutil", "genai_prices", "tree_sitter"}
 
 
@@ -141,8 +147,8 @@ def test_an_adapter_imports_only_the_port_and_the_nouns(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [PACKAGE / name for name in sorted(PROGRAMS)], ids=relative)
-def test_a_program_of_its_own_imports_nothing_of_ours(path: Path) -> None:
-    assert imported(path) == set()
+def test_a_program_of_its_own_imports_next_to_nothing_of_ours(path: Path) -> None:
+    assert imported(path) == PROGRAMS[relative(path)]
 
 
 def test_one_class_name_means_one_thing() -> None:

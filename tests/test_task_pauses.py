@@ -109,10 +109,10 @@ def test_a_run_sent_to_the_background_between_review_and_landing_pauses_where_it
     ("mode", "place", "when", "nth", "pauses"),
     [
         ("checkpoint", "windlass.tasks.lander:Lander.land", "before", 1, [1, 2, 3]),
-        ("checkpoint", "windlass.engine.journal:Journal.finish_landings", "after", 1, [1, 2, 3]),
+        ("checkpoint", "windlass.engine.attempts:AttemptLog.finish_landings", "after", 1, [1, 2, 3]),
         ("batch", "windlass.tasks.lander:Lander.land", "before", 2, [2]),
-        ("batch", "windlass.engine.journal:Journal.finish_landings", "after", 1, [2]),
-        ("batch", "windlass.engine.journal:Journal.finish_landings", "after", 2, [2]),
+        ("batch", "windlass.engine.attempts:AttemptLog.finish_landings", "after", 1, [2]),
+        ("batch", "windlass.engine.attempts:AttemptLog.finish_landings", "after", 2, [2]),
     ],
 )
 def test_a_killed_driver_leaves_the_pause_due(
