@@ -369,7 +369,7 @@ def test_a_plan_is_read_from_its_block(tag: str) -> None:
         ("- just text", "task 1 is not a mapping"),
         ("title: A", "must be a list"),
         ("- &a {title: A}\n- *a", "an anchor '&a'"),
-        ("- !!python/object:os.system {title: A}", "the tag"),
+        ("- !!python/object:os.system {title: A}", "a tag"),
         ("- {title: A, title: B}", "the key 'title' stands here twice"),
         ("- title: [", "not valid YAML: line"),
         ("[" * 50 + "]" * 50, "nested deeper than"),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta, Struct, field
 
-from windlass.conversion import After, Before, ConversionError, Read, Rest, convert, fault_line
+from windlass.conversion import After, Before, ConversionError, Parser, Rest, convert, fault_line
 
 
 def even(number: int) -> int:
@@ -38,7 +38,7 @@ class Page(Base, frozen=True, kw_only=True):
     size: Literal["a4", "a5"] = "a4"
     even: Annotated[int, After(even)] = 0
     words: Annotated[tuple[str, ...], Before(lambda value: [value] if isinstance(value, str) else value)] = ()
-    seconds: Annotated[float, Read(lambda value: float(str(value).removesuffix("s")))] = 0.0
+    seconds: Annotated[float, Parser(lambda value: float(str(value).removesuffix("s")))] = 0.0
     forms: tuple[Form, ...] = ()
     source: str | None = field(default=None, name="from")
     flag: bool | str = False

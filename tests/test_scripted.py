@@ -225,7 +225,7 @@ def test_commit_with_nothing_to_commit_is_no_failure(tmp_path: Path) -> None:
         ("- say: [a]", "1: 'say' is text"),
         ("- text", "1: a rule is a mapping"),
         ("say: x", "1: a script is a list of rules"),
-        ("- say: x\n- say: [", "3: did not find expected node content"),
+        ("- say: x\n- say: [", "3: not readable as YAML: expected the node content, but found '<stream end>'"),
         ("- say: x\n  say: y", "2: the key 'say' stands here twice"),
     ],
 )

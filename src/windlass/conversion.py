@@ -8,7 +8,7 @@ A struct's type hints are evaluated when the first value of it is read, so that 
 What a type hint can say, besides plain types, lists, tables, choices (`Literal`) and structs:
 
 - `Annotated[T, Before(f)]`: f changes the value, then it is read as a T
-- `Annotated[T, Read(f)]`: f makes the T, or raises ValueError with the reason
+- `Annotated[T, Parser(f)]`: f makes the T, or raises ValueError with the reason
 - `Annotated[T, After(f)]`: f checks or changes what was read as a T
 - `Annotated[T, Meta(...)]`: the bounds of msgspec: ge, le, min_length, max_length
 - `Annotated[dict[str, T], Rest()]`: takes the keys of the table that no other field has
@@ -37,7 +37,7 @@ class Before(Struct, frozen=True):
     change: Callable[[Any], Any]
 
 
-class Read(Struct, frozen=True):
+class Parser(Struct, frozen=True):
     make: Callable[[Any], Any]
 
 
@@ -248,7 +248,7 @@ def _tagged(kinds: dict[str, type[Struct]]) -> Reader:
 
 
 def _annotated(kind: Any, added: tuple[Any, ...]) -> Reader:
-    inner = next((_made_by(one) for one in added if isinstance(one, Read)), None) or _reader(kind)
+    inner = next((_made_by(one) for one in added if isinstance(one, Parser)), None) or _reader(kind)
     changes = [one.change for one in added if isinstance(one, Before)]
     checks = [_bounds(one) if isinstance(one, Meta) else one.check for one in added if isinstance(one, Meta | After)]
 
@@ -269,7 +269,7 @@ def _annotated(kind: Any, added: tuple[Any, ...]) -> Reader:
     return read
 
 
-def _made_by(note: Read) -> Reader:
+def _made_by(note: Parser) -> Reader:
     return lambda value, path, faults: note.make(value)
 
 

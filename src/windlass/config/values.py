@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeAlias
 
 from msgspec import Meta
 
-from windlass.conversion import After, Read
+from windlass.conversion import After, Parser
 from windlass.model import is_id, is_inner_path
 
 DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h|d))+")
@@ -116,15 +116,15 @@ def _command_name(name: str) -> str:
 Money: TypeAlias = Annotated[float, Meta(ge=0)]
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
 AtLeastOne: TypeAlias = Annotated[int, Meta(ge=1)]
-Duration: TypeAlias = Annotated[float, Read(parse_duration)]
+Duration: TypeAlias = Annotated[float, Parser(parse_duration)]
 Durations: TypeAlias = tuple[Duration, ...]
-Command: TypeAlias = Annotated[tuple[str, ...], Read(parse_command)]
+Command: TypeAlias = Annotated[tuple[str, ...], Parser(parse_command)]
 Commands: TypeAlias = tuple[Command, ...]
 FilesCommand: TypeAlias = Annotated[Command, After(_with_files)]
 Globs: TypeAlias = tuple[Annotated[str, After(_inner_path)], ...]
 Paths: TypeAlias = tuple[Annotated[str, After(_file)], ...]
 Variables: TypeAlias = tuple[Annotated[str, After(_variable)], ...]
 Addresses: TypeAlias = tuple[Annotated[str, After(_address)], ...]
-Word: TypeAlias = Annotated[str, Read(_word)]
-Options: TypeAlias = dict[str, Annotated[str | tuple[str, ...], Read(_option)]]
+Word: TypeAlias = Annotated[str, Parser(_word)]
+Options: TypeAlias = dict[str, Annotated[str | tuple[str, ...], Parser(_option)]]
 CommandName: TypeAlias = Annotated[str, After(_command_name)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Union
 
-from windlass.conversion import Before, Read
+from windlass.conversion import Before, Parser
 from windlass.kinds import KINDS
 from windlass.kinds.routes import Target
 from windlass.kinds.spec import Count, FlowStruct, Names, PhaseSpec
@@ -70,7 +70,7 @@ class QuestionSpec(FlowStruct, frozen=True, kw_only=True):
 
     text: str
     """What is asked; {task.title} and {reason} are filled in."""
-    options: dict[str, Annotated[Target, Read(_target)]]
+    options: dict[str, Annotated[Target, Parser(_target)]]
     """Key -> target."""
     id: str = ""
     title: str = ""
@@ -95,7 +95,7 @@ class QuestionSpec(FlowStruct, frozen=True, kw_only=True):
 
 class Restarts(FlowStruct, frozen=True, kw_only=True):
     max: Count = 3
-    then: Annotated[Target, Read(_target)]
+    then: Annotated[Target, Parser(_target)]
 
 
 class SourceSpec(FlowStruct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeAlias
 
 from msgspec import Struct, field
 
-from windlass.conversion import Before, Path, Read
+from windlass.conversion import Before, Parser, Path
 from windlass.kinds.routes import Route, Target, To
 from windlass.kinds.visit_cost import Sizes, VisitCost, When
 
@@ -37,10 +37,10 @@ def _whole_number(value: Any, fault: str = "not a whole number") -> int:
 
 
 Names: TypeAlias = Annotated[tuple[str, ...], Before(_one_or_many)]
-Routes: TypeAlias = dict[str, Annotated[Route, Read(Route.of)]]
-Count: TypeAlias = Annotated[int | str, Read(_setting_or_int)]
+Routes: TypeAlias = dict[str, Annotated[Route, Parser(Route.of)]]
+Count: TypeAlias = Annotated[int | str, Parser(_setting_or_int)]
 """A whole number, or a $setting that holds one."""
-Number: TypeAlias = Annotated[int, Read(_whole_number)]
+Number: TypeAlias = Annotated[int, Parser(_whole_number)]
 
 
 class Label(FlowStruct, frozen=True, kw_only=True):
