@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "windlass"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-KIND_HELPERS = {"__init__", "base", "calls", "proposals", "routes", "spec", "task_graph", "visit_cost"}
+KIND_HELPERS = {"__init__", "base", "calls", "proposals", "routes", "spec", "task_graph", "visit_cost", "walker"}
 KIND_MAY_IMPORT = {
     "windlass.errors",
     "windlass.events",
