@@ -17,6 +17,7 @@ PACKAGE = ROOT / "src" / "windlass"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 KIND_HELPERS = {"__init__", "base", "calls", "proposals", "routes", "spec", "task_graph", "visit_cost", "walker"}
 KIND_MAY_IMPORT = {
+    "windlass.conversion",
     "windlass.errors",
     "windlass.events",
     "windlass.model",
@@ -118,7 +119,6 @@ def test_a_kind_imports_only_what_a_kind_needs(path: Path) -> None:
 @pytest.mark.parametrize("path", kinds(), ids=relative)
 def test_a_kind_has_a_spec_of_its_name_and_its_outcomes(path: Path) -> None:
     kind = importlib.import_module(f"windlass.kinds.{path.stem}").KIND
-    assert kind.name == path.stem
     assert kind.name == path.stem
     assert len(set(kind.spec.OUTCOMES)) == len(kind.spec.OUTCOMES) > 0
 

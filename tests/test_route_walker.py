@@ -12,6 +12,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from test_machine import FakeWorld
+from windlass.conversion import convert
 from windlass.engine import machine
 from windlass.engine.machine import AskQuestion, End, RunPhase, SkipPhase
 from windlass.flow.route_graph import RouteEdge, phase_ways, step_ways
@@ -47,7 +48,7 @@ def routes(draw: st.DrawFn, outcomes: list[str], targets: list[str]) -> dict[str
         if draw(st.booleans()):
             found[outcome] = target
         elif draw(st.booleans()):
-            found[outcome] = {"to": target, "max": 1, "then": draw(st.sampled_from(targets))}
+            found[outcome] = {"to": target, "max": "1", "then": draw(st.sampled_from(targets))}
     return found
 
 
@@ -80,7 +81,7 @@ def flows(draw: st.DrawFn) -> Flow:
         answers.append("mode long")
     if shape == "stages":
         answers += ["restart here", "restart previous", "restart s0", "restart s1 else s0"]
-        data["restarts"] = {"max": 1, "then": draw(st.sampled_from(["stop", "waive", "ask q1"]))}
+        data["restarts"] = {"max": "1", "then": draw(st.sampled_from(["stop", "waive", "ask q1"]))}
     targets += answers
     made = []
     for n, id in enumerate(ids):
@@ -96,12 +97,12 @@ def flows(draw: st.DrawFn) -> Flow:
         "q1": {"text": "?", "options": {"c": "next", "d": draw(st.sampled_from(["waive", *ENDS]))}},
     }
     if shape != "stages":
-        return Flow.model_validate({**data, "phases": made})
+        return convert({**data, "phases": made}, Flow)
     cut = draw(st.integers(0, len(ids) - 1))
     stages = [{"id": f"s{n}", "phases": part} for n, part in enumerate((made[:cut], made[cut:])) if part]
     for stage in stages:
         stage["when"] = draw(conditions())
-    return Flow.model_validate({**data, "stages": stages})
+    return convert({**data, "stages": stages}, Flow)
 
 
 # -- phases
@@ -299,7 +300,7 @@ def task_flows(draw: st.DrawFn) -> Flow:
     land = {"on": draw(routes(["conflict", "red", "unproved"], [*answers, "ask q0"]))}
     options = {"a": draw(st.sampled_from(answers)), "b": draw(st.sampled_from(answers))}
     phase = {"id": "execute", "kind": "tasks", "from": "text", "steps": made, "land": land, "on": {}}
-    return Flow.model_validate({**HEAD, "questions": {"q0": {"text": "?", "options": options}}, "phases": [phase]})
+    return convert({**HEAD, "questions": {"q0": {"text": "?", "options": options}}, "phases": [phase]}, Flow)
 
 
 @settings(max_examples=40, phases=[Phase.explicit, Phase.reuse, Phase.generate])

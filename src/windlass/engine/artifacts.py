@@ -30,14 +30,14 @@ class RunArtifacts(Struct):
     of_tasks: dict[tuple[str, str], StoredArtifact] = field(default_factory=dict)
     """Artifacts that are made per task, by task and name."""
 
-    def spec(self, name: str) -> Artifact:
+    def artifact(self, name: str) -> Artifact:
         if name not in self.flow.artifacts:
             raise StoppedError(f"there is no artifact '{name}'", hint=near(name, self.flow.artifacts))
         return self.flow.artifacts[name]
 
     def hold(self, name: str, content: str, producer: str, task: str = "") -> StoredArtifact:
         held = StoredArtifact(content_id(content), content, producer)
-        if task and self.spec(name).per == "task":
+        if task and self.artifact(name).per == "task":
             self.of_tasks[task, name] = held
         else:
             self.held[name] = held
@@ -45,13 +45,13 @@ class RunArtifacts(Struct):
 
     def content(self, name: str, task: str = "") -> str | None:
         """`task`: whose artifact it is, where each task makes its own."""
-        per_task = name in self.flow.artifacts and self.spec(name).per == "task"
+        per_task = name in self.flow.artifacts and self.artifact(name).per == "task"
         held = self.of_tasks.get((task, name)) if per_task else self.held.get(name)
         return held.content if held else None
 
     def data(self, name: str) -> Json:
         """The artifact's data by its contract; None when it has none, or cannot be parsed."""
-        content, contract = self.content(name), self.spec(name).contract
+        content, contract = self.content(name), self.artifact(name).contract
         if not content:
             return None
         try:
@@ -60,7 +60,7 @@ class RunArtifacts(Struct):
             return None
 
     def plan(self, name: str, content: str) -> PlanView:
-        parsed = contracts.plan_of(self.spec(name).contract, content)
+        parsed = contracts.plan_of(self.artifact(name).contract, content)
         if parsed.problem:
             return PlanView(problem=parsed.problem)
         matched = match_tasks((), parsed.tasks)
@@ -68,7 +68,7 @@ class RunArtifacts(Struct):
 
     def problem(self, name: str, path: str, task: str = "") -> str:
         """What is wrong with the artifact as it is. `path`: its file, for the message."""
-        artifact, content = self.spec(name), self.content(name, task)
+        artifact, content = self.artifact(name), self.content(name, task)
         if content is None:
             return f"{path or name} was not written"
         if artifact.contract == "tasks" or artifact.contract in contracts.TASK_LISTS:
@@ -81,5 +81,5 @@ class RunArtifacts(Struct):
     def missing(self, name: str, content: str) -> str:
         """What the artifact's `ensure` rules miss in this content."""
         texts: dict[str, Json] = {other: held.content for other, held in self.held.items()}
-        found = (missing_in(rule, content, FactView(artifacts=texts)) for rule in self.spec(name).ensure)
+        found = (missing_in(rule, content, FactView(artifacts=texts)) for rule in self.artifact(name).ensure)
         return "; ".join(text for text in found if text)

@@ -88,7 +88,7 @@ class RunValues(Struct):
         self.facts = replace(self.facts, request=request)
 
     def path(self, name: str) -> str:
-        template = self.artifacts.spec(name).path
+        template = self.artifacts.artifact(name).path
         return template.format_map(self.names()) if template else ""
 
     def progress_path(self) -> str:

@@ -112,7 +112,7 @@ async def run_agent(
     logins = copy_logins(job.folder, invocation.carried)
     halt = asyncio.Event()
     with open_private(job.folder / "events.jsonl") as file:
-        log = EventLog(file, job.limits.output_bytes)
+        log = AgentEventLog(file, job.limits.output_bytes)
         stream = AgentRun(adapter, job, on_event, clock, log, halt, patience_s, afford)
         watchers = [asyncio.create_task(_forward(stop, halt)), asyncio.create_task(_linger(stream, halt, linger_s))]
 
@@ -156,7 +156,7 @@ def marker_of(job: Job) -> str:
     return f"{job.run}:{job.key}@{job.attempt}"
 
 
-class EventLog(Struct):
+class AgentEventLog(Struct):
     """The agent's events as JSON lines. The log is bounded, as the agent's own output is."""
 
     file: TextIO
@@ -197,7 +197,7 @@ class AgentRun(Struct, eq=False, dict=True):
     job: Job
     on_event: Callable[[AgentEvent], None]
     clock: Callable[[], float]
-    log: EventLog
+    log: AgentEventLog
     halt: asyncio.Event
     patience_s: float = PATIENCE_S
     afford: Callable[[Usage], str] = lambda usage: ""
@@ -459,7 +459,9 @@ def _usage_after(before: Usage, event: Spent) -> Usage:
 
 def recount(adapter: Adapter, job: Job, clock: Callable[[], float]) -> AgentResult:
     """The result of an attempt whose end no driver saw, from the files that it left."""
-    stream = AgentRun(adapter, job, lambda event: None, clock, EventLog(io.StringIO(), 0), asyncio.Event(), live=False)
+    stream = AgentRun(
+        adapter, job, lambda event: None, clock, AgentEventLog(io.StringIO(), 0), asyncio.Event(), live=False
+    )
     _read_again(job.folder / "stdout", stream.line)
     if isinstance(stream.reader, ReadsErrors):
         _read_again(job.folder / "stderr", stream.error_line)
