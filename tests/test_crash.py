@@ -146,7 +146,7 @@ def _ends_within(driver: subprocess.Popen[bytes], seconds: float) -> bool:
         ("windlass.git.slots:keep", "after", 2),
         ("windlass.git.engine_repo:EngineRepo.hold", "before", 1),
         ("windlass.git.trees:harvest", "after", 1),
-        ("windlass.driver.context:commit_artifacts", "after", 1),
+        ("windlass.driver.artifacts:commit_artifacts", "after", 1),
     ],
 )
 def test_killed_between_an_effect_and_its_record_it_comes_to_the_same_end(

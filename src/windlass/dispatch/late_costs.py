@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
 from windlass.agents.base import Adapter, AgentResult, Job, Unsure
 from windlass.agents.process.agent_run import CONTINUED, recount
 from windlass.cost import ASSUMED_USD, assumed_for
-from windlass.dispatch.attempt import assumed_usd, prices
+from windlass.dispatch.verdict import assumed_usd, prices
 from windlass.errors import WindlassError
-from windlass.events import DispatchCosted, DispatchFinished, DispatchStarted
+from windlass.events import DispatchCosted, DispatchFinished, DispatchStarted, Event
 from windlass.model import ErrorClass, Usage
 from windlass.store.database import Store
 from windlass.store.rows import AttemptRow
@@ -42,7 +43,7 @@ class LateCosts(Struct, frozen=True):
                     continue
                 assumed = assumed_usd(result, self.unknown_usd)
                 if self.store.interrupt(self.run, key, n, result.usage.to_json(assumed), result.usage.cost_usd):
-                    self._tell_end(row, result, assumed, started)
+                    self._tell(row, result, assumed, started)
 
     def settle(self) -> None:
         """Give back what was assumed for attempts that an older version recorded, where their files tell the cost."""
@@ -56,8 +57,7 @@ class LateCosts(Struct, frozen=True):
                 key, n = row.intent.key, row.intent.n
                 assumed = assumed_usd(result, self.unknown_usd)
                 self.store.settle_cost(self.run, key, n, result.usage.to_json(assumed), result.usage.cost_usd)
-                tell = self._tell_cost if (key, n) in ended else self._tell_end
-                tell(row, result, assumed, started)
+                self._tell(row, result, assumed, started, ended=(key, n) in ended)
 
     def _recount(self, row: AttemptRow) -> AgentResult:
         intent = row.intent
@@ -90,54 +90,44 @@ class LateCosts(Struct, frozen=True):
     def _ended(self) -> set[tuple[str, int]]:
         return {(event.key, event.attempt) for event in self.store.events_of(self.run, DispatchFinished)}
 
-    def _tell_end(
-        self, row: AttemptRow, result: AgentResult, assumed: float, started: dict[tuple[str, int], DispatchStarted]
+    def _tell(
+        self,
+        row: AttemptRow,
+        result: AgentResult,
+        assumed: float,
+        started: Mapping[tuple[str, int], DispatchStarted],
+        *,
+        ended: bool = False,
     ) -> None:
-        intent, usage = row.intent, result.usage
+        """`ended`: the end of the attempt was told before, only what it cost is new."""
+        intent, usage, before = row.intent, result.usage, _recorded(row) if ended else Usage()
         begun = started.get((intent.key, intent.n))
-        self.store.add_event(
-            self.run,
-            DispatchFinished(
-                key=intent.key,
-                attempt=intent.n,
-                role=intent.role,
+        told: dict[str, Any] = {
+            "key": intent.key,
+            "attempt": intent.n,
+            "role": intent.role,
+            "cost_usd": usage.cost_usd,
+            "input": usage.input - before.input,
+            "output": usage.output - before.output,
+            "cached": usage.cached - before.cached,
+            "task": begun.task if begun else "",
+            "prices": prices(self.store.clock()) if usage.priced else "",
+            "assumed_usd": assumed,
+        }
+        if ended:
+            event: Event = DispatchCosted(
+                **told, before_usd=row.cost_usd, before_assumed_usd=assumed_for(row.cost_usd, None)
+            )
+        else:
+            event = DispatchFinished(
+                **told,
                 agent=intent.agent,
                 error=ErrorClass.DRIVER_LOST,
                 reason="its driver was ended",
-                cost_usd=usage.cost_usd,
-                input=usage.input,
-                output=usage.output,
-                cached=usage.cached,
                 seconds=round(max((row.ended_at or self.store.clock()) - row.started_at, 0.0), 3),
                 tools=result.tools,
-                task=begun.task if begun else "",
-                prices=prices(self.store.clock()) if usage.priced else "",
-                assumed_usd=assumed,
-            ),
-        )
-
-    def _tell_cost(
-        self, row: AttemptRow, result: AgentResult, assumed: float, started: dict[tuple[str, int], DispatchStarted]
-    ) -> None:
-        intent, usage, before = row.intent, result.usage, _recorded(row)
-        begun = started.get((intent.key, intent.n))
-        self.store.add_event(
-            self.run,
-            DispatchCosted(
-                key=intent.key,
-                attempt=intent.n,
-                role=intent.role,
-                cost_usd=usage.cost_usd,
-                assumed_usd=assumed,
-                before_usd=row.cost_usd,
-                before_assumed_usd=assumed_for(row.cost_usd, None),
-                input=usage.input - before.input,
-                output=usage.output - before.output,
-                cached=usage.cached - before.cached,
-                task=begun.task if begun else "",
-                prices=prices(self.store.clock()) if usage.priced else "",
-            ),
-        )
+            )
+        self.store.add_event(self.run, event)
 
 
 def _is_open_to_doubt(row: AttemptRow) -> bool:

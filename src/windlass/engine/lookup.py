@@ -1,86 +1,81 @@
-"""What a kind may look up: settings, artifacts, questions rendered for the place where it stands."""
+"""What a kind may read: settings, artifacts, questions rendered for its place in the run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from windlass.engine.services import RunServices
+from msgspec import Struct
+
+from windlass.engine.services import Assignments
+from windlass.engine.values import RunValues
 from windlass.flow.route_graph import back_options
 from windlass.flow.schema import QuestionSpec
 from windlass.kinds.base import NOBODY_REVIEWED, Outcome, PlanView
 from windlass.kinds.routes import Target, To
 from windlass.kinds.spec import PhaseSpec
-from windlass.model import Choice, Finding, Json, Key, Question, RunFacts, Severity, Task
+from windlass.model import Choice, Finding, Json, Question, RunFacts, Severity, Task
 
 
-class Lookup:
-    """Contract: the same answer on every replay; nothing here touches the world."""
+class StepValues(Struct, frozen=True):
+    """What a kind may read at its place in the run. Contract: the same answer on every replay; nothing is changed."""
 
-    step_id: str = ""
+    _run: RunValues
+    _assignments: Assignments
+    _phase: PhaseSpec
+    _outcomes: Mapping[str, Outcome]
+    """Of the phases, and inside a task of its steps, that have ended."""
+    _task: Task | None = None
+    _step: str = ""
     """The step of a task, '' elsewhere."""
 
-    def __init__(
-        self, parts: RunServices, key: Key, phase: PhaseSpec, outcomes: Mapping[str, Outcome], task: Task | None
-    ) -> None:
-        self.parts = parts
-        self.key = key
-        self.facts: RunFacts = parts.world.facts
-        self.phase = phase
-        self.task = task
-        self._outcomes = outcomes
-        self._world = parts.world
+    @property
+    def facts(self) -> RunFacts:
+        return self._run.facts
 
     def has_role(self, role: str) -> bool:
-        return self.parts.assignment(role).is_filled
+        return self._assignments.assignment(role).is_filled
 
     def setting(self, value: int | str) -> str:
-        return self._world.resolve(value)
-
-    def set_setting(self, name: str, value: str) -> None:
-        self._world.settings[name] = value
+        return self._run.resolve(value)
 
     def artifact(self, name: str) -> str | None:
         if name == "reason":
-            return self._outcomes[self.phase.id].detail if self.phase.id in self._outcomes else None
+            return self._outcomes[self._phase.id].detail if self._phase.id in self._outcomes else None
         phase, _, what = name.partition(".")
         if what == "findings":
             return _list(self._outcomes[phase].findings) if phase in self._outcomes else None
-        return self._world.content(name, self._task_id)
+        return self._run.content(name, self._task_id)
 
     def unmet(self, name: str, content: str) -> str:
-        return self._world.unensured(name, content)
+        return self._run.unensured(name, content)
 
     def problem(self, name: str) -> str:
-        return self._world.problem(name, self._task_id)
+        return self._run.problem(name, self._task_id)
 
     @property
     def _task_id(self) -> str:
-        return self.task.id if self.task else ""
+        return self._task.id if self._task else ""
 
     def plan(self, name: str) -> PlanView:
-        return self._world.plan(name, self._world.content(name) or "")
+        return self._run.plan(name, self._run.content(name) or "")
 
     def parse_plan(self, name: str, content: str) -> PlanView:
-        return self._world.plan(name, content)
-
-    def refine(self, request: str) -> None:
-        self._world.refine(request)
-        self.facts = self._world.facts
+        return self._run.plan(name, content)
 
     def fact(self, name: str) -> Json:
-        return self._world.fact(name, self.task)
+        return self._run.fact(name, self._task)
 
     def option(self, question: str, key: str) -> Target:
-        return self._world.flow.questions[question].options[key]
+        return self._run.flow.questions[question].options[key]
 
     def feedback(self, question: str) -> str | None:
-        answer = self._world.answers.get(question)
-        if answer is None or self.option(question, answer.value) != Target(To.GOTO, self.phase.id):
+        answer = self._run.answers.get(question)
+        if answer is None or self.option(question, answer.value) != Target(To.GOTO, self._phase.id):
             return None
         return answer.comment
 
     def setting_question(self, name: str) -> Question | None:
-        setting = self._world.asked(name)
+        setting = self._run.asked(name)
         if setting is None:
             return None
         choices = tuple(
@@ -98,7 +93,7 @@ class Lookup:
         )
 
     def question(self, id: str, reason: str = "", findings: Sequence[Finding] = ()) -> Question:
-        spec = self._world.flow.questions[id]
+        spec = self._run.flow.questions[id]
         choices = tuple(Choice(key, spec.labels.get(key, _label(key))) for key in spec.options)
         return Question(
             id=spec.id or id,
@@ -111,8 +106,8 @@ class Lookup:
             comment=spec.comment,
             yes=spec.yes,
             mandatory=spec.mandatory,
-            back=back_options(self._world.flow, id),
-            task=self.task.id if self.task else "",
+            back=back_options(self._run.flow, id),
+            task=self._task.id if self._task else "",
             objection=self._objection(spec),
         )
 
@@ -128,12 +123,12 @@ class Lookup:
 
     def _text(self, template: str, reason: str) -> str:
         known = {
-            "{task.title}": self.task.title if self.task else "",
-            "{task.id}": self.task.id if self.task else "",
+            "{task.title}": self._task.title if self._task else "",
+            "{task.id}": self._task.id if self._task else "",
             "{reason}": reason,
-            "{phase}": self.phase.id,
-            "{step}": self.step_id,
-            "{role}": ", ".join(sorted(self.phase.roles())),
+            "{phase}": self._phase.id,
+            "{step}": self._step,
+            "{role}": ", ".join(sorted(self._phase.roles())),
         }
         for name, value in known.items():
             template = template.replace(name, value)
@@ -154,7 +149,7 @@ class Lookup:
             return "\n".join([count, *(f"  {i}. {_titled(task)}" for i, task in enumerate(tasks, 1))])
         if what == "findings":
             return self._review_result(name)
-        return self._world.content(name) or ""
+        return self._run.content(name) or ""
 
     def _review_result(self, phase: str) -> str:
         outcome = self._outcomes.get(phase)

@@ -47,6 +47,8 @@ class RunValues(Struct):
     """What people call it: the name of its folder."""
     base_branch: str = ""
     """What the user had checked out when the run began; '' when HEAD was detached."""
+    tag_secret: str = ""
+    """Nobody outside this run can make the tags of its dispatches' blocks without it."""
 
     # -- the machine's questions
 

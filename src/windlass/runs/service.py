@@ -239,7 +239,7 @@ class Service:
 
     def _end_agents(self, run: str) -> str:
         """What a driver that died left at work. In words what cannot be reached from here."""
-        from windlass.engine.recovery import end_attempts, end_checks
+        from windlass.dispatch.recovery import end_attempts, end_checks
         from windlass.git import run as git
         from windlass.git.engine_repo import EngineRepo
         from windlass.git.slots import Slots

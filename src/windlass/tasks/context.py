@@ -1,4 +1,4 @@
-"""What the `tasks` kind may do besides the verbs of every kind, and what becomes of a task."""
+"""What the `tasks` kind may do, and what becomes of a task."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from windlass.kinds.base import Context, Outcome
+from windlass.events import Event
+from windlass.kinds.base import Context, Outcome, Place, Values
 from windlass.kinds.routes import Target
 from windlass.model import Finding, Task
 
@@ -47,12 +48,18 @@ class EndRunError(Exception):
         self.reason = reason
 
 
-class TasksContext(Context, Protocol):
-    """What the `tasks` kind may do besides."""
+class TasksContext(Protocol):
+    """What the `tasks` kind may do in its phase."""
 
-    async def task_list(self, source: str) -> tuple[Task, ...]:
-        """The plan's tasks as recorded for this phase, with the changes a person adopted."""
-        ...
+    @property
+    def place(self) -> Place: ...
+
+    @property
+    def values(self) -> Values: ...
+
+    def emit(self, *events: Event, at: str = "") -> None: ...
+
+    def flush(self) -> None: ...
 
     def slots(self, wanted: int | str) -> int:
         """How many tasks may be at work at once: what the command line or the config says, else what the flow does."""
@@ -110,8 +117,20 @@ class TasksContext(Context, Protocol):
         ...
 
 
-class TaskContext(Context, Protocol):
+class TaskContext(Protocol):
     """One visit to one task."""
+
+    @property
+    def place(self) -> Place: ...
+
+    @property
+    def values(self) -> Values: ...
+
+    def emit(self, *events: Event, at: str = "") -> None: ...
+
+    async def leave(self) -> None:
+        """Give the checkout back."""
+        ...
 
     def step_scope(
         self, id: str, *, visit: int = 1, to_fix: tuple[Finding, ...] = (), since: str = "", why: str = ""

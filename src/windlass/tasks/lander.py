@@ -8,17 +8,22 @@ from contextlib import suppress
 
 from msgspec import Struct
 
+from windlass.dispatch.site import SiteAddress
 from windlass.dispatch.workspace import Workspace
-from windlass.engine.journal import EndedLanding
-from windlass.engine.services import RunServices
+from windlass.engine.journal import EndedLanding, Journal
+from windlass.engine.services import StopRequests
+from windlass.engine.tip import Tip
+from windlass.engine.values import RunValues
 from windlass.errors import GitLockError
 from windlass.events import BranchPublished, Event, LandingRefused, TaskLanded, Warned
-from windlass.git import merge as landing
+from windlass.git import merge
 from windlass.git.conflicts import describe, paths_of
+from windlass.git.engine_repo import EngineRepo
 from windlass.git.merge import Candidate, Landing
 from windlass.git.publish import follow, publish
 from windlass.git.trees import diff
 from windlass.model import Json, Key, Task
+from windlass.redaction import Redactor
 from windlass.store.rows import Intent
 from windlass.tasks.checker import Checker, CheckVerdict
 from windlass.tasks.context import Landed
@@ -37,20 +42,20 @@ class LandingRequest(Struct, frozen=True):
 
     key: Key
     task: Task
-    desk: Workspace
+    workspace: Workspace
     place: int
-    """Where the task stands in the plan: who waits together lands in that order."""
+    """Where the task stands in the plan: who waits together lands in that request."""
     checked: bool
     waived: bool = False
     """A person accepts it as it is."""
 
     @property
     def inputs(self) -> Json:
-        return {"task": self.task.id, "tree": self.desk.tree}
+        return {"task": self.task.id, "tree": self.workspace.tree}
 
 
 class _Waiting(Struct, eq=False):
-    order: LandingRequest
+    request: LandingRequest
     n: int
     date: float
     done: bool = False
@@ -66,10 +71,25 @@ class _Link(Struct, frozen=True):
 class Lander:
     """One per run. Whatever waits when it is free becomes one chain; whoever finds it free does the work for all."""
 
-    def __init__(self, parts: RunServices, checker: Checker) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        journal: Journal,
+        engine: EngineRepo,
+        tip: Tip,
+        values: RunValues,
+        checker: Checker,
+        requests: StopRequests,
+        redactor: Redactor,
+        address: SiteAddress,
+    ) -> None:
+        self._journal = journal
+        self._engine = engine
+        self._run_tip = tip
+        self._values = values
         self._checker = checker
-        self._journal = parts.journal
+        self._requests = requests
+        self._redactor = redactor
+        self._address = address
         self._publishing: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
         """Somebody waits for what is being published."""
@@ -81,16 +101,16 @@ class Lander:
         self.turns: list[str] = []
         """Tasks that land in this order; each waits for those before it."""
 
-    async def land(self, order: LandingRequest) -> tuple[Landed, str]:
+    async def land(self, request: LandingRequest) -> tuple[Landed, str]:
         """What became of it, and the tip to go on from."""
-        row = self._journal.find(order.key, order.inputs)
+        row = self._journal.find(request.key, request.inputs)
         try:
             if row is None:
-                self._parts.wanted.check()
-                await self._in_line(_Waiting(order, *self._begin(order.key, order.desk.head)))
-                row = self._journal.find(order.key, order.inputs)
+                self._requests.check()
+                await self._in_line(_Waiting(request, *self._begin(request.key, request.workspace.head)))
+                row = self._journal.find(request.key, request.inputs)
         finally:
-            await self.give_up_turn(order.task.id)
+            await self.give_up_turn(request.task.id)
         assert row is not None
         return _landed(row.result)
 
@@ -111,7 +131,7 @@ class Lander:
         if not batch:
             await self._free.wait()
             return
-        self._parts.wanted.check()
+        self._requests.check()
         await self._land(batch)
         self._free.notify_all()
 
@@ -123,14 +143,14 @@ class Lander:
 
     def _in_turn(self) -> list[_Waiting]:
         """By their place in the plan; with turns, nobody before those whose turn is earlier."""
-        here = {one.order.task.id for one in self._queue}
+        here = {one.request.task.id for one in self._queue}
         blocked = False
         allowed = here - set(self.turns)
         for id in self.turns:
             blocked = blocked or id not in here
             allowed |= set() if blocked else {id}
-        found = [one for one in self._queue if one.order.task.id in allowed]
-        return sorted(found, key=lambda one: one.order.place)
+        found = [one for one in self._queue if one.request.task.id in allowed]
+        return sorted(found, key=lambda one: one.request.place)
 
     # -- one batch
 
@@ -166,26 +186,26 @@ class Lander:
         return chain
 
     async def _candidate(self, one: _Waiting, tip: str) -> Candidate:
-        order, engine = one.order, self._parts.engine
-        left = await order.desk.unresolved()
+        request, engine = one.request, self._engine
+        left = await request.workspace.unresolved()
         if left:
             reason = f"{UNRESOLVED}\n{describe(left)}"
             return Candidate(Landing.CONFLICT, "", "", tip, paths_of(left), reason)
-        head, title = order.desk.head, order.task.title
-        return await landing.candidate(engine, tip, order.task.id, title, head, one.date)
+        head, title = request.workspace.head, request.task.title
+        return await merge.candidate(engine, tip, request.task.id, title, head, one.date)
 
     async def _verdict(self, top: _Link) -> CheckVerdict:
-        order = top.waiting.order
-        if order.waived or not order.checked:
-            return CheckVerdict(True, "accepted" if order.waived else "unchecked")
-        return await self._checker.check(order.key, order.desk, top.candidate.commit, top.candidate.tree)
+        request = top.waiting.request
+        if request.waived or not request.checked:
+            return CheckVerdict(True, "accepted" if request.waived else "unchecked")
+        return await self._checker.check(request.key, request.workspace, top.candidate.commit, top.candidate.tree)
 
     def _already(self, one: _Waiting) -> CheckVerdict:
-        return CheckVerdict(True, "passed" if one.order.checked and self._checker.configured else "unchecked")
+        return CheckVerdict(True, "passed" if one.request.checked and self._checker.configured else "unchecked")
 
     async def _swap(self, chain: Sequence[_Link], verdict: CheckVerdict) -> None:
         await self._finish(chain, verdict)
-        await self._parts.tip.show()
+        await self._run_tip.show()
         await self._publish_meanwhile()
 
     # -- publishing
@@ -210,7 +230,7 @@ class Lander:
         if self._publishing is None or self._publishing.done():
             await self._published()
             self._publishing = asyncio.create_task(self._publish())
-        if self._parts.world.in_place:
+        if self._values.in_place:
             # The user's own checkout must not move while a dispatch is watched for touching it.
             await self._published()
 
@@ -223,9 +243,9 @@ class Lander:
 
     async def _publish(self) -> None:
         """Show the tip as the run's branch; what cannot be done now is tried again at the next landing."""
-        facts, world = self._parts.world.facts, self._parts.world
+        facts, values = self._values.facts, self._values
         tried = ""
-        while (tip := self._tip) not in ("", tried, world.published_tip, facts.base):
+        while (tip := self._tip) not in ("", tried, values.published_tip, facts.base):
             tried = tip
             try:
                 await self._show(tip)
@@ -240,12 +260,12 @@ class Lander:
                     await self._hurry.wait()
 
     async def _show(self, tip: str) -> None:
-        facts, world = self._parts.world.facts, self._parts.world
-        if world.in_place:
-            await asyncio.to_thread(follow, self._parts.engine, facts.id, facts.branch, tip)
-        branch, last = world.branch or facts.branch, world.published_tip
-        done = await asyncio.to_thread(lambda: publish(self._parts.engine, facts.id, branch, tip, last))
-        world.published_tip, world.branch = done.commit, done.branch
+        facts, values = self._values.facts, self._values
+        if values.in_place:
+            await asyncio.to_thread(follow, self._engine, facts.id, facts.branch, tip)
+        branch, last = values.branch or facts.branch, values.published_tip
+        done = await asyncio.to_thread(lambda: publish(self._engine, facts.id, branch, tip, last))
+        values.published_tip, values.branch = done.commit, done.branch
         published = BranchPublished(done.branch, done.commit, done.note, tip)
         with self._journal.writing("publish", published, synced=False):
             pass
@@ -254,13 +274,13 @@ class Lander:
 
     @property
     def _tip(self) -> str:
-        return self._parts.tip.now
+        return self._journal.tip
 
     def _begin(self, key: Key, head: str) -> tuple[int, float]:
         """The first attempt's date stays that of the commit, so a repeated landing makes the same one."""
-        machine, n = self._parts.machine, self._journal.next_attempt(key)
+        address, n = self._address, self._journal.next_attempt(key)
         earlier = self._journal.attempts(key)
-        intent = Intent(key.text, n, f"attempts/{key}/@{n}", machine.host, machine.boot, base=head)
+        intent = Intent(key.text, n, f"attempts/{key}/@{n}", address.host, address.boot, base=head)
         # Lost in a power cut it is made anew: what the tip contains already does not land twice.
         self._journal.begin(intent, synced=False)
         first = earlier[0] if earlier else self._journal.attempts(key)[0]
@@ -269,30 +289,30 @@ class Lander:
     async def _refuse(
         self, one: _Waiting, why: str, detail: str, candidate: Candidate, events: tuple[Event, ...]
     ) -> None:
-        order, files = one.order, list(candidate.files)
-        ours, theirs = await self._sides(order.desk)
+        request, files = one.request, list(candidate.files)
+        ours, theirs = await self._sides(request.workspace)
         told: dict[str, Json] = {"kind": why, "detail": detail, "files": [*files], "tip": candidate.tip}
-        refused = LandingRefused(order.task.id, why, detail[-2000:], files)
+        refused = LandingRefused(request.task.id, why, detail[-2000:], files)
         self._record(one, {**told, "ours": ours, "theirs": theirs}, [*events, refused])
 
-    async def _sides(self, desk: Workspace) -> tuple[str, str]:
+    async def _sides(self, workspace: Workspace) -> tuple[str, str]:
         """What the task changed, and what landed since it began."""
-        engine, tip = self._parts.engine, self._tip
-        ours = await asyncio.to_thread(diff, engine, desk.base, desk.head, DIFF_BYTES)
-        theirs = await asyncio.to_thread(diff, engine, desk.base, tip, DIFF_BYTES) if tip != desk.base else ""
-        redact = self._parts.redactor.text
+        engine, tip = self._engine, self._tip
+        ours = await asyncio.to_thread(diff, engine, workspace.base, workspace.head, DIFF_BYTES)
+        theirs = await asyncio.to_thread(diff, engine, workspace.base, tip, DIFF_BYTES) if tip != workspace.base else ""
+        redact = self._redactor.text
         return redact(ours), redact(theirs)
 
     async def _finish(self, chain: Sequence[_Link], verdict: CheckVerdict) -> None:
         ended = []
         for link in chain:
-            candidate, order = link.candidate, link.waiting.order
+            candidate, request = link.candidate, link.waiting.request
             tip = _tip_with(candidate)
             files = list(candidate.files)
             result: Json = {"kind": "landed", "detail": verdict.label, "files": [*files], "tip": tip}
-            landed = TaskLanded(order.task.id, candidate.commit, tip, verdict.label, files)
+            landed = TaskLanded(request.task.id, candidate.commit, tip, verdict.label, files)
             events = [*(verdict.events if link is chain[-1] else ()), landed]
-            ended.append(EndedLanding(order.key, link.waiting.n, order.inputs, result, events))
+            ended.append(EndedLanding(request.key, link.waiting.n, request.inputs, result, events))
         await self._journal.settle()
         # Only together: what the checks passed on is the top of the chain.
         self._journal.finish_landings(ended, _tip_with(chain[-1].candidate))
@@ -300,8 +320,8 @@ class Lander:
             self._settle(link.waiting)
 
     def _record(self, one: _Waiting, result: Json, events: Sequence[Event]) -> None:
-        order = one.order
-        self._journal.finish(order.key, one.n, inputs=order.inputs, result=result, events=events)
+        request = one.request
+        self._journal.finish(request.key, one.n, inputs=request.inputs, result=result, events=events)
         self._settle(one)
 
     def _settle(self, one: _Waiting) -> None:
@@ -320,7 +340,7 @@ class Batches:
 
     def next(self, waiting: Sequence[_Waiting]) -> Sequence[_Waiting]:
         # What a person accepts unchecked lands alone: at the top of a chain it would spare the others their checks.
-        first = next((n for n, one in enumerate(waiting) if one.order.waived), len(waiting))
+        first = next((n for n, one in enumerate(waiting) if one.request.waived), len(waiting))
         return waiting[: max(first, 1)][: self._most]
 
     def was_red(self, size: int) -> None:

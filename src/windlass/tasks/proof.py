@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Mapping, Sequence
 from functools import partial
 
@@ -11,15 +10,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.checks.junit import Status
-from windlass.checks.reports import expand, names_report, read_report, reports
-from windlass.checks.run import Check, read_end, tail_of
+from windlass.checks.reports import reports
 from windlass.checks.test_files import HARNESS_GLOBS, MODULE_GLOBS, TEST_GLOBS, Names
-from windlass.config.schema import TestSettings
+from windlass.config.schema import Config, TestSettings
+from windlass.dispatch.site import ProofRoom, Site
 from windlass.dispatch.workspace import Workspace
-from windlass.engine.services import RunServices
+from windlass.engine.journal import Journal
+from windlass.engine.values import RunValues
 from windlass.events import Event, LandingRefused, TaskProved
 from windlass.git.engine_repo import EngineRepo
-from windlass.git.proof_slot import ProofSlot
 from windlass.model import Choice, Json, Key, Question, Task, digest
 from windlass.proof.facts import Declared, Proof, ProofFacts, ProofTree, ProofVerdict, TestRun
 from windlass.proof.rules import judge, planned, shuffled
@@ -48,14 +47,25 @@ class ProofResult(Struct, frozen=True):
 
 
 class Prover:
-    def __init__(self, parts: RunServices, checker: Checker) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        site: Site,
+        journal: Journal,
+        values: RunValues,
+        config: Config,
+        engine: EngineRepo,
+        checker: Checker,
+    ) -> None:
+        self._site = site
+        self._journal = journal
+        self._values = values
+        self._config = config
+        self._engine = engine
         self._checker = checker
-        self._journal = parts.journal
 
-    async def prove(self, key: Key, landing: Key, task: Task, desk: Workspace) -> ProofResult:
+    async def prove(self, key: Key, landing: Key, task: Task, workspace: Workspace) -> ProofResult:
         """Recorded; every run of the tests too, so that a driver that dies in between repeats none of them."""
-        inputs: Json = {"task": task.id, "tree": desk.tree, "tdd": task.tdd}
+        inputs: Json = {"task": task.id, "tree": workspace.tree, "tdd": task.tdd}
         row = self._journal.find(key, inputs)
         if row is None and not self._wanted(landing, task):
             self._journal.pass_over(key)
@@ -64,7 +74,7 @@ class Prover:
             row.result
             if row
             else await self._journal.step(
-                key, inputs, partial(self._look, key, task, desk), events=partial(_events, task)
+                key, inputs, partial(self._look, key, task, workspace), events=partial(_events, task)
             )
         )
         self._journal.pass_over(key)
@@ -72,25 +82,20 @@ class Prover:
 
     def _wanted(self, landing: Key, task: Task) -> bool:
         # What has landed, or was refused, without a proof does not get one because the configuration changed.
-        if self._parts.world.flow.tdd == "off" or self._journal.recorded(landing):
+        if self._values.flow.tdd == "off" or self._journal.recorded(landing):
             return False
-        if self._parts.config.tests.run_files is None:
+        if self._config.tests.run_files is None:
             said = TaskProved(task.id, Proof.UNCHECKED, True, UNCHECKED, "", {}, {})
             self._journal.emit(f"{landing}/proof", said)
             return False
         return True
 
-    async def _look(self, key: Key, task: Task, desk: Workspace, previous: Json) -> Json:
-        trees = await asyncio.to_thread(self._trees, desk)
+    async def _look(self, key: Key, task: Task, workspace: Workspace, previous: Json) -> Json:
+        trees = await asyncio.to_thread(self._trees, workspace)
         facts = await asyncio.to_thread(self._facts, trees, task)
-        bench = _ProofRuns(
-            self._parts,
-            self._checker,
-            key,
-            desk.engine,
-            trees,
-            every=counts_every_file(trees, facts.declared, facts.known),
-        )
+        room = self._site.proof_room(key.text, trees)
+        every = counts_every_file(trees, facts.declared, facts.known)
+        bench = _ProofRuns(self._journal, self._config.tests, room, key, trees, every=every)
         answer = judge(facts)
         waiting = await self._shuffled(key, planned(facts)) if isinstance(answer, ProofTree) else []
         try:
@@ -99,9 +104,9 @@ class Prover:
                 facts = facts.having(tree, await bench.run(tree, facts.runs.get(ProofTree.HEAD)))
                 answer = judge(facts)
         finally:
-            await bench.leave()
+            await room.release()
         return {
-            **_json(self._explained(answer, facts), self._parts.config.tests),
+            **_json(self._explained(answer, facts), self._config.tests),
             "command": bench.command,
             "trees": {tree.value: bench.made[tree.value] for tree in MEANING if tree.value in bench.made},
             "runs": _counts(facts),
@@ -110,7 +115,7 @@ class Prover:
     def _explained(self, verdict: ProofVerdict, facts: ProofFacts) -> ProofVerdict:
         """Tests that ran in an agent's slot may lack there what nobody but the agent installed."""
         head = facts.runs.get(ProofTree.HEAD)
-        if verdict.ok or head is None or head.tests is not None or head.green or self._parts.config.workspace.setup:
+        if verdict.ok or head is None or head.tests is not None or head.green or self._config.workspace.setup:
             return verdict
         return replace(verdict, reason=f"{verdict.reason}\n{NO_SETUP}")
 
@@ -118,24 +123,24 @@ class Prover:
         """In an order that no test can know, and that is the same when the driver dies and another goes on."""
 
         async def draw(previous: Json) -> Json:
-            return repr(self._parts.machine.clock())
+            return repr(self._journal.store.clock())
 
         seed = await self._journal.step(key.child("order"), {"trees": [tree.value for tree in trees]}, draw)
         return shuffled(trees, str(seed))
 
-    def _trees(self, desk: Workspace) -> Trees:
-        engine, tests = desk.engine, self._parts.config.tests
-        tip = self._parts.tip.now
+    def _trees(self, workspace: Workspace) -> Trees:
+        engine, tests = self._engine, self._config.tests
+        tip = self._journal.tip
         # What was merged into the head meanwhile is not this task's.
-        base = engine.git("merge-base", tip, desk.head, check=False).line if tip else ""
+        base = engine.git("merge-base", tip, workspace.head, check=False).line if tip else ""
         names = Names(tests.globs or TEST_GLOBS, tests.modules or MODULE_GLOBS, (*HARNESS_GLOBS, *tests.harness))
-        return Trees(engine, base or desk.base, desk.head, names)
+        return Trees(engine, base or workspace.base, workspace.head, names)
 
     def _facts(self, trees: Trees, task: Task) -> ProofFacts:
-        command = self._parts.config.tests.run_files or ()
+        command = self._config.tests.run_files or ()
         return gather_facts(
             trees,
-            Declared(task.tdd or ("preserve" if self._parts.world.flow.tdd == "preserve" else "")),
+            Declared(task.tdd or ("preserve" if self._values.flow.tdd == "preserve" else "")),
             known=self._checker.known,
             allowed=frozenset(task.files),
             coarse=not reports(command),
@@ -143,19 +148,18 @@ class Prover:
 
 
 class _ProofRuns:
-    """Runs the tests of one proof, in a slot of its own in which no agent works."""
+    """Runs the tests of one proof, each recorded and remembered."""
 
     def __init__(
-        self, parts: RunServices, checker: Checker, key: Key, engine: EngineRepo, trees: Trees, *, every: bool
+        self, journal: Journal, tests: TestSettings, room: ProofRoom, key: Key, trees: Trees, *, every: bool
     ) -> None:
-        self._parts = parts
-        self._checker = checker
+        self._journal = journal
+        self._timeout = tests.timeout
+        self._room = room
         self._key = key
-        self._engine = engine
         self._trees = trees
         self._every = every
-        self._slot: ProofSlot | None = None
-        self.command = " ".join(parts.config.tests.run_files or ())
+        self.command = " ".join(tests.run_files or ())
         self.made: dict[str, Json] = {}
 
     async def run(self, tree: ProofTree, head: TestRun | None) -> TestRun:
@@ -171,16 +175,12 @@ class _ProofRuns:
         async def perform(previous: Json) -> Json:
             return await self._remembered(tree, sha, files, head)
 
-        return _ran(await self._parts.journal.step(step, inputs, perform))
-
-    async def leave(self) -> None:
-        if self._slot is not None:
-            await asyncio.to_thread(self._slot.release)
+        return _ran(await self._journal.step(step, inputs, perform))
 
     async def _remembered(self, tree: ProofTree, sha: str, files: Sequence[str], head: TestRun | None) -> Json:
-        slot = await self._seated()
+        setup = await self._room.setup_hash()
         name = f"proof: {self.command}\n{' '.join(files)}"
-        store, setup = self._parts.store, slot.set_up_for or ""
+        store = self._journal.store
         seen = store.checked(sha, name, setup) if tree is not ProofTree.AGAIN else None
         if seen is not None:
             return seen
@@ -194,66 +194,14 @@ class _ProofRuns:
     async def _limited(self, tree: ProofTree, sha: str, files: Sequence[str], head: TestRun | None) -> TestRun:
         """With old or hollow code a test may wait for ever."""
         if tree not in (ProofTree.OLD, ProofTree.AGAIN, ProofTree.HOLLOW, ProofTree.SHALLOW):
-            return await self._perform(sha, files, None)
+            return await self._room.run_tests(sha, files, None)
         if head is None:
-            ran = await self._perform(sha, files, FIRST_S)
-            if not ran.timed_out or self._parts.config.tests.timeout <= FIRST_S:
+            ran = await self._room.run_tests(sha, files, FIRST_S)
+            if not ran.timed_out or self._timeout <= FIRST_S:
                 return ran
             whole = self._trees.make(ProofTree.HEAD), self._trees.files(ProofTree.HEAD, every=self._every)
-            head = await self._perform(*whole, None)
-        return await self._perform(sha, files, max(SPARE_S, 10 * head.seconds))
-
-    async def _seated(self) -> ProofSlot:
-        """Set up for the lock files of the head, unless that was done here before."""
-        if self._slot is None:
-            self._slot = await asyncio.to_thread(ProofSlot.take, self._engine)
-            known = self._slot.set_up_for
-            await asyncio.to_thread(self._place, self._trees.make(ProofTree.HEAD))
-            if known is None or known != self._checker.setup_hash(self._slot.slot):
-                await self._set_up()
-        return self._slot
-
-    async def _stand_on(self, sha: str) -> None:
-        if not await asyncio.to_thread(self._place, sha):
-            # The run before changed what the set-up had installed.
-            await self._set_up()
-            await asyncio.to_thread(self._place, sha)
-
-    def _place(self, sha: str) -> bool:
-        assert self._slot is not None
-        return self._slot.stand_on(sha, self._trees.paths, self._parts.config.workspace.copied)
-
-    async def _set_up(self) -> None:
-        """From nothing. On the base where its lock files are those of the head: that runs no code of this task."""
-        slot = self._slot
-        assert slot is not None
-        head, base = self._trees.make(ProofTree.HEAD), self._trees.make(ProofTree.BASE)
-        await asyncio.to_thread(slot.wipe)
-        await asyncio.to_thread(self._place, head)
-        wanted = self._checker.setup_hash(slot.slot)
-        await asyncio.to_thread(self._place, base)
-        if self._checker.setup_hash(slot.slot) != wanted:
-            await asyncio.to_thread(self._place, head)
-        await self._checker.set_up(slot.slot)
-        await asyncio.to_thread(slot.remember, wanted, self._parts.machine.clock())
-
-    async def _perform(self, sha: str, files: Sequence[str], limit: float | None) -> TestRun:
-        slot = await self._seated()
-        await self._stand_on(sha)
-        # The same name for every tree: a test can read where its report goes.
-        folder = self._parts.folder / "attempts" / self._key.text / "run"
-        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        report = folder / "junit.xml"
-        tests = self._parts.config.tests
-        command = tests.run_files or ()
-        check = Check(expand(command, files, str(report)), min(tests.timeout, limit or tests.timeout))
-        env = {"TMPDIR": str(slot.temporary)}
-        output = await self._checker.probe(check.argv, slot.slot, folder, check.timeout, env)
-        written = report if names_report(command) else output.out_path
-        found = await asyncio.to_thread(read_report, written, slot.slot.path) if reports(command) else None
-        tail = self._parts.redactor.text(tail_of(read_end(output.out_path)))
-        return TestRun(found, output.code, output.timed_out, output.seconds, tail[-2000:])
+            head = await self._room.run_tests(*whole, None)
+        return await self._room.run_tests(sha, files, max(SPARE_S, 10 * head.seconds))
 
 
 def proof_question(proven: ProofResult, task: Task, cycle: int) -> Question:

@@ -46,8 +46,8 @@ class TaskScheduler:
         self._place = {task.id: place for place, task in enumerate(tasks)}
         self._schedule = Schedule(tasks, spec.order, {task.id for task in tasks if ctx.begun(task)})
         self._slots = ctx.slots(spec.slots)
-        self._policy = ctx.setting(spec.failure)
-        self._pause = ctx.setting(spec.pause) if spec.pause else "auto"
+        self._policy = ctx.values.setting(spec.failure)
+        self._pause = ctx.values.setting(spec.pause) if spec.pause else "auto"
         self._ended: dict[str, Ending] = {}
         self._working: dict[asyncio.Task[Ending], str] = {}
         self._parked: dict[str, asyncio.Future[None]] = {}
@@ -201,7 +201,7 @@ class TaskScheduler:
     def _is_reviewed(self) -> bool:
         """False: nobody judged the task, and a later review completes it."""
         reviews = [step for step in self._spec.steps if step.HAS_FINDINGS]
-        return not self._ctx.completed_later or any(holds(step.when, self._ctx.fact) for step in reviews)
+        return not self._ctx.completed_later or any(holds(step.when, self._ctx.values.fact) for step in reviews)
 
     async def to_land(self, task: Task, visit: int, here: TaskContext) -> None:
         if self._spec.order == "waves":
@@ -226,7 +226,7 @@ class TaskScheduler:
     async def _park(self, where: dict[str, asyncio.Future[None]], task: Task, visit: int) -> None:
         if where is self._parked and self._spec.done_label:
             at = f"{task.id}+{visit}/done"
-            self._ctx.emit(StepEntered(self._ctx.key.text, self._spec.done_label, task.id), at=at)
+            self._ctx.emit(StepEntered(self._ctx.place.key.text, self._spec.done_label, task.id), at=at)
             self._ctx.flush()
         opened = asyncio.get_running_loop().create_future()
         where[task.id] = opened
@@ -261,7 +261,7 @@ class TaskScheduler:
     def _is_rest_due(self) -> bool:
         if self._pause == "checkpoint":
             return True
-        return self._pause == "batch" and len(self._fresh) >= int(self._ctx.setting(self._spec.pause_every))
+        return self._pause == "batch" and len(self._fresh) >= int(self._ctx.values.setting(self._spec.pause_every))
 
     @property
     def _stop_reason(self) -> str | None:

@@ -76,8 +76,8 @@ async def through(spec: TasksSpec, ctx: TaskContext, turns: TaskTurns) -> tuple[
 
 
 def task_of(ctx: Context) -> Task:
-    assert ctx.task is not None
-    return ctx.task
+    assert ctx.place.task is not None
+    return ctx.place.task
 
 
 # -- steps
@@ -89,7 +89,7 @@ async def _steps(spec: TasksSpec, ctx: TaskContext, course: VisitCourse, at: int
     why = ""
     while position is not None:
         step = spec.steps[position]
-        if not holds(step.when, ctx.fact):
+        if not holds(step.when, ctx.values.fact):
             position = _following(spec.steps, position)
             continue
         target, outcome = await _enter(step, ctx, course, to_fix=to_fix, why=why)
@@ -124,11 +124,11 @@ async def _enter(
     return await _asked(here, _counted(route, f"{step.id}.{outcome.name}", ctx, course.taken), outcome)
 
 
-def _counted(route: Route, name: str, ctx: Context, taken: Counter[str]) -> Target:
+def _counted(route: Route, name: str, ctx: TaskContext, taken: Counter[str]) -> Target:
     if route.max is None or route.then is None:
         return route.target
     taken[name] += 1
-    return route.target if taken[name] <= int(ctx.setting(route.max)) else route.then
+    return route.target if taken[name] <= int(ctx.values.setting(route.max)) else route.then
 
 
 async def _asked(ctx: Context, target: Target, outcome: Outcome) -> tuple[Target, Outcome]:
@@ -136,9 +136,9 @@ async def _asked(ctx: Context, target: Target, outcome: Outcome) -> tuple[Target
     if target.to is not To.ASK:
         return target, outcome
     task = task_of(ctx)
-    ctx.emit(TaskChanged(task.id, "escalated", outcome.detail, visit=task.visit), at=f"{ctx.id()}.ask")
-    answer = await ctx.ask(ctx.question(target.arg, outcome.detail, outcome.findings))
-    chosen = ctx.option(target.arg, answer.value)
+    ctx.emit(TaskChanged(task.id, "escalated", outcome.detail, visit=task.visit), at=f"{ctx.place.id()}.ask")
+    answer = await ctx.ask(ctx.values.question(target.arg, outcome.detail, outcome.findings))
+    chosen = ctx.values.option(target.arg, answer.value)
     if chosen.to in BACK_TO_WORK:
         return chosen, replace(outcome, detail=_advice(outcome, answer))
     told = f"{answer.by} answered '{answer.value}'" + (f": {answer.comment}" if answer.comment else "")
@@ -165,7 +165,7 @@ def _index(steps: Sequence[Step], target: Target) -> int:
 
 async def _land(spec: TasksSpec, ctx: TaskContext, course: VisitCourse, turns: TaskTurns) -> tuple[Target, str]:
     """`next`: it has landed. A step's id: there it goes on, on what has landed meanwhile."""
-    left = int(ctx.setting(spec.land.max)) if spec.land.fixer else 0
+    left = int(ctx.values.setting(spec.land.max)) if spec.land.fixer else 0
     while True:
         landed = await _try(spec, ctx, course)
         if landed.kind == "landed":
@@ -223,7 +223,7 @@ async def _mended(
     await _catch_up(ctx, course)
     reached(ctx.step_scope("land"), spec.land.label.fix, f"land.fix#{course.landings}")
     reply = await _fix(
-        spec.land.fixer, ctx.step_scope("land"), landed, course.landings, int(ctx.setting(spec.land.max))
+        spec.land.fixer, ctx.step_scope("land"), landed, course.landings, int(ctx.values.setting(spec.land.max))
     )
     if not reply.ok:
         return None
@@ -243,9 +243,9 @@ async def _catch_up(ctx: TaskContext, course: VisitCourse) -> None:
     if course.joined == course.landings:
         return
     course.joined = course.landings
-    changed = course.unreviewed not in ("", ctx.head)
+    changed = course.unreviewed not in ("", ctx.place.head)
     await ctx.catch_up(course.landings)
-    course.unreviewed = course.unreviewed if changed else ctx.head
+    course.unreviewed = course.unreviewed if changed else ctx.place.head
 
 
 async def _needs_review(ctx: TaskContext, landed: Landed, before: str) -> bool:
@@ -260,7 +260,7 @@ async def _fix(fixer: CallSpec, ctx: Context, landed: Landed, cycle: int, cap: i
     sides: dict[str, Json] = {"your side": landed.ours, "what landed meanwhile": landed.theirs}
     call = make_call(ctx, fixer, "land-fix", inputs=facts, context=sides)
     call = replace(call, cycles=cap, contract=RESOLUTION if landed.kind == CONFLICT else "")
-    return await ctx.dispatch(ctx.id("fix"), call, cycle=cycle)
+    return await ctx.dispatch(ctx.place.id("fix"), call, cycle=cycle)
 
 
 def resolved_paths(reply: Reply) -> tuple[str, ...]:

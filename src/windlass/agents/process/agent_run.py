@@ -1,4 +1,4 @@
-"""One dispatch from job to result: supervised, tailed, bounded in time, turns and money."""
+"""What the lines of an agent add up to: its events, its usage, its result, and when a limit ends it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import asyncio
 import io
 import json
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol, TextIO, assert_never, runtime_checkable
+from typing import TextIO, assert_never
 
 from msgspec import Struct, field
 from msgspec.structs import asdict, replace
@@ -20,6 +20,7 @@ from windlass.agents.base import (
     AgentEvent,
     AgentResult,
     Done,
+    EndsWithExit,
     HasReader,
     Job,
     Reader,
@@ -35,28 +36,11 @@ from windlass.agents.base import (
     WritesUsageFiles,
 )
 from windlass.agents.cli.failures import WAITS, reset_time, was_cut
-from windlass.agents.process.login_copy import bring, take_away
-from windlass.agents.process.orphans import WaitsForOutput, release_output
-from windlass.agents.process.supervise import (
-    CHUNK,
-    Lines,
-    ProcessExit,
-    SupervisedProcess,
-    supervise,
-)
+from windlass.agents.process.supervise import CHUNK, Lines, ProcessExit
 from windlass.agents.process.usage_files import UsageFiles
-from windlass.errors import UserError
 from windlass.model import ErrorClass, Usage
-from windlass.private_files import make_private, open_private, write_private
+from windlass.private_files import write_private
 from windlass.text import plain
-
-
-@runtime_checkable
-class EndsWithExit(Protocol):
-    """An adapter whose CLI has no terminal event: what it said and its exit code are all there is."""
-
-    def at_exit(self, said: str, code: int | None) -> Done | None: ...
-
 
 IDLE_REPORTS = 100
 """So many usage reports in a row without a new tool or word, and it is a loop that only costs."""
@@ -64,9 +48,6 @@ PATIENCE_S = 20.0
 """So long a CLI may ask a failing server again and again: the waits are ours, so that they are seen."""
 LAST_CHANCE_S = 5.0
 """So long a dispatch that passed the run's limit may take to end by itself, if it asks for nothing more."""
-LINGER_S = 10.0
-LINGER_FAILED_S = 1.0
-STDERR_TAIL = 20_000
 MOST_SAID = 4 << 20
 """Characters of an agent's words that are held; what it said last counts."""
 CONTINUED = "continued.json"
@@ -84,73 +65,6 @@ TOKENLESS = frozenset(
     }
 )
 """Who failed so, and had heard nothing of the model, got no token."""
-
-
-async def run_agent(
-    adapter: Adapter,
-    job: Job,
-    *,
-    env: Mapping[str, str],
-    stop: asyncio.Event,
-    on_event: Callable[[AgentEvent], None],
-    on_started: Callable[[SupervisedProcess], None],
-    clock: Callable[[], float],
-    afford: Callable[[Usage], str] = lambda usage: "",
-    grace_s: float = 5.0,
-    linger_s: float = LINGER_S,
-    patience_s: float = PATIENCE_S,
-    frozen: asyncio.Future[str] | None = None,
-) -> AgentResult:
-    """Contract: never raises for what an agent does; when it returns, no process of the dispatch is left.
-
-    `afford` is asked at each usage report; what it returns, if anything, is why the dispatch is stopped.
-    `frozen`: gets a reason when whoever watches the dispatch finds no sign of life; then it is ended as timed out.
-    """
-    invocation = adapter.invocation(job)
-    make_private(job.folder)
-    _write(job.folder, {"prompt.md": job.prompt, **invocation.files})
-    carried = bring(job.folder, invocation.carried)
-    halt = asyncio.Event()
-    with open_private(job.folder / "events.jsonl") as log:
-        stream = AgentRun(adapter, job, on_event, clock, log, halt, patience_s, afford)
-        watchers = [asyncio.create_task(_forward(stop, halt)), asyncio.create_task(_linger(stream, halt, linger_s))]
-
-        def started(proc: SupervisedProcess) -> None:
-            on_started(proc)
-            if isinstance(adapter, WaitsForOutput) and adapter.waits_for_output:
-                watchers.append(asyncio.create_task(release_output(proc)))
-
-        if frozen is not None:
-            frozen.add_done_callback(lambda told: None if told.cancelled() else stream.freeze(told.result()))
-        try:
-            ended = await supervise(
-                invocation,
-                cwd=job.cwd,
-                env={**env, **job.env},
-                folder=job.folder,
-                wall_s=job.limits.wall_s,
-                on_line=stream.line,
-                stop=halt,
-                grace_s=grace_s,
-                on_started=started,
-                marker=marker_of(job),
-                on_error_line=stream.error_line if isinstance(stream.reader, ReadsErrors) else None,
-                beside=stream.ledger(),
-                most_bytes=job.limits.output_bytes,
-            )
-        finally:
-            stream.relieved()
-            if stream.last_chance:
-                stream.last_chance.cancel()
-            for watcher in watchers:
-                watcher.cancel()
-            take_away(carried)
-    return stream.result(ended, _tail(job.folder / "stderr"))
-
-
-def marker_of(job: Job) -> str:
-    """In the environment of everything the dispatch starts, to find what outlived its supervisor."""
-    return f"{job.run}:{job.key}@{job.attempt}"
 
 
 class AgentRun(Struct, eq=False, dict=True):
@@ -467,37 +381,3 @@ def _continued(folder: Path) -> dict[str, int]:
     except (OSError, ValueError):
         return {}
     return {str(name): size for name, size in sizes.items() if isinstance(size, int)} if isinstance(sizes, dict) else {}
-
-
-async def _forward(stop: asyncio.Event, halt: asyncio.Event) -> None:
-    await stop.wait()
-    halt.set()
-
-
-async def _linger(stream: AgentRun, halt: asyncio.Event, linger_s: float) -> None:
-    """A CLI that gave its terminal event and does not end is ended."""
-    await stream.finished.wait()
-    failed = stream.done is not None and stream.done.error is not None
-    # what failed has nothing to write down any more, and may go on asking
-    await asyncio.sleep(min(linger_s, LINGER_FAILED_S) if failed else linger_s)
-    halt.set()
-
-
-def _write(folder: Path, files: Mapping[str, str]) -> None:
-    root = folder.resolve()
-    for name, text in files.items():
-        path = (root / name).resolve()
-        if not path.is_relative_to(root) or path == root:
-            raise UserError(f"'{name}' is not a file below the attempt's folder", hint="this is a fault of the adapter")
-        make_private(path.parent)
-        write_private(path, text)
-
-
-def _tail(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - STDERR_TAIL))
-            return plain(file.read().decode("utf-8", "replace"))
-    except OSError:
-        return ""
