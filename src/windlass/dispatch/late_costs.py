@@ -11,7 +11,7 @@ from msgspec import Struct
 from windlass.agents.base import Adapter, AgentResult, Job, Unsure
 from windlass.agents.process.agent_run import CONTINUED, recount
 from windlass.cost import ASSUMED_USD, assumed_for
-from windlass.dispatch.verdict import assumed_usd, prices
+from windlass.dispatch.verdict import assumed_usd, prices_date
 from windlass.errors import WindlassError
 from windlass.events import DispatchCosted, DispatchFinished, DispatchStarted, Event
 from windlass.model import ErrorClass, Usage
@@ -111,7 +111,7 @@ class LateCosts(Struct, frozen=True):
             "output": usage.output - before.output,
             "cached": usage.cached - before.cached,
             "task": begun.task if begun else "",
-            "prices": prices(self.store.clock()) if usage.priced else "",
+            "prices": prices_date(self.store.clock()) if usage.priced else "",
             "assumed_usd": assumed,
         }
         if ended:

@@ -10,10 +10,10 @@ from typing import assert_never
 
 from msgspec import Struct, field
 
-from windlass.agents import prices as pricing
 from windlass.agents.base import Adapter, AgentResult, EndsWithExit, Unsure
 from windlass.agents.contracts import registry as contracts
 from windlass.agents.contracts.task_list import match_tasks
+from windlass.agents.prices import price_date
 from windlass.checks.test_files import TEST_GLOBS, guard
 from windlass.config.schema import Config
 from windlass.dispatch.request import WORK, DispatchRequest
@@ -286,7 +286,7 @@ class AttemptJudge:
             seconds=round(result.seconds, 3),
             tools=result.tools,
             task=task,
-            prices=prices(self._journal.store.clock()) if usage.priced else "",
+            prices=prices_date(self._journal.store.clock()) if usage.priced else "",
             assumed_usd=assumed,
         )
         self._journal.finish(
@@ -427,9 +427,9 @@ def assumed_usd(result: AgentResult, unknown_usd: float) -> float:
             assert_never(result.unsure)
 
 
-def prices(now: float) -> str:
+def prices_date(now: float) -> str:
     """The date of the price list in force."""
-    return pricing.price_date(datetime.fromtimestamp(now, UTC).date().isoformat())
+    return price_date(datetime.fromtimestamp(now, UTC).date().isoformat())
 
 
 def reply_json(reply: Reply) -> dict[str, Json]:

@@ -13,7 +13,6 @@ from windlass.driver.scopes import RunScope, StepPlace
 from windlass.engine.lookup import StepValues
 from windlass.events import Event
 from windlass.kinds.base import Call, CommandRun, Outcome, PublishResult, Reply
-from windlass.kinds.tasks import TasksSpec
 from windlass.model import Answer, Json, Key, Question
 
 PROGRESS = "progress"
@@ -139,9 +138,3 @@ class StepContext:
         if not refused:
             self._owner.stand(tip, key)
         return refused
-
-    def run_tasks(self, spec: TasksSpec) -> Awaitable[Outcome]:
-        # Loaded here: it makes contexts itself.
-        from windlass.driver.tasks_phase import TasksPhase
-
-        return TasksPhase(self._run, self).work(spec)

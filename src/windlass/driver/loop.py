@@ -8,6 +8,7 @@ from windlass.dispatch.workspace import Workspace
 from windlass.driver import adoption, baseline, source
 from windlass.driver.context import StepContext
 from windlass.driver.scopes import Reentry, RunScope, StepPlace
+from windlass.driver.tasks_phase import PhaseContext
 from windlass.engine import machine
 from windlass.engine.journal import again_count, refuse_unknown
 from windlass.engine.machine import AskQuestion, End, RunPhase, SkipPhase, State
@@ -80,7 +81,7 @@ class RunLoop:
         found = self._run.outcomes.get(phase.id)
         to_fix = found.findings if found and todo.fixing else ()
         befores = self._befores(phase.id, todo.visit)
-        ctx = StepContext(self._run, StepPlace(key, phase, workspace, again=Reentry(to_fix=to_fix), befores=befores))
+        ctx = PhaseContext(self._run, StepPlace(key, phase, workspace, again=Reentry(to_fix=to_fix), befores=befores))
         self._enter(ctx, phase)
         await adoption.apply(self._run, ctx)
         if phase.OWN_SLOTS:

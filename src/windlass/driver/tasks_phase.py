@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -25,6 +25,13 @@ from windlass.tasks.catch_up import catch_up
 from windlass.tasks.context import UNCHANGED, Landed
 from windlass.tasks.lander import LandingRequest
 from windlass.tasks.scheduler import TaskScheduler
+
+
+class PhaseContext(StepContext):
+    """The context of a phase, which may also work through a list of tasks."""
+
+    def run_tasks(self, spec: TasksSpec) -> Awaitable[Outcome]:
+        return TasksPhase(self._run, self).work(spec)
 
 
 class TasksPhase:
@@ -198,7 +205,8 @@ class TaskVisit:
 
     @property
     def values(self) -> StepValues:
-        return StepContext(self._run, self.place, outcomes=self._outcomes).values
+        run = self._run
+        return StepValues(run.values, run.assignments, self.place.phase, self._outcomes, self._task)
 
     def step_scope(
         self, id: str, *, visit: int = 1, to_fix: tuple[Finding, ...] = (), since: str = "", why: str = ""

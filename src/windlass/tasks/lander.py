@@ -44,7 +44,7 @@ class LandingRequest(Struct, frozen=True):
     task: Task
     workspace: Workspace
     place: int
-    """Where the task stands in the plan: who waits together lands in that request."""
+    """Where the task stands in the plan: who waits together lands in that order."""
     checked: bool
     waived: bool = False
     """A person accepts it as it is."""
