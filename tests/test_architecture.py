@@ -68,6 +68,8 @@ LOCAL_SITE = {
 ABOVE_THE_SITE = ("dispatch", "driver", "engine", "kinds", "tasks")
 #: from the command to the agent's process
 MOST_FILES = 10
+#: to a constructor
+MOST_GIVEN = 8
 # programs of their own: never imported by the driver
 PROGRAMS = {"agents/process/supervisor.py", "agents/cli/scripted_program.py", "agents/cli/acp_program.py"}
 HEAVY = {"asyncio", "pydantic", "yaml", "rich", "prompt_toolkit", "psutil", "genai_prices", "tree_sitter"}
@@ -214,17 +216,13 @@ def packages(path: Path) -> set[str]:
     return found
 
 
-def test_a_class_is_given_what_it_needs() -> None:
-    """No bag of services: what a class uses is named in its constructor."""
-    for name in ("parts", "kit", "desk"):
-        places = [relative(path) for path in above_the_site() if names_variable(path, name)]
-        assert places == [], name
-
-
-def names_variable(path: Path, name: str) -> bool:
-    nodes = list(ast.walk(tree(path)))
-    written = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    return name in written | {node.arg for node in nodes if isinstance(node, ast.arg)}
+@pytest.mark.parametrize("path", above_the_site(), ids=relative)
+def test_a_class_is_given_what_it_needs_and_no_bag_of_services(path: Path) -> None:
+    functions = [node for node in ast.walk(tree(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    given = {node.name: [arg.arg for arg in (*node.args.args, *node.args.kwonlyargs)] for node in functions}
+    assert [names for names in given.values() if {"parts", "services", "kit", "desk"} & set(names)] == []
+    makers = [node.args for node in functions if node.name == "__init__"]
+    assert [one for one in makers if len(one.args) + len(one.kwonlyargs) - 1 > MOST_GIVEN] == []
 
 
 class Walk:
