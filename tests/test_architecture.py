@@ -190,20 +190,26 @@ def above_the_site() -> list[Path]:
     return [path for path in found if module_name(path) not in LOCAL_SITE]
 
 
-@pytest.mark.parametrize("path", above_the_site(), ids=relative)
-def test_nothing_above_the_site_starts_processes_or_knows_slots(path: Path) -> None:
+def local_imports(path: Path) -> set[str]:
     ours = {name for name in imported(path) if any(name == one or name.startswith(f"{one}.") for one in LOCAL_SITE)}
-    theirs = {"subprocess", "psutil", "signal", "socket"} & packages(path)
-    assert (ours, theirs) == (set(), set())
+    return ours | ({"subprocess", "psutil", "signal", "socket"} & packages(path))
 
 
-@pytest.mark.parametrize("path", above_the_site(), ids=relative)
-def test_nothing_above_the_site_reads_a_process_or_the_folders_of_an_attempt(path: Path) -> None:
+def test_nothing_above_the_site_starts_processes_or_knows_slots() -> None:
+    found = {relative(path): local_imports(path) for path in above_the_site()}
+    assert {name: modules for name, modules in found.items() if modules} == {}
+
+
+def local_attributes(path: Path) -> set[str]:
     names = {"pid", "getpid", "kill", "cwd", "git_dir"}
     # the pull request's text is a file of the run, for people
     names |= set() if relative(path) == "driver/publisher.py" else {"folder"}
-    found = {node.attr for node in ast.walk(tree(path)) if isinstance(node, ast.Attribute)}
-    assert found & names == set()
+    return names & {node.attr for node in ast.walk(tree(path)) if isinstance(node, ast.Attribute)}
+
+
+def test_nothing_above_the_site_reads_a_process_or_the_folders_of_an_attempt() -> None:
+    found = {relative(path): local_attributes(path) for path in above_the_site()}
+    assert {name: attributes for name, attributes in found.items() if attributes} == {}
 
 
 def packages(path: Path) -> set[str]:
@@ -216,13 +222,20 @@ def packages(path: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("path", above_the_site(), ids=relative)
-def test_a_class_is_given_what_it_needs_and_no_bag_of_services(path: Path) -> None:
-    functions = [node for node in ast.walk(tree(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    given = {node.name: [arg.arg for arg in (*node.args.args, *node.args.kwonlyargs)] for node in functions}
-    assert [names for names in given.values() if {"parts", "services", "kit", "desk"} & set(names)] == []
-    makers = [node.args for node in functions if node.name == "__init__"]
-    assert [one for one in makers if len(one.args) + len(one.kwonlyargs) - 1 > MOST_GIVEN] == []
+def bags(path: Path) -> Iterator[str]:
+    for node in ast.walk(tree(path)):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        given = [arg.arg for arg in (*node.args.args, *node.args.kwonlyargs)]
+        if {"parts", "services", "kit", "desk"} & set(given):
+            yield f"line {node.lineno}: {node.name} takes {', '.join(given)}"
+        if node.name == "__init__" and len(given) - 1 > MOST_GIVEN:
+            yield f"line {node.lineno}: a constructor takes {len(given) - 1}"
+
+
+def test_a_class_is_given_what_it_needs_and_no_bag_of_services() -> None:
+    found = {relative(path): list(bags(path)) for path in above_the_site()}
+    assert {name: lines for name, lines in found.items() if lines} == {}
 
 
 class Walk:
