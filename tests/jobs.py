@@ -12,8 +12,8 @@ from typing import Any
 from windlass.agents.base import Adapter, AgentEvent, AgentResult, Capabilities, Invocation, Job, Limits
 from windlass.agents.cli.failures import classify_text
 from windlass.agents.cli.scripted import ScriptedAdapter
-from windlass.agents.process.agent_run import run_agent
 from windlass.agents.process.supervise import SupervisedProcess, agent_env
+from windlass.dispatch.local_site import run_agent
 from windlass.model import ErrorClass, content_id
 
 A_MINUTE = Limits(wall_s=60.0)

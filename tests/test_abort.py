@@ -84,7 +84,7 @@ def test_an_abort_that_meets_a_driver_which_has_not_begun_yet_ends_the_run(place
 
 def test_an_abort_that_a_killed_driver_did_not_heed_is_heeded_by_the_next_one(tmp_path: Path) -> None:
     bench = make_bench(tmp_path)
-    driver = _stopped_at(bench, "windlass.dispatch.attempt:run_agent", "before", *_run(bench))
+    driver = _stopped_at(bench, "windlass.dispatch.local_site:run_agent", "before", *_run(bench))
     assert "is being aborted" in bench.windlass("abort").out
     kill(driver)
     assert bench.run_state == "running"

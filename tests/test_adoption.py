@@ -78,7 +78,7 @@ def test_an_adopted_plan_goes_on_without_doing_the_landed_task_again(tmp_path: P
         ("windlass.store.sqlite.steps:StepTable.supersede", "after", 1),
         ("windlass.driver.adoption:record", "before", 1),
         ("windlass.driver.adoption:record", "after", 1),
-        ("windlass.driver.context:commit_artifacts", "after", 1),
+        ("windlass.driver.artifacts:commit_artifacts", "after", 1),
     ],
 )
 def test_killed_while_it_adopts_it_still_does_not_do_the_landed_task_again(

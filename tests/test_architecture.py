@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import importlib
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import pytest
+
+import crews
+from front import Front
+from windlass.agents.process.supervise import SupervisorPool
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "windlass"
@@ -44,6 +52,25 @@ ADAPTER_MAY_IMPORT = {
     "windlass.events",
     "windlass.model",
 }
+#: what starts processes or knows slots and transcripts: the local site
+LOCAL_SITE = {
+    "windlass.agents.process",
+    "windlass.dispatch.commands",
+    "windlass.dispatch.late_costs",
+    "windlass.dispatch.local_site",
+    "windlass.dispatch.proof_room",
+    "windlass.dispatch.recovery",
+    "windlass.dispatch.slot_checkout",
+    "windlass.git.proof_slot",
+    "windlass.git.slot",
+    "windlass.git.slot_files",
+    "windlass.git.slots",
+}
+ABOVE_THE_SITE = ("dispatch", "driver", "engine", "kinds", "tasks")
+#: from the command to the agent's process
+MOST_FILES = 10
+#: to a constructor
+MOST_GIVEN = 8
 # programs of their own: never imported by the driver
 PROGRAMS = {
     "agents/process/supervisor.py": set(),
@@ -57,6 +84,10 @@ HEAVY = {"asyncio", "pydantic", "yaml", "rich", "prompt_toolkit", "psutil", "gen
 
 def relative(path: Path) -> str:
     return path.relative_to(PACKAGE).as_posix()
+
+
+def module_name(path: Path) -> str:
+    return ".".join(("windlass", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
 
 
 def tree(path: Path) -> ast.Module:
@@ -160,6 +191,112 @@ def test_one_class_name_means_one_thing() -> None:
     assert {name: files for name, files in places.items() if len(files) > 1} == {}
 
 
+def above_the_site() -> list[Path]:
+    found = [path for name in ABOVE_THE_SITE for path in sorted((PACKAGE / name).glob("*.py"))]
+    return [path for path in found if module_name(path) not in LOCAL_SITE]
+
+
+def local_imports(path: Path) -> set[str]:
+    ours = {name for name in imported(path) if any(name == one or name.startswith(f"{one}.") for one in LOCAL_SITE)}
+    return ours | ({"subprocess", "psutil", "signal", "socket"} & packages(path))
+
+
+def test_nothing_above_the_site_starts_processes_or_knows_slots() -> None:
+    found = {relative(path): local_imports(path) for path in above_the_site()}
+    assert {name: modules for name, modules in found.items() if modules} == {}
+
+
+def local_attributes(path: Path) -> set[str]:
+    names = {"pid", "getpid", "kill", "cwd", "git_dir"}
+    # the pull request's text is a file of the run, for people
+    names |= set() if relative(path) == "driver/publisher.py" else {"folder"}
+    return names & {node.attr for node in ast.walk(tree(path)) if isinstance(node, ast.Attribute)}
+
+
+def test_nothing_above_the_site_reads_a_process_or_the_folders_of_an_attempt() -> None:
+    found = {relative(path): local_attributes(path) for path in above_the_site()}
+    assert {name: attributes for name, attributes in found.items() if attributes} == {}
+
+
+def packages(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.split(".")[0])
+    return found
+
+
+def bags(path: Path) -> Iterator[str]:
+    for node in ast.walk(tree(path)):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        given = [arg.arg for arg in (*node.args.args, *node.args.kwonlyargs)]
+        if {"parts", "services", "kit", "desk"} & set(given):
+            yield f"line {node.lineno}: {node.name} takes {', '.join(given)}"
+        if node.name == "__init__" and len(given) - 1 > MOST_GIVEN:
+            yield f"line {node.lineno}: a constructor takes {len(given) - 1}"
+
+
+def test_a_class_is_given_what_it_needs_and_no_bag_of_services() -> None:
+    found = {relative(path): list(bags(path)) for path in above_the_site()}
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+class Walk:
+    """The files that are on the way of a call: those on the stack, and where each asyncio task was started."""
+
+    def __init__(self) -> None:
+        self.ways: list[list[str]] = []
+        self._began: WeakKeyDictionary[asyncio.Task[Any], list[str]] = WeakKeyDictionary()
+
+    def here(self) -> list[str]:
+        frame: FrameType | None = sys._getframe(1)
+        found: list[str] = []
+        while frame:
+            path = Path(frame.f_code.co_filename)
+            found += [relative(path)] if path.is_relative_to(PACKAGE) else []
+            frame = frame.f_back
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:
+            task = None
+        return list(dict.fromkeys([*(self._began.get(task, []) if task else []), *reversed(found)]))
+
+    def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        create, start = asyncio.BaseEventLoop.create_task, SupervisorPool.start
+
+        def create_task(loop: asyncio.BaseEventLoop, *args: Any, **more: Any) -> asyncio.Task[Any]:
+            way = self.here()
+            task = create(loop, *args, **more)
+            self._began[task] = way
+            return task
+
+        def started(pool: SupervisorPool, *files: int) -> None:
+            way = self.here()
+            self.ways.append(way[way.index("interfaces/cli/drive.py") :])
+            start(pool, *files)
+
+        monkeypatch.setattr(asyncio.BaseEventLoop, "create_task", create_task)
+        monkeypatch.setattr(SupervisorPool, "start", started)
+
+
+def test_few_files_lie_between_the_command_and_the_process_of_a_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walk = Walk()
+    walk.watch(monkeypatch)
+    front = Front(tmp_path, files={".windlass/flows/tiny.yaml": crews.flow()})
+    done = front.start([crews.plan_rule([{"title": "A"}]), crews.rule("t1", {"a.py": "y = 1\n"})], "--flow", "tiny")
+    assert done.code == 0, done.out + done.err
+    plan, task = walk.ways
+    assert plan[0] == task[0] == "interfaces/cli/drive.py"
+    assert plan[-1] == task[-1] == "agents/process/supervise.py"
+    assert {"tasks/scheduler.py", "dispatch/dispatcher.py", "dispatch/local_site.py"} <= set(task)
+    assert len(plan) <= len(task) <= MOST_FILES, task
+
+
 def forks(path: Path) -> Iterator[str]:
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Attribute) and node.attr in ("fork", "forkpty"):
@@ -202,10 +339,6 @@ for name in sys.argv[1:]:
 if threading.active_count() > 1:
     print(threading.enumerate())
 """
-
-
-def module_name(path: Path) -> str:
-    return ".".join(("windlass", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
 
 
 def test_nothing_happens_on_import() -> None:

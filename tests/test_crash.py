@@ -145,7 +145,7 @@ PLACES = [
     ("windlass.git.slots:keep", "after", 2),
     ("windlass.git.run_refs:RunRefs.hold", "before", 1),
     ("windlass.git.trees:harvest", "after", 1),
-    ("windlass.driver.context:commit_artifacts", "after", 1),
+    ("windlass.driver.artifacts:commit_artifacts", "after", 1),
 ]
 
 

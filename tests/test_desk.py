@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 
 from gitrepo import DATE, commit, make_engine, sh, write
+from windlass.dispatch.commands import CommandRunner
+from windlass.dispatch.site import Leftovers
+from windlass.dispatch.slot_checkout import SlotCheckout, StateBefore
 from windlass.dispatch.workspace import Workspace
 from windlass.errors import GitError
 from windlass.git import run as git
@@ -22,23 +25,43 @@ def engine(tmp_path: Path) -> EngineRepo:
     return make_engine(tmp_path, {"a.txt": "1\n"})
 
 
-def make_desk(engine: EngineRepo, spare: list[tuple[Slot, str]] | None, head: str = "") -> Workspace:
-    return Workspace(engine, Slots(engine), "r1", head or engine.user.head, lambda: DATE, prepare, spare)
+class NoSetup(CommandRunner):
+    def __init__(self) -> None:
+        """Nothing is run."""
+
+    async def prepare(self, slot: Slot) -> None:
+        """Nothing to set up."""
 
 
-async def prepare(slot: Slot) -> None:
-    """Nothing to set up."""
+class Desk:
+    """A workspace whose checkout is a slot."""
+
+    def __init__(self, engine: EngineRepo, spare: list[tuple[Slot, str]] | None, head: str = "") -> None:
+        self.place = SlotCheckout(Slots(engine), "r1", lambda: DATE, NoSetup(), spare)
+        self.workspace = Workspace(engine, "r1", head or engine.user.head, lambda: self.place)
+
+    async def ready(self, key: str, n: int) -> Slot:
+        await self.workspace.ready(key, n)
+        assert self.place.slot is not None
+        return self.place.slot
+
+    async def after(self, before: StateBefore) -> Leftovers:
+        return await self.place.after(before, OURS, self.workspace.head, ("build/t1", 1))
 
 
-async def work(desk: Workspace, files: dict[str, str]) -> str:
+def make_desk(engine: EngineRepo, spare: list[tuple[Slot, str]] | None, head: str = "") -> Desk:
+    return Desk(engine, spare, head)
+
+
+async def work(desk: Desk, files: dict[str, str]) -> str:
     """What a dispatch does to a desk: taken, worked at, looked at, held."""
     slot = await desk.ready("build/t1", 1)
-    before = await desk.before(OURS)
+    before = await desk.place.before(OURS)
     made = commit(slot.path, files)
-    seen = await desk.after(before, OURS, "build/t1", 1)
-    assert (seen.status.head, seen.trespasses, seen.noticed) == (made, (), ())
-    desk.hold("build/t1/@1", made)
-    desk.move(made)
+    seen = await desk.after(before)
+    assert (seen.head, seen.trespasses, seen.noticed) == (made, (), ())
+    desk.workspace.hold("build/t1/@1", made)
+    desk.workspace.move(made)
     return made
 
 
@@ -48,9 +71,9 @@ def test_the_slot_of_a_finished_scope_serves_the_next_one(engine: EngineRepo) ->
     async def two_scopes() -> tuple[Slot | None, Slot]:
         first = make_desk(engine, spare)
         made = await work(first, {"b.txt": "1"})
-        landed = commit_tree(engine, engine.objects.tree_of(made), [engine.user.head, made], "landed\n", DATE)
-        used = first.slot
-        await first.leave("build/t1")
+        landed = commit_tree(engine, engine.tree_of(made), [engine.user.head, made], "landed\n", DATE)
+        used = first.place.slot
+        await first.workspace.leave("build/t1")
         assert [lease.use for lease in Slots(engine).leases()] == [SlotUse.TAKEN]
         return used, await make_desk(engine, spare, landed).ready("build/t2", 1)
 
@@ -68,7 +91,7 @@ def test_what_a_scope_left_uncommitted_is_kept_before_the_next_one_begins(engine
         first = make_desk(engine, spare)
         slot = await first.ready("build/t1", 1)
         write(slot.path, {"half.txt": "unfinished"})
-        await first.leave("build/t1")
+        await first.workspace.leave("build/t1")
         return await make_desk(engine, spare).ready("build/t2", 1)
 
     slot = asyncio.run(scopes())
@@ -86,7 +109,7 @@ def test_what_runs_in_a_slot_after_the_look_at_it_is_kept_too(engine: EngineRepo
         await work(desk, {"b.txt": "1"})
         slot = await desk.ready("build/t1/spec", 1)
         write(slot.path, {"later.txt": "1"})
-        await desk.leave("build/t1")
+        await desk.workspace.leave("build/t1")
 
     asyncio.run(scope())
     (sha,) = git.read_refs(engine.user.root, "refs/windlass/keep/**").values()
@@ -97,14 +120,14 @@ def test_a_branch_an_agent_made_in_its_slot_is_no_trespass_and_its_commit_is_kep
     async def scope() -> tuple[str, tuple[str, ...]]:
         desk = make_desk(engine, [])
         slot = await desk.ready("build/t1", 1)
-        before = await desk.before(OURS)
+        before = await desk.place.before(OURS)
         sh(slot.path, "checkout", "-q", "-b", "mine")
         made = commit(slot.path, {"b.txt": "1"})
-        return made, (await desk.after(before, OURS, "build/t1", 1)).trespasses
+        return made, (await desk.after(before)).trespasses
 
     made, trespasses = asyncio.run(scope())
     assert trespasses == ()
-    assert "refs/heads/mine" not in engine.refs.all()
+    assert "refs/heads/mine" not in engine.refs()
     assert made in git.read_refs(engine.user.root, "refs/windlass/keep/**").values()
 
 
@@ -112,7 +135,7 @@ def test_without_a_place_for_spare_slots_a_desk_gives_its_own_back(engine: Engin
     async def scope() -> None:
         desk = make_desk(engine, None)
         await work(desk, {"b.txt": "1"})
-        await desk.leave("build/t1")
+        await desk.workspace.leave("build/t1")
 
     asyncio.run(scope())
     assert [lease.use for lease in Slots(engine).leases()] == [SlotUse.FREE]
@@ -130,6 +153,6 @@ def test_a_forged_object_does_not_say_what_a_commit_contains(engine: EngineRepo)
     place.chmod(0o644)
     place.write_bytes((objects / other[:2] / other[2:]).read_bytes())
     with pytest.raises(GitError, match=made[:12]):
-        engine.objects.tree_of(made)
+        engine.tree_of(made)
     place.write_bytes(genuine)
-    assert engine.objects.tree_of(made) == tree
+    assert engine.tree_of(made) == tree

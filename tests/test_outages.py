@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ KEY = "execute/t1/implement"
 
 
 def asked(attempt: int, results: int, fate: str = "served", run: str = "r1", at: float = 0.0) -> Call:
-    job = Job(run, KEY, attempt, "implementer", "implement", "", "", Path(), Path(), "codex")
+    job = Job(run, KEY, attempt, "implementer", "implement", "", "", "codex")
     return Call(job, at, results, fate, tokens=100, usd=0.25)
 
 

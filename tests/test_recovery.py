@@ -11,7 +11,7 @@ import pytest
 from gitrepo import make_engine, reachable, sh, write
 from stores import CLAIM, intent, stored
 from windlass.dispatch.late_costs import LateCosts
-from windlass.engine.recovery import Recovered, recover
+from windlass.dispatch.recovery import Recovered, recover
 from windlass.errors import GitUnansweredError, StoppedError
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.slots import Slots

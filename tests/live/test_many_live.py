@@ -29,8 +29,8 @@ from collections import Counter
 from pathlib import Path
 from windlass.agents import registry
 from windlass.agents.base import Job, Limits
-from windlass.agents.process.agent_run import run_agent
 from windlass.agents.process.supervise import agent_env
+from windlass.dispatch.local_site import run_agent
 
 facts = json.loads(sys.argv[1])
 adapter = registry.make("codex", facts["options"], dict(os.environ))
@@ -38,9 +38,9 @@ adapter = registry.make("codex", facts["options"], dict(os.environ))
 def job(n):
     cwd = Path(facts["folder"]) / f"slot{n}"
     cwd.mkdir()
-    return Job(facts["run"], f"execute/t{n}/implement", 1, "implementer", "implement", "You build.", "Build it.", cwd,
-        cwd.parent / f"attempt{n}", "codex", tools=("read", "bash", "write", "edit"), writes="code", task_id=f"t{n}",
-        limits=Limits(wall_s=300.0))
+    return Job(facts["run"], f"execute/t{n}/implement", 1, "implementer", "implement", "You build.", "Build it.",
+        "codex", cwd, cwd.parent / f"attempt{n}", tools=("read", "bash", "write", "edit"), writes="code",
+        task_id=f"t{n}", limits=Limits(wall_s=300.0))
 
 async def one(n):
     seen = Counter()

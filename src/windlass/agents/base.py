@@ -24,7 +24,8 @@ class Limits(Struct, frozen=True):
 
 
 class Job(Struct, frozen=True):
-    """One dispatch, complete: nothing else reaches the agent."""
+    """One dispatch, complete, as plain data: nothing else reaches the agent. It goes into a site, which adds where its
+    files are."""
 
     run: str
     key: str
@@ -33,10 +34,17 @@ class Job(Struct, frozen=True):
     purpose: str
     system: str
     prompt: str
-    cwd: Path
-    folder: Path
-    """The attempt's own folder: prompt.md, stdout, stderr, proc.json, exit.json, events.jsonl."""
     agent: str
+    cwd: Path = Path()
+    """Where the agent works. The site fills it in."""
+    folder: Path = Path()
+    """The attempt's own folder: prompt.md, stdout, stderr, proc.json, exit.json, events.jsonl. The site fills it in."""
+    base: str = ""
+    """The commit that the agent works on."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Artifacts in force, written into the working directory before the agent starts: path -> content."""
+    earlier: str = ""
+    """The name of the attempt whose session goes on; '' when a new one begins."""
     model: str = ""
     effort: str = ""
     tools: tuple[str, ...] = ()
@@ -190,6 +198,13 @@ class WritesUsageFiles(Protocol):
     def ledger(self) -> UsageFileNames: ...
 
     def parse_ledger(self, line: str) -> list[AgentEvent]: ...
+
+
+@runtime_checkable
+class EndsWithExit(Protocol):
+    """An adapter whose CLI has no terminal event: what it said and its exit code are all there is."""
+
+    def at_exit(self, said: str, code: int | None) -> Done | None: ...
 
 
 @runtime_checkable

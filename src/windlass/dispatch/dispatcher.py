@@ -1,116 +1,185 @@
-"""One keyed dispatch, from a call to its recorded reply: reserve, run, look at what was left, judge, record."""
+"""One keyed dispatch, from a call to its recorded reply: reserve, run at the site, judge, record, try again."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from windlass.dispatch.attempt import AttemptResult, attempt
-from windlass.dispatch.request import DispatchPlace, DispatchRequest, addressees
-from windlass.dispatch.versions import Versions
+from windlass.agents.base import Adapter, Job, Limits
+from windlass.config.schema import Config
+from windlass.dispatch.instructions import read_instructions
+from windlass.dispatch.monitor import DispatchMonitor
+from windlass.dispatch.request import DispatchRequest, addressees, inputs_of, make_job, recovery_text
+from windlass.dispatch.site import InterruptedAttempt, Site
+from windlass.dispatch.verdict import AttemptJudge, AttemptResult, reply_of
+from windlass.dispatch.workspace import Workspace
 from windlass.engine.attempts import AttemptFailure
-from windlass.engine.quota import WAITS
-from windlass.engine.recovery import InterruptedAttempt
+from windlass.engine.budget import Budget
+from windlass.engine.journal import Journal
+from windlass.engine.quota import WAITS, QuotaTurn, QuotaWaits
 from windlass.engine.retry import Fail, Next, Stop, TryAgain, after
-from windlass.engine.services import RunServices
+from windlass.engine.services import Assignments, StopRequests
+from windlass.engine.values import RunValues
 from windlass.errors import StoppedError
+from windlass.events import DispatchStarted, Warned
 from windlass.kinds.base import Call, Reply
-from windlass.model import ErrorClass, Finding, Json, Key, digest
+from windlass.model import ErrorClass, Key, Task, digest
+from windlass.store.rows import Intent
+from windlass.text import plain
+
+MOST_NAMED = 20
 
 
 class Dispatcher:
-    def __init__(self, parts: RunServices) -> None:
-        self._parts = parts
-        self._journal = parts.journal
-        self._versions = Versions(parts)
+    """Contract: a step that has a result never reaches the site."""
+
+    def __init__(
+        self,
+        site: Site,
+        journal: Journal,
+        values: RunValues,
+        assignments: Assignments,
+        config: Config,
+        budget: Budget,
+        quota: QuotaWaits,
+        requests: StopRequests,
+    ) -> None:
+        self._site = site
+        self._journal = journal
+        self._values = values
+        self._assignments = assignments
+        self._config = config
+        self._budget = budget
+        self._quota = quota
+        self._requests = requests
+        self._judge = AttemptJudge(site, journal, values, config, requests)
         self.lived: set[str] = set()
         """Keys that ran under this driver."""
 
-    async def run(self, place: DispatchPlace, call: Call) -> Reply:
-        inputs = inputs_of(call)
-        row = self._journal.find(place.key, inputs)
+    async def run(
+        self,
+        call: Call,
+        workspace: Workspace,
+        key: Key,
+        phase: str,
+        cycle: int = 0,
+        task: Task | None = None,
+        completed: Sequence[Task] = (),
+    ) -> Reply:
+        row = self._journal.find(key, inputs_of(call))
         if row is not None:
-            return self._recall(place, call, reply_of(row.result))
-        self.lived.add(place.key.text)
-        with place.desk.seat() as desk:
+            return self._recall(call, workspace, key, task, reply_of(row.result))
+        self.lived.add(key.text)
+        with workspace.seat() as free:
             try:
-                judged = await self._tries(replace(place, desk=desk), call, inputs)
+                request = self._request(call, key, phase, cycle, task, completed)
+                done = await self._tries(request, free)
             finally:
-                if desk is not place.desk:
-                    await desk.leave(place.key.text)
-        return self._take(place, call, judged)
+                if free is not workspace:
+                    await free.leave(key.text)
+        return self._stand(call, workspace, key, task, done.reply, done.contents)
 
-    def recall(self, place: DispatchPlace, call: Call) -> Reply | None:
+    def recall(self, call: Call, workspace: Workspace, key: Key, task: Task | None) -> Reply | None:
         """What a finished step with these inputs replied; None when there is none."""
-        row = self._journal.recorded(place.key)
+        row = self._journal.recorded(key)
         if row is None or row.fingerprint != digest(inputs_of(call)):
             return None
-        return self._recall(place, call, reply_of(row.result))
+        return self._recall(call, workspace, key, task, reply_of(row.result))
 
     # -- tries
 
-    async def _tries(self, place: DispatchPlace, call: Call, inputs: dict[str, Json]) -> AttemptResult:
-        role, reminder = self._parts.roles[call.role], ""
-        left, began = self._parts.left.pop(place.key.text, None), time.monotonic()
+    def _request(
+        self, call: Call, key: Key, phase: str, cycle: int, task: Task | None, completed: Sequence[Task]
+    ) -> DispatchRequest:
+        assignment = self._assignments.assignment(call.role, call.profile)
+        adapter = self._assignments.adapters(assignment.agent)
+        return DispatchRequest(
+            key=key,
+            phase=phase,
+            call=call,
+            flow=self._values.flow,
+            role=self._assignments.roles[call.role],
+            assignment=assignment,
+            agent=adapter.name,
+            resumes=adapter.capabilities.resume,
+            outs={name: path for name in call.outs if (path := self._values.path(name))},
+            secret=self._values.tag_secret,
+            cycle=cycle,
+            task=task,
+            completed=tuple(completed),
+        )
+
+    async def _tries(self, request: DispatchRequest, workspace: Workspace) -> AttemptResult:
+        key, began, reminder = request.key, time.monotonic(), ""
+        left = self._site.interrupted(key.text)
         while True:
-            self._parts.wanted.check()
-            adapter = self._parts.adapters(self._parts.assignment(call.role, call.profile).agent)
-            turn = await self._parts.governor.turn(place.key.text, adapter.credential)
-            n = self._journal.attempts.next(place.key)
-            told = tuple(self._parts.store.messages.waiting(self._journal.run, addressees(role)))
-            if left and left.agent not in ("", adapter.name):
-                # Another agent plays the role now: the slot is cleaned, what is in it is kept.
-                place.desk.sit_at(left.slot)
-                place.desk.disturbed()
-                left = None
-            order = DispatchRequest(
-                self._parts, place, call, role, adapter, inputs, n, reminder, told, left, answered=turn.answered
+            self._requests.check()
+            adapter = self._assignments.adapters(request.assignment.agent)
+            turn = await self._quota.turn(key.text, adapter.credential)
+            left = self._continued(left, adapter, workspace)
+            request = replace(
+                request,
+                attempt=self._journal.attempts.next(key),
+                reminder=reminder,
+                messages=tuple(self._journal.store.messages.waiting(self._journal.run, addressees(request.role))),
+                interrupted=left,
+                instructions={},
             )
             try:
-                judged, _ = await asyncio.gather(
-                    attempt(order, lambda failure: isinstance(self._next(place.key, failure, 0), Fail)),
-                    # beside the work: some CLIs take a second to tell
-                    self._versions.look(adapter.name),
+                done, _ = await asyncio.gather(
+                    self._attempt(request, adapter, workspace, turn),
+                    # at the same time: some CLIs take a second to tell their version
+                    self._warn_of(adapter.name),
                 )
-                if judged.failure and judged.failure.error in WAITS:
+                if done.failure and done.failure.error in WAITS:
                     # Before the probe is given back: nobody shall slip in between.
-                    reason, retry_at = judged.failure.reason, judged.failure.retry_at
-                    self._parts.governor.hold(place.key.text, adapter.credential, turn, reason, retry_at)
+                    reason, retry_at = done.failure.reason, done.failure.retry_at
+                    self._quota.hold(key.text, adapter.credential, turn, reason, retry_at)
             finally:
                 turn.end()
-            if judged.failure is None or judged.final:
-                return judged
-            reminder, left = judged.reminder, judged.left or self._same_session(order, judged)
-            if judged.failure.error is ErrorClass.OVER_BUDGET and not judged.failure.hint:
+            if done.failure is None or done.final:
+                return done
+            reminder, left = done.reminder, done.left
+            if done.failure.error is ErrorClass.OVER_BUDGET and not done.failure.hint:
                 # The run's own limit: whoever raises it lets this dispatch go on.
-                await self._parts.budget.require_room(call.role, order.cap, reports=order.reports)
+                cap, reports = request.assignment.usd, _reports(adapter)
+                await self._budget.require_room(request.call.role, cap, reports=reports)
                 continue
-            await self._pause(place.key, judged.failure, began)
+            await self._pause(key, done.failure, began)
 
-    def _same_session(self, order: DispatchRequest, judged: AttemptResult) -> InterruptedAttempt | None:
-        """An answer that could not be used is asked for again where it was given: the agent has read everything."""
-        slot = order.place.desk.slot
-        if not (judged.reminder and judged.session and slot and order.adapter.capabilities.resume):
-            return None
-        return InterruptedAttempt(slot, judged.session, self._parts.folder / order.folder, order.adapter.name)
+    def _continued(
+        self, left: InterruptedAttempt | None, adapter: Adapter, workspace: Workspace
+    ) -> InterruptedAttempt | None:
+        if not left or left.agent in ("", adapter.name):
+            return left
+        # Another agent plays the role now: the checkout is cleaned, what is in it is kept.
+        workspace.resume(left.checkout)
+        workspace.disturb()
+        return None
+
+    async def _warn_of(self, agent: str) -> None:
+        text = await self._site.agent_warning(agent)
+        if text:
+            self._journal.emit("agents", Warned("agent", text))
+            self._journal.flush()
 
     def _next(self, key: Key, failure: AttemptFailure, recorded: int) -> Next:
         """Counted from the attempts on record, so that a restart gives no more tries."""
         errors = Counter(row.error for row in self._journal.attempts.all(key))
-        return after(failure.error, errors[failure.error] - recorded, self._parts.config.retries)
+        return after(failure.error, errors[failure.error] - recorded, self._config.retries)
 
     async def _pause(self, key: Key, failure: AttemptFailure, began: float) -> None:
         match self._next(key, failure, 1):
             case Stop(hint=hint):
                 raise StoppedError(failure.reason, hint=failure.hint or hint)
             case TryAgain(shared=True):
-                pass  # the governor holds the next try back
-            case TryAgain() if time.monotonic() - began > self._parts.config.retries.longest_wait:
-                self._parts.wanted.check()
+                pass  # the quota holds the next try back
+            case TryAgain() if time.monotonic() - began > self._config.retries.longest_wait:
+                self._requests.check()
                 raise StoppedError(
                     f"{key} does not come to its end (retries.longest_wait): {failure.reason}",
                     hint="windlass resume goes on",
@@ -123,45 +192,147 @@ class Dispatcher:
     async def _sleep(self, seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds):
-                await self._parts.wanted.stop.wait()
+                await self._requests.stop.wait()
         except TimeoutError:
             return
 
+    # -- one attempt
+
+    async def _attempt(
+        self, request: DispatchRequest, adapter: Adapter, workspace: Workspace, turn: QuotaTurn
+    ) -> AttemptResult:
+        token, role, cap = request.token, request.call.role, request.assignment.usd
+        reserved = await self._budget.reserve(token, role, cap, reports=_reports(adapter))
+        monitor = DispatchMonitor(request, self._journal, self._budget, self._requests.stop, turn.answered)
+        try:
+            # Reserving may have waited: what a person asked for meanwhile counts.
+            self._requests.check()
+            if not request.interrupted:
+                # a session that goes on was told
+                found = await read_instructions(request, workspace, self._config, self._journal)
+                request = replace(request, instructions=found)
+            job = await self._prepare(request, workspace)
+            self._begin(request, job, adapter, workspace, reserved)
+            if job.files:
+                workspace.disturb()
+            done = await self._site.run(job, workspace.checkout, monitor)
+            monitor.end()
+            return await self._judge.judge(
+                request,
+                adapter,
+                workspace,
+                done,
+                lambda failure: isinstance(self._next(request.key, failure, 0), Fail),
+            )
+        finally:
+            monitor.end()
+            self._budget.release(token)
+
+    async def _prepare(self, request: DispatchRequest, workspace: Workspace) -> Job:
+        half_done = ""
+        if request.interrupted:
+            workspace.resume(request.interrupted.checkout)
+        else:
+            await workspace.ready(request.key.text, request.attempt)
+            if request.attempt > 1 and request.role.writes == "code":
+                half_done = _half_done_text(*await workspace.checkout.half_done(workspace.head))
+        limits = Limits(
+            request.assignment.wall_s or 1800.0,
+            request.assignment.turns,
+            request.assignment.usd,
+            self._config.limits.output_mb << 20,
+            self._budget.left,
+        )
+        recovery = recovery_text(self._journal.attempts.all(request.key), half_done)
+        return await make_job(request, self._values, workspace, limits, recovery)
+
+    def _begin(
+        self, request: DispatchRequest, job: Job, adapter: Adapter, workspace: Workspace, reserved: float
+    ) -> None:
+        key, n = request.key, request.attempt
+        intent = Intent(
+            key=key.text,
+            n=n,
+            folder=self._site.attempt_name(key.text, n),
+            host=self._site.address.host,
+            boot=self._site.address.boot,
+            slot=workspace.checkout.name,
+            base=job.base,
+            role=job.role,
+            agent=job.agent,
+            model=job.model,
+            credential=adapter.credential,
+            reserved=reserved,
+            wall_s=job.limits.wall_s,
+        )
+        started = DispatchStarted(
+            key=key.text,
+            attempt=n,
+            role=job.role,
+            agent=job.agent,
+            model=job.model,
+            purpose=job.purpose,
+            task=request.task_id,
+            cycle=request.cycle,
+            cycles=request.call.cycles,
+            reserved_usd=reserved,
+            told=list(request.messages),
+        )
+        self._journal.attempts.begin(intent, started, told=request.addressees if request.messages else ())
+        if job.session:
+            self._journal.attempts.note_session(key, n, job.session)
+
     # -- replies
 
-    def _recall(self, place: DispatchPlace, call: Call, reply: Reply) -> Reply:
-        contents = {n: self._parts.store.blobs.get(self.adopted(place.key, n, sha)) for n, sha in reply.outs.items()}
-        return self._stand(place, call, reply, contents)
+    def _recall(self, call: Call, workspace: Workspace, key: Key, task: Task | None, reply: Reply) -> Reply:
+        store = self._journal.store
+        contents = {
+            name: store.blobs.get(adopted_content(self._journal, key, name, sha)) for name, sha in reply.outs.items()
+        }
+        return self._stand(call, workspace, key, task, reply, contents)
 
-    def _take(self, place: DispatchPlace, call: Call, judged: AttemptResult) -> Reply:
-        return self._stand(place, call, judged.reply, judged.contents)
-
-    def _stand(self, place: DispatchPlace, call: Call, reply: Reply, contents: Mapping[str, str]) -> Reply:
-        self._parts.world.roles_ran.add(call.role)
+    def _stand(
+        self,
+        call: Call,
+        workspace: Workspace,
+        key: Key,
+        task: Task | None,
+        reply: Reply,
+        contents: Mapping[str, str],
+    ) -> Reply:
+        """Put in force what the dispatch gave: its artifacts and its code."""
+        self._values.roles_ran.add(call.role)
         for name, content in contents.items():
-            self._parts.world.artifacts.hold(name, content, place.key.text, place.task.id if place.task else "")
+            self._values.artifacts.hold(name, content, key.text, task.id if task else "")
         if reply.head:
-            place.desk.move(reply.head)
-            place.desk.changed = reply.files
+            workspace.move(reply.head)
+            workspace.changed = reply.files
         return reply
 
-    def adopted(self, key: Key, name: str, sha: str) -> str:
-        """A person may have put other content in this step's place."""
-        for adoption in self._journal.adoptions:
-            if (adoption.producer, adoption.artifact) == (key.text, name):
-                sha = adoption.new_sha
-        return sha
+
+def adopted_content(journal: Journal, key: Key, name: str, sha: str) -> str:
+    """The id of the content that is in force: a person may have replaced what the step made."""
+    for adoption in journal.adoptions:
+        if (adoption.producer, adoption.artifact) == (key.text, name):
+            sha = adoption.new_sha
+    return sha
 
 
-def inputs_of(call: Call) -> dict[str, Json]:
-    return {"role": call.role, "purpose": call.purpose, **call.inputs}
+def _reports(adapter: Adapter) -> bool:
+    """The agent tells what it uses while it works."""
+    return adapter.flat_usd is not None or adapter.capabilities.cost in ("stream", "tokens")
 
 
-def reply_of(result: Json) -> Reply:
-    assert isinstance(result, dict)
-    notes = result["notes"]
-    files = result["files"]
-    assert isinstance(notes, list)
-    assert isinstance(files, list)
-    found = tuple(Finding.from_json(note) for note in notes if isinstance(note, dict))
-    return Reply(**{**result, "files": tuple(files), "notes": found})  # type: ignore[arg-type]
+def _half_done_text(files: Sequence[str], commits: Sequence[str]) -> str:
+    """What an earlier attempt left in the checkout, as words of the prompt; '' when it is clean."""
+    found = [f"uncommitted: {_named(files)}"] if files else []
+    found += [f"committed: {_named(commits)}"] if commits else []
+    if not found:
+        return ""
+    return f"what they left half done lies in this directory ({'; '.join(found)}): look at it, keep what is right"
+
+
+def _named(names: Sequence[str]) -> str:
+    shown = [f"'{plain(name)}'" for name in names[:MOST_NAMED]]
+    more = len(names) - MOST_NAMED
+    return ", ".join([*shown, f"{more} more"] if more > 0 else shown)

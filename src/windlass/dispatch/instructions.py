@@ -5,9 +5,10 @@ They are read as they were when the scope began: no agent rewrites what its own 
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
+from windlass.config.schema import Config
 from windlass.dispatch.request import DispatchRequest
+from windlass.dispatch.workspace import Workspace
+from windlass.engine.journal import Journal
 from windlass.events import Warned
 
 MAX_BYTES = 64_000
@@ -15,40 +16,30 @@ MAX_BYTES = 64_000
 CUT = "\n[cut here: it is longer than what is passed on]"
 
 
-async def with_instructions(order: DispatchRequest) -> DispatchRequest:
-    if order.left:
-        # a session that goes on was told
-        return order
+async def read_instructions(
+    request: DispatchRequest, workspace: Workspace, config: Config, journal: Journal
+) -> dict[str, str]:
+    """Path -> content. What cannot be passed on is a warning, once per run."""
     found: dict[str, str] = {}
-    for path in wanted(order):
+    for path in _wanted(request, config):
         left = MAX_BYTES - sum(len(text.encode("utf-8", "replace")) for text in found.values())
-        found |= await _read(order, path, max(left, 0))
-    return replace(order, instructions=found)
+        read = await workspace.read_at_base(path, max(left, 0))
+        if read is None:
+            problem = f"'{path}' is not in the repository; agents work without it"
+        elif "\0" in read[0]:
+            problem = f"'{path}' is not text; agents work without it"
+        else:
+            text, cut = read
+            found[path] = text + CUT * cut
+            problem = f"'{path}' goes beyond {MAX_BYTES} bytes of instructions; agents get its beginning" if cut else ""
+        if problem:
+            journal.emit("instructions", Warned("instructions", problem))
+    return found
 
 
-def wanted(order: DispatchRequest) -> tuple[str, ...]:
-    config, call = order.parts.config, order.call
+def _wanted(request: DispatchRequest, config: Config) -> tuple[str, ...]:
     # a profile lends its agent, not its prompt
-    own = config.role(call.role).instructions
-    role = order.role.instructions if own is None else own
-    every = (*config.workspace.instructions, *order.parts.world.flow.instructions, *role, *call.instructions)
+    own = config.role(request.call.role).instructions
+    role = request.role.instructions if own is None else own
+    every = (*config.workspace.instructions, *request.flow.instructions, *role, *request.call.instructions)
     return tuple(dict.fromkeys(every))
-
-
-async def _read(order: DispatchRequest, path: str, most: int) -> dict[str, str]:
-    read = await order.place.desk.read_at_base(path, most)
-    if read is None:
-        _warn(order, f"'{path}' is not in the repository; agents work without it")
-        return {}
-    text, more = read
-    if "\0" in text:
-        _warn(order, f"'{path}' is not text; agents work without it")
-        return {}
-    if more:
-        _warn(order, f"'{path}' goes beyond {MAX_BYTES} bytes of instructions; agents get its beginning")
-    return {path: text + CUT * more}
-
-
-def _warn(order: DispatchRequest, text: str) -> None:
-    """Once per run, whichever dispatch sees it first."""
-    order.parts.journal.emit("instructions", Warned("instructions", text))

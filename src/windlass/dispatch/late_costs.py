@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
 from windlass.agents.base import Adapter, AgentResult, Job, Unsure
 from windlass.agents.process.agent_run import CONTINUED, recount
 from windlass.cost import ASSUMED_USD, assumed_for
-from windlass.dispatch.attempt import assumed_usd, prices
+from windlass.dispatch.verdict import assumed_usd, prices_date
 from windlass.errors import WindlassError
-from windlass.events import DispatchCosted, DispatchFinished, DispatchStarted
+from windlass.events import DispatchCosted, DispatchFinished, DispatchStarted, Event
 from windlass.model import ErrorClass, Usage
 from windlass.store.epoch import EpochClaim
 from windlass.store.port import Store
@@ -34,31 +35,34 @@ class LateCosts(Struct, frozen=True):
     def interrupt(self, rows: Collection[AttemptRow]) -> None:
         """Close attempts whose driver is gone, with what they cost. Nothing of them is at work any more."""
         read = [(row, self._recount(row) if row.intent.role else None) for row in rows]
-        started, attempts = self._started() if any(result for _, result in read) else {}, self.store.attempts
+        started = self._started() if any(result for _, result in read) else {}
         with self.store.transaction():
             for row, result in read:
                 key, n = row.intent.key, row.intent.n
                 if result is None:
-                    attempts.interrupt(self.claim, key, n)
+                    self.store.attempts.interrupt(self.claim, key, n)
                     continue
                 assumed = assumed_usd(result, self.unknown_usd)
-                if attempts.interrupt(self.claim, key, n, result.usage.to_json(assumed), result.usage.cost_usd):
-                    self._tell_end(row, result, assumed, started)
+                if self.store.attempts.interrupt(
+                    self.claim, key, n, result.usage.to_json(assumed), result.usage.cost_usd
+                ):
+                    self._tell(row, result, assumed, started)
 
     def settle(self) -> None:
         """Give back what was assumed for attempts that an older version recorded, where their files tell the cost."""
         rows = [row for row in self.store.attempts.all(self.claim.run) if _is_open_to_doubt(row)]
         if not rows:
             return
-        started, ended, attempts = self._started(), self._ended(), self.store.attempts
+        started, ended = self._started(), self._ended()
         read = [(row, self._recount(row)) for row in rows]
         with self.store.transaction():
             for row, result in read:
                 key, n = row.intent.key, row.intent.n
                 assumed = assumed_usd(result, self.unknown_usd)
-                attempts.settle_cost(self.claim, key, n, result.usage.to_json(assumed), result.usage.cost_usd)
-                tell = self._tell_cost if (key, n) in ended else self._tell_end
-                tell(row, result, assumed, started)
+                self.store.attempts.settle_cost(
+                    self.claim, key, n, result.usage.to_json(assumed), result.usage.cost_usd
+                )
+                self._tell(row, result, assumed, started, ended=(key, n) in ended)
 
     def _recount(self, row: AttemptRow) -> AgentResult:
         intent = row.intent
@@ -93,54 +97,44 @@ class LateCosts(Struct, frozen=True):
     def _ended(self) -> set[tuple[str, int]]:
         return {(event.key, event.attempt) for event in self.store.events.of_kinds(self.claim.run, DispatchFinished)}
 
-    def _tell_end(
-        self, row: AttemptRow, result: AgentResult, assumed: float, started: dict[tuple[str, int], DispatchStarted]
+    def _tell(
+        self,
+        row: AttemptRow,
+        result: AgentResult,
+        assumed: float,
+        started: Mapping[tuple[str, int], DispatchStarted],
+        *,
+        ended: bool = False,
     ) -> None:
-        intent, usage = row.intent, result.usage
+        """`ended`: the end of the attempt was told before, only what it cost is new."""
+        intent, usage, before = row.intent, result.usage, _recorded(row) if ended else Usage()
         begun = started.get((intent.key, intent.n))
-        self.store.events.add(
-            self.claim,
-            DispatchFinished(
-                key=intent.key,
-                attempt=intent.n,
-                role=intent.role,
+        told: dict[str, Any] = {
+            "key": intent.key,
+            "attempt": intent.n,
+            "role": intent.role,
+            "cost_usd": usage.cost_usd,
+            "input": usage.input - before.input,
+            "output": usage.output - before.output,
+            "cached": usage.cached - before.cached,
+            "task": begun.task if begun else "",
+            "prices": prices_date(self.store.clock()) if usage.priced else "",
+            "assumed_usd": assumed,
+        }
+        if ended:
+            event: Event = DispatchCosted(
+                **told, before_usd=row.cost_usd, before_assumed_usd=assumed_for(row.cost_usd, None)
+            )
+        else:
+            event = DispatchFinished(
+                **told,
                 agent=intent.agent,
                 error=ErrorClass.DRIVER_LOST,
                 reason="its driver was ended",
-                cost_usd=usage.cost_usd,
-                input=usage.input,
-                output=usage.output,
-                cached=usage.cached,
                 seconds=round(max((row.ended_at or self.store.clock()) - row.started_at, 0.0), 3),
                 tools=result.tools,
-                task=begun.task if begun else "",
-                prices=prices(self.store.clock()) if usage.priced else "",
-                assumed_usd=assumed,
-            ),
-        )
-
-    def _tell_cost(
-        self, row: AttemptRow, result: AgentResult, assumed: float, started: dict[tuple[str, int], DispatchStarted]
-    ) -> None:
-        intent, usage, before = row.intent, result.usage, _recorded(row)
-        begun = started.get((intent.key, intent.n))
-        self.store.events.add(
-            self.claim,
-            DispatchCosted(
-                key=intent.key,
-                attempt=intent.n,
-                role=intent.role,
-                cost_usd=usage.cost_usd,
-                assumed_usd=assumed,
-                before_usd=row.cost_usd,
-                before_assumed_usd=assumed_for(row.cost_usd, None),
-                input=usage.input - before.input,
-                output=usage.output - before.output,
-                cached=usage.cached - before.cached,
-                task=begun.task if begun else "",
-                prices=prices(self.store.clock()) if usage.priced else "",
-            ),
-        )
+            )
+        self.store.events.add(self.claim, event)
 
 
 def _is_open_to_doubt(row: AttemptRow) -> bool:

@@ -1,11 +1,10 @@
-"""A dispatch at work, as people see it: what it does, and a warning when it seems to do nothing."""
+"""A dispatch at work, as people and the budget see it: what it does, and what it has used."""
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import suppress
 from typing import assert_never
 
 from windlass.agents.base import (
@@ -19,66 +18,70 @@ from windlass.agents.base import (
     ToolStarted,
     ToolUpdated,
 )
-from windlass.agents.output_redaction import redacted_event
-from windlass.agents.process.liveness import Liveness, sample
-from windlass.agents.process.supervise import SupervisedProcess
 from windlass.dispatch.request import DispatchRequest
+from windlass.engine.budget import Budget
+from windlass.engine.journal import Journal
+from windlass.errors import TakenOverError
 from windlass.events import Activity, Warned
+from windlass.model import Usage
 
-TICK_S = 5.0
+NOTE_S = 1.0
+"""The usage of a dispatch at work is noted this long after a report, with all that was reported meanwhile."""
 
 
 class DispatchMonitor:
-    """Shows what an agent does while it works, and says when it seems not to."""
+    """Listens to one dispatch: shows what the agent does, and asks the budget whether it may go on."""
 
-    def __init__(self, order: DispatchRequest, folders: Sequence[Path] = ()) -> None:
-        self._order = order
-        self._liveness = Liveness(time.monotonic(), frozen_s=order.parts.config.limits.frozen)
-        self._folders = folders
-        """Where files are touched while it works: its slot, and its own folder with the CLI's session."""
-        self._supervisor = 0
-        self.frozen: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        """Why there is no sign of life any more."""
+    def __init__(
+        self,
+        request: DispatchRequest,
+        journal: Journal,
+        budget: Budget,
+        stop: asyncio.Event,
+        on_answer: Callable[[], None],
+    ) -> None:
+        self.stop = stop
+        self._request = request
+        self._journal = journal
+        self._budget = budget
+        self._on_answer = on_answer
+        """Called when the agent's model says or does something: its service can be used."""
+        self._usage = Usage()
+        self._due: asyncio.TimerHandle | None = None
 
-    def started(self, proc: SupervisedProcess) -> None:
-        self._supervisor = proc.supervisor
-
-    def event(self, event: AgentEvent) -> None:
+    def on_event(self, event: AgentEvent) -> None:
         if isinstance(event, SessionSeen):
-            self._order.parts.journal.attempts.note_session(self._order.key, self._order.n, event.id)
+            self._journal.attempts.note_session(self._request.key, self._request.attempt, event.id)
         if isinstance(event, ToolStarted | ToolFinished | Said) or _has_tokens(event):
-            self._order.answered()
-        self._warn(self._liveness.event(event, time.monotonic()))
-        _show(self._order, redacted_event(event, self._order.parts.redactor))
+            self._on_answer()
+        shown = _activity(event)
+        if shown:
+            kind, text, ok, cost = shown
+            tool = event.id if isinstance(event, ToolStarted | ToolUpdated | ToolFinished) else ""
+            key, role, task = self._request.key.text, self._request.call.role, self._request.task_id
+            self._journal.events.show(Activity(key, role, kind, text, ok, task, cost, tool))
 
-    async def tick(self) -> None:
-        pause = min(TICK_S, self._liveness.frozen_s / 4)
-        while True:
-            await asyncio.sleep(pause)
-            folders = self._folders if self._liveness.is_quiet(time.monotonic()) else ()
-            seen = await asyncio.to_thread(sample, self._supervisor, folders) if self._supervisor else None
-            now = time.monotonic()
-            self._warn(self._liveness.tick(now, seen))
-            if (why := self._liveness.frozen(now)) and not self.frozen.done():
-                self._warn(f"{why}; it is ended, and goes on by retries.timed_out")
-                self.frozen.set_result(why)
+    def on_warning(self, text: str) -> None:
+        request = self._request
+        warned = Warned("liveness", f"{request.call.role}: {text}", request.key.text, request.task_id)
+        self._journal.emit(request.token, warned)
+        self._journal.flush()
 
-    def _warn(self, text: str) -> None:
-        if text:
-            order = self._order
-            warned = Warned("liveness", f"{order.call.role}: {text}", order.key.text, order.task_id)
-            order.parts.journal.emit(f"{order.key}@{order.n}", warned)
-            order.parts.journal.flush()
+    def afford(self, usage: Usage) -> str:
+        self._usage = usage
+        if self._due is None:
+            self._due = asyncio.get_running_loop().call_later(NOTE_S, self._note)
+        return self._budget.spend(self._request.token, usage)
 
+    def end(self) -> None:
+        if self._due:
+            self._due.cancel()
 
-def _show(order: DispatchRequest, event: AgentEvent) -> None:
-    shown = _activity(event)
-    if shown:
-        kind, text, ok, cost = shown
-        call = event.id if isinstance(event, ToolStarted | ToolUpdated | ToolFinished) else ""
-        order.parts.journal.events.show(
-            Activity(order.key.text, order.call.role, kind, text, ok, order.task_id, cost, call)
-        )
+    def _note(self) -> None:
+        self._due = None
+        # A driver that was replaced may still have this timer. Its next recorded step ends it, with a message.
+        with suppress(TakenOverError):
+            self._journal.attempts.note_usage(self._request.key, self._request.attempt, self._usage)
 
 
 def _activity(event: AgentEvent) -> tuple[str, str, bool, float | None] | None:

@@ -1,10 +1,8 @@
-"""From a call to the words a role's prompt is filled with. No text of a prompt stands here."""
+"""The values of the variables in a role's prompt. No text of a prompt is written here."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-
-from msgspec import Struct
 
 from windlass.agents.contracts import registry as contracts
 from windlass.agents.templates import VARIABLES
@@ -18,53 +16,38 @@ MAX_FILES = 200
 MOST_TITLES = 100
 
 
-class PromptExtra(Struct, frozen=True):
-    """What only the moment of the dispatch knows."""
-
-    cwd: str
-    contract: str
-    outs: Mapping[str, str]
-    tag: str = ""
-    """Of the block that the contract asks for, where it stands in the reply."""
-    changed: Sequence[str] = ()
-    fix_diff: str = ""
-    fix_places: str = ""
-    """Where the fix changed the code, by path and lines; made only for a prompt that shows it."""
-    diff: str = ""
-    """All that the scope changed; made only for a prompt that shows it."""
-    reminder: str = ""
-    recovery: str = ""
-    tdd: str = ""
-    task: Task | None = None
-    completed: Sequence[Task] = ()
-
-
-def values(world: RunValues, call: Call, extra: PromptExtra) -> dict[str, str]:
-    """Every variable a template may use; '' where there is nothing to say."""
+def prompt_values(
+    values: RunValues,
+    call: Call,
+    *,
+    task: Task | None,
+    completed: Sequence[Task],
+    contract: str,
+    outs: Mapping[str, str],
+    changed: Sequence[str],
+    **texts: str,
+) -> dict[str, str]:
+    """Every variable a template may use; '' where there is nothing to say. `texts`: what only the moment of the
+    dispatch knows, by the variable's name; `tag` is that of the block that the contract asks for."""
     found = "\n".join(format_finding(f) for f in findings_of(call) if f.role != USER)
+    tag = texts.pop("tag")
     given: dict[str, str] = {
-        "request": world.facts.request,
-        "cwd": extra.cwd,
-        "date": world.facts.date,
-        "slug": world.facts.slug,
-        "plan_path": extra.outs.get("plan") or _plan_path(world),
-        "plan_context": _text(call.context.get("plan")) if extra.task else "",
-        "task": _task(extra.task) if extra.task else "",
-        "task_id": extra.task.id if extra.task else "",
-        "task_title": extra.task.title if extra.task else "",
-        "changed_files": "\n".join(_listed(extra.changed)),
+        "request": values.facts.request,
+        "date": values.facts.date,
+        "slug": values.facts.slug,
+        "plan_path": outs.get("plan") or _plan_path(values),
+        "plan_context": _text(call.context.get("plan")) if task else "",
+        "task": _task(task) if task else "",
+        "task_id": task.id if task else "",
+        "task_title": task.title if task else "",
+        "changed_files": "\n".join(_listed(changed)),
         "findings": found,
         "open_findings": found,
-        "fix_diff": extra.fix_diff,
-        "fix_places": extra.fix_places,
-        "diff": extra.diff,
-        "completed_tasks": _titles(extra.completed),
-        "contract": contracts.describe(extra.contract, extra.tag) if extra.contract else "",
-        "reminder": extra.reminder,
-        "recovery": extra.recovery,
-        "tdd": extra.tdd,
+        "completed_tasks": _titles(completed),
+        "contract": contracts.describe(contract, tag) if contract else "",
         "flags": " ".join(call.flags),
-        **{f"out.{name}": path for name, path in extra.outs.items()},
+        **texts,
+        **{f"out.{name}": path for name, path in outs.items()},
     }
     return {**dict.fromkeys(VARIABLES, ""), **_named(call), **given}
 
@@ -85,8 +68,8 @@ def _text(value: Json) -> str:
     return value if isinstance(value, str) else str(value)
 
 
-def _plan_path(world: RunValues) -> str:
-    return world.path("plan") if "plan" in world.flow.artifacts else ""
+def _plan_path(values: RunValues) -> str:
+    return values.path("plan") if "plan" in values.flow.artifacts else ""
 
 
 def _task(task: Task) -> str:

@@ -16,7 +16,8 @@ from windlass.store.port import Store
 from windlass.store.rows import AdoptionRow, StepRow
 
 if TYPE_CHECKING:
-    from windlass.driver.context import PhaseContext
+    from windlass.driver.context import StepContext
+    from windlass.driver.scopes import RunScope
 
 
 class ArtifactEdit(Struct, frozen=True):
@@ -83,14 +84,15 @@ def record(store: Store, run: str, journal: Journal, proposal: AdoptionProposal,
     journal.adoptions = store.adoptions.all(run)
 
 
-async def apply(ctx: PhaseContext) -> None:
+async def apply(run: RunScope, ctx: StepContext) -> None:
     """Entering a phase: what was adopted for it is in force from here on, and on the run's branch."""
-    journal, world = ctx.parts.journal, ctx.parts.world
-    mine = [a for a in journal.adoptions if a.producer == ctx.key.text]
+    journal, values, key = run.journal, run.values, ctx.place.key
+    mine = [a for a in journal.adoptions if a.producer == key.text]
     for number, adoption in enumerate(mine, 1):
-        world.artifacts.hold(adoption.artifact, ctx.parts.store.blobs.get(adoption.new_sha), ctx.key.text)
-        if world.flow.artifacts[adoption.artifact].commit:
-            await ctx.commit_files(f"adopted.{number}", [adoption.artifact], "adopted")
+        values.artifacts.hold(adoption.artifact, journal.store.blobs.get(adoption.new_sha), key.text)
+        if values.flow.artifacts[adoption.artifact].commit:
+            step = key.child(f"adopted.{number}")
+            ctx.stand(await run.artifacts.commit(step, [adoption.artifact], "adopted"), step)
 
 
 # -- inside

@@ -1,62 +1,94 @@
-"""What the engine itself puts in force: what a person decided, and the page that says how the run went."""
+"""Artifacts that the engine itself puts in force or commits, and the page that says how the run went."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from windlass.dispatch.dispatcher import adopted_content
+from windlass.engine.journal import Journal
+from windlass.engine.tip import Tip
+from windlass.engine.values import RunValues
 from windlass.events import ArtifactStored, Event, ReportWritten
+from windlass.git.engine_repo import EngineRepo
 from windlass.git.trees import commit_artifacts
 from windlass.model import Json, Key, content_id
-
-if TYPE_CHECKING:
-    from windlass.driver.context import StepContext
-
-PROGRESS = "progress"
-"""The template of the progress page, and the step that commits it."""
+from windlass.redaction import Redactor
 
 
-async def make(ctx: StepContext, key: Key, name: str, content: str) -> None:
-    """Once; an edit that a person adopted since is what counts."""
-    parts, path = ctx.parts, ctx.parts.world.path(name)
-    text = parts.redactor.text(content)
+class EngineArtifacts:
+    def __init__(
+        self,
+        journal: Journal,
+        tip: Tip,
+        engine: EngineRepo,
+        values: RunValues,
+        redactor: Redactor,
+        render: Callable[[str], str],
+        publish: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._journal = journal
+        self._tip = tip
+        self._engine = engine
+        self._values = values
+        self._redactor = redactor
+        self._render = render
+        """The run's record by a template."""
+        self._publish = publish
+        """Shows the tip as the run's branch."""
 
-    async def store(previous: Json) -> Json:
-        parts.store.blobs.put(parts.journal.claim, content_id(text), text)
-        return content_id(text)
+    async def make(self, key: Key, name: str, content: str) -> None:
+        """Once; an edit that a person adopted since is what counts."""
+        store, path, text = self._journal.store, self._values.path(name), self._redactor.text(content)
 
-    def stored(sha: Json) -> list[Event]:
-        return [ArtifactStored(name, key.text, str(sha), path)]
+        async def put(previous: Json) -> Json:
+            store.blobs.put(self._journal.claim, content_id(text), text)
+            return content_id(text)
 
-    sha = str(await parts.journal.step(key, {"content": content_id(text)}, store, events=stored))
-    parts.world.artifacts.hold(name, parts.store.blobs.get(ctx.shared.dispatcher.adopted(key, name, sha)), key.text)
+        def stored(sha: Json) -> list[Event]:
+            return [ArtifactStored(name, key.text, str(sha), path)]
+
+        sha = str(await self._journal.step(key, {"content": content_id(text)}, put, events=stored))
+        self._values.artifacts.hold(name, store.blobs.get(adopted_content(self._journal, key, name, sha)), key.text)
+
+    async def report(self, key: Key, template: str) -> None:
+        self._journal.flush()
+
+        async def render(previous: Json) -> Json:
+            # The report says where the branch is: it has to be there.
+            await self._publish()
+            return self._render(template)
+
+        def written(text: Json) -> list[Event]:
+            return [ReportWritten(template, "report.md", str(text))]
+
+        await self._journal.step(key, {"template": template}, render, events=written)
+
+    async def commit_progress(self, key: Key, phase: str, template: str) -> str:
+        """The page in its final form becomes part of the run's branch, once. The commit."""
+        path = self._values.progress_path()
+        self._journal.flush()
+        return await self._commit(key, None, lambda: {path: self._render(template)}, f"{path}\n\n{_trailer(phase)}")
+
+    async def commit(self, key: Key, names: Sequence[str], why: str) -> str:
+        """Put artifacts in force on the run's tip, once. The commit."""
+        values = self._values
+        contents = {values.path(name): values.content(name) or "" for name in names}
+        inputs: Json = {values.path(name): values.artifacts.held[name].sha for name in names}
+        message = f"{', '.join(sorted(contents))}\n\n{_trailer(why)}"
+        return await self._commit(key, inputs, lambda: contents, message)
+
+    async def _commit(self, key: Key, inputs: Json, contents: Callable[[], Mapping[str, str]], message: str) -> str:
+        date = float(int(self._journal.store.clock()))
+
+        async def commit(previous: Json) -> Json:
+            engine, tip = self._engine, self._journal.tips.now
+            return await asyncio.to_thread(commit_artifacts, engine, tip, dict(contents()), message, date)
+
+        made = str(await self._journal.step(key, inputs, commit, tip=str))
+        await self._tip.show()
+        return made
 
 
-async def report(ctx: StepContext, template: str) -> None:
-    ctx.parts.journal.flush()
-
-    async def render(previous: Json) -> Json:
-        # The report says where the branch is: it has to be there.
-        await ctx.shared.lander.branch.publish()
-        return ctx.parts.report(template)
-
-    def written(text: Json) -> list[Event]:
-        return [ReportWritten(template, "report.md", str(text))]
-
-    await ctx.parts.journal.step(ctx.key.child("text"), {"template": template}, render, events=written)
-
-
-async def commit_progress(ctx: StepContext) -> None:
-    """The page in its final form becomes part of the run's branch, once."""
-    parts, key = ctx.parts, ctx.key.child(PROGRESS)
-    path, date = parts.world.progress_path(), float(int(parts.machine.clock()))
-    message = f"{path}\n\nWindlass-Phase: {ctx.phase.id}\n"
-
-    async def commit(previous: Json) -> Json:
-        contents = {path: parts.report(PROGRESS)}
-        return await asyncio.to_thread(commit_artifacts, parts.engine, parts.tip.now, contents, message, date)
-
-    parts.journal.flush()
-    made = str(await parts.journal.step(key, None, commit, tip=str))
-    await parts.tip.show()
-    ctx.stand(made, key)
+def _trailer(phase: str) -> str:
+    return f"Windlass-Phase: {phase}\n"

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from windlass.dispatch.workspace import Workspace
 from windlass.driver.context import StepContext
-from windlass.driver.scopes import RunScope
+from windlass.driver.scopes import RunScope, StepPlace
 from windlass.errors import AbortedError, StoppedError
 from windlass.events import Warned
 from windlass.kinds.base import Call
@@ -19,43 +19,49 @@ MAX_FIXES = 2
 BEGIN_ANEW = "make them pass, commit that, and start a new run"
 
 
-async def establish(shared: RunScope, desk: Workspace) -> None:
+async def establish(run: RunScope, workspace: Workspace) -> None:
     """Recorded: a resume does not check again."""
-    desk.move(shared.parts.tip.now if shared.parts.journal.recorded(KEY) else desk.head)
-    if not shared.checker.configured:
+    workspace.move(run.journal.tips.now if run.journal.recorded(KEY) else workspace.head)
+    if not run.checker.configured:
         return
-    ctx = StepContext(shared, KEY, PhaseSpec(id="baseline"), desk)
-    verdict = await _observe(ctx, 1)
+    ctx = StepContext(run, StepPlace(KEY, PhaseSpec(id="baseline"), workspace))
+    verdict = await _observe(run, ctx, 1)
     if verdict["ok"] is not True:
-        await _red(ctx, verdict)
-    await _canary(ctx)
+        await _red(run, ctx, verdict)
+
+    async def look() -> Json:
+        return await run.checker.canary(KEY.child("canary"), workspace)
+
+    warning = await ctx.observe("canary", look)
+    if warning:
+        ctx.emit(Warned("canary", str(warning)))
 
 
-async def _observe(ctx: StepContext, cycle: int) -> dict[str, Json]:
+async def _observe(run: RunScope, ctx: StepContext, cycle: int) -> dict[str, Json]:
+    workspace = ctx.place.workspace
+
     async def look(previous: Json) -> Json:
-        found = await ctx.shared.checker.check(ctx.key, ctx.desk, ctx.desk.head, ctx.desk.tree)
+        found = await run.checker.check(KEY, workspace, workspace.head, workspace.tree)
         ctx.emit(*found.events, at=f"checks#{cycle}")
         return _json(found)
 
-    result = await ctx.parts.journal.step(ctx.key.child("checks", cycle=cycle), {"tree": ctx.desk.tree}, look)
+    result = await run.journal.step(KEY.child("checks", cycle=cycle), {"tree": workspace.tree}, look)
     assert isinstance(result, dict)
     return result
 
 
-async def _red(ctx: StepContext, verdict: dict[str, Json]) -> None:
+async def _red(run: RunScope, ctx: StepContext, verdict: dict[str, Json]) -> None:
     for cycle in range(1, MAX_FIXES + 1):
         answer = await ctx.ask(_question(verdict, cycle))
         if answer.value == "accept":
             failing = verdict["failing"]
-            ctx.shared.checker.known = (
-                frozenset(str(test) for test in failing) if isinstance(failing, list) else frozenset()
-            )
+            run.checker.known = frozenset(str(test) for test in failing) if isinstance(failing, list) else frozenset()
             ctx.emit(Warned("baseline", f"accepted as known to fail: {_names(verdict)}"))
             return
         if answer.value == "stop":
             raise AbortedError(f"the checks fail before any work: {_names(verdict)}", hint=BEGIN_ANEW)
-        await _fix(ctx, verdict, cycle)
-        verdict = await _observe(ctx, cycle + 1)
+        await _fix(run, ctx, verdict, cycle)
+        verdict = await _observe(run, ctx, cycle + 1)
         if verdict["ok"] is True:
             return
     raise StoppedError(
@@ -63,31 +69,22 @@ async def _red(ctx: StepContext, verdict: dict[str, Json]) -> None:
     )
 
 
-async def _fix(ctx: StepContext, verdict: dict[str, Json], cycle: int) -> None:
+async def _fix(run: RunScope, ctx: StepContext, verdict: dict[str, Json], cycle: int) -> None:
     call = Call("implementer", "baseline-fix", inputs={"checks_output": verdict["output"]}, guard=False)
     reply = await ctx.dispatch("fix", replace(call, cycles=MAX_FIXES), cycle=cycle)
     if reply.ok and reply.head:
-        ctx.desk.move(await _advance(ctx, cycle, reply.head))
+        ctx.place.workspace.move(await _advance(run, cycle, reply.head))
 
 
-async def _advance(ctx: StepContext, cycle: int, head: str) -> str:
-    """The mended base becomes the run's tip, once."""
+async def _advance(run: RunScope, cycle: int, head: str) -> str:
+    """The fixed base becomes the run's tip, once."""
 
-    async def mended(previous: Json) -> Json:
+    async def fixed(previous: Json) -> Json:
         return head
 
-    found = await ctx.parts.journal.step(ctx.key.child(f"tip.{cycle}"), None, mended, tip=str)
-    await ctx.parts.tip.show()
+    found = await run.journal.step(KEY.child(f"tip.{cycle}"), None, fixed, tip=str)
+    await run.tip.show()
     return str(found)
-
-
-async def _canary(ctx: StepContext) -> None:
-    async def look() -> Json:
-        return await ctx.shared.checker.canary(ctx.key.child("canary"), ctx.desk)
-
-    warning = await ctx.observe("canary", look)
-    if warning:
-        ctx.emit(Warned("canary", str(warning)))
 
 
 def _question(verdict: dict[str, Json], cycle: int) -> Question:

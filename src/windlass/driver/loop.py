@@ -4,37 +4,30 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from windlass.dispatch.dispatcher import Dispatcher
 from windlass.dispatch.workspace import Workspace
 from windlass.driver import adoption, baseline, source
-from windlass.driver.context import PhaseContext, StepContext
-from windlass.driver.publisher import Publisher
-from windlass.driver.scopes import Reentry, RunScope
+from windlass.driver.context import StepContext
+from windlass.driver.scopes import Reentry, RunScope, StepPlace
+from windlass.driver.tasks_phase import PhaseContext
 from windlass.engine import machine
 from windlass.engine.journal import again_count, refuse_unknown
 from windlass.engine.machine import AskQuestion, End, RunPhase, SkipPhase, State
-from windlass.engine.services import RunServices
 from windlass.events import PhaseEntered, PhaseFinished, PhaseSkipped, TaskChanged
 from windlass.kinds import KINDS
 from windlass.kinds.base import Outcome
 from windlass.kinds.routes import To
 from windlass.kinds.spec import PhaseSpec
 from windlass.model import Json, Key, RunState
-from windlass.tasks.checker import Checker
 from windlass.tasks.context import COMPLETE, EndRunError
-from windlass.tasks.lander import Lander
 
 
 class RunLoop:
     """One pass over the run: replays what is recorded, performs what is not."""
 
-    def __init__(self, parts: RunServices, *, retry: bool) -> None:
-        checker = Checker(parts)
-        self._parts = parts
-        self._flow = parts.world.flow
-        self._journal = parts.journal
-        lander = Lander(parts, checker)
-        self._shared = RunScope(parts, Dispatcher(parts), checker, lander, Publisher(parts, lander))
+    def __init__(self, run: RunScope, *, retry: bool) -> None:
+        self._run = run
+        self._flow = run.values.flow
+        self._journal = run.journal
         self._retry = retry
         """A person asked to go on after a stop."""
         self._stops = 0
@@ -42,36 +35,36 @@ class RunLoop:
         """Phase and visit that go on from the visit before, because a person said: try again."""
 
     async def run(self) -> End:
-        parts = self._parts
-        desk = self._shared.desk(parts.world.facts.base)
+        run = self._run
+        workspace = run.workspace(run.values.facts.base)
         try:
-            await source.establish(self._shared, desk)
-            await baseline.establish(self._shared, desk)
-            end = await self._loop(desk)
+            await source.establish(run, workspace)
+            await baseline.establish(run, workspace)
+            end = await self._loop(workspace)
         finally:
             try:
-                await desk.leave("driver")
-                await self._shared.leave()
-                await self._shared.lander.branch.publish()
+                await workspace.leave("driver")
+                await run.site.close()
+                await run.lander.branch.publish()
             finally:
-                await self._shared.lander.branch.close()
-        self._shared.lander.branch.require_published()
+                await run.lander.branch.close()
+        run.lander.branch.require_published()
         return end
 
-    async def _loop(self, desk: Workspace) -> End:
-        world = self._parts.world
-        state = machine.start(self._flow, world.mode)
+    async def _loop(self, workspace: Workspace) -> End:
+        values = self._run.values
+        state = machine.start(self._flow, values.mode)
         while True:
-            world.mode = state.mode
-            decision = machine.decide(self._flow, state, world)
+            values.mode = state.mode
+            decision = machine.decide(self._flow, state, values)
             match decision:
                 case RunPhase():
-                    state = await self._phase(state, decision, desk)
+                    state = await self._phase(state, decision, workspace)
                 case SkipPhase():
                     self._skip(decision)
-                    state = machine.skipped(self._flow, state, world)
+                    state = machine.skipped(self._flow, state, values)
                 case AskQuestion():
-                    state = await self._ask(state, decision, desk)
+                    state = await self._ask(state, decision, workspace)
                 case End():
                     again = await self._again(state, decision)
                     if again is None:
@@ -82,47 +75,50 @@ class RunLoop:
 
     # -- performing
 
-    async def _phase(self, state: State, todo: RunPhase, desk: Workspace) -> State:
-        phase, world = todo.phase, self._parts.world
+    async def _phase(self, state: State, todo: RunPhase, workspace: Workspace) -> State:
+        phase, values = todo.phase, self._run.values
         key = Key().child(phase.id, visit=todo.visit)
-        found = self._shared.outcomes.get(phase.id)
+        found = self._run.outcomes.get(phase.id)
         to_fix = found.findings if found and todo.fixing else ()
         befores = self._befores(phase.id, todo.visit)
-        ctx = PhaseContext(self._shared, key, phase, desk, befores=befores, again=Reentry(to_fix=to_fix))
+        ctx = PhaseContext(self._run, StepPlace(key, phase, workspace, again=Reentry(to_fix=to_fix), befores=befores))
         self._enter(ctx, phase)
-        await adoption.apply(ctx)
+        await adoption.apply(self._run, ctx)
         if phase.OWN_SLOTS:
             # Tasks take slots of their own.
-            await desk.leave(key.text)
+            await workspace.leave(key.text)
         try:
             outcome = await KINDS[phase.kind].run(phase, ctx)
         except EndRunError as end:
             self._leave(ctx, phase, Outcome(str(end.target), end.reason))
-            return machine.routed(self._flow, state, world, end.target, end.reason)
+            return machine.routed(self._flow, state, values, end.target, end.reason)
         await self._commit(ctx, phase)
         refuse_unknown(self._journal, key)
-        self._shared.outcomes[phase.id] = outcome
+        self._run.outcomes[phase.id] = outcome
         self._complete(ctx, phase, outcome)
         self._leave(ctx, phase, outcome)
-        return machine.finished(self._flow, state, world, outcome.name, outcome.detail)
+        return machine.finished(self._flow, state, values, outcome.name, outcome.detail)
 
-    async def _commit(self, ctx: PhaseContext, phase: PhaseSpec) -> None:
+    async def _commit(self, ctx: StepContext, phase: PhaseSpec) -> None:
         """Designs and plans become part of the run's branch when their phase ends."""
         names = sorted(name for name in phase.artifacts_out() if self._flow.artifacts[name].commit)
-        await ctx.commit_files("commit", [name for name in names if ctx.artifact(name) is not None], phase.id)
+        made = [name for name in names if ctx.values.artifact(name) is not None]
+        if made:
+            key = ctx.place.key.child("commit")
+            ctx.stand(await self._run.artifacts.commit(key, made, phase.id), key)
 
-    def _complete(self, ctx: PhaseContext, phase: PhaseSpec, outcome: Outcome) -> None:
+    def _complete(self, ctx: StepContext, phase: PhaseSpec, outcome: Outcome) -> None:
         """One review for all of them: what was only implemented is complete now."""
         if outcome.name not in ("pass", "noted"):
             return
-        for task in self._shared.implemented.pop(phase.completes_tasks_of(), ()):
+        for task in self._run.implemented.pop(phase.completes_tasks_of(), ()):
             ctx.emit(TaskChanged(task.id, COMPLETE, visit=task.visit), at=f"completes.{task.id}")
 
-    async def _ask(self, state: State, todo: AskQuestion, desk: Workspace) -> State:
+    async def _ask(self, state: State, todo: AskQuestion, workspace: Workspace) -> State:
         key = Key().child(todo.phase.id, visit=todo.visit).child("asked", cycle=todo.nth)
-        ctx = StepContext(self._shared, key, todo.phase, desk)
-        answer = await ctx.ask(ctx.question(todo.question, todo.reason))
-        after = machine.answered(self._flow, state, self._parts.world, answer.value)
+        ctx = StepContext(self._run, StepPlace(key, todo.phase, workspace))
+        answer = await ctx.ask(ctx.values.question(todo.question, todo.reason))
+        after = machine.answered(self._flow, state, self._run.values, answer.value)
         if self._flow.questions[todo.question].options[answer.value].to is To.AGAIN:
             self._goes_on(state, after)
         return after
@@ -165,13 +161,13 @@ class RunLoop:
 
     # -- telling
 
-    def _enter(self, ctx: PhaseContext, phase: PhaseSpec) -> None:
+    def _enter(self, ctx: StepContext, phase: PhaseSpec) -> None:
         stage = self._flow.stage_of(phase.id)
         label = phase.label.enter or phase.id
-        ctx.emit(PhaseEntered(phase.id, ctx.key.text, phase.kind, label, stage.id if stage else ""))
+        ctx.emit(PhaseEntered(phase.id, ctx.place.key.text, phase.kind, label, stage.id if stage else ""))
 
-    def _leave(self, ctx: PhaseContext, phase: PhaseSpec, outcome: Outcome) -> None:
-        ctx.emit(PhaseFinished(phase.id, ctx.key.text, outcome.name, outcome.detail[:2000], phase.label.done))
+    def _leave(self, ctx: StepContext, phase: PhaseSpec, outcome: Outcome) -> None:
+        ctx.emit(PhaseFinished(phase.id, ctx.place.key.text, outcome.name, outcome.detail[:2000], phase.label.done))
         if phase.label.done:
             # A checkpoint of its own, which a run can be found at.
             ctx.flush()

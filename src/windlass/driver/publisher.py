@@ -8,20 +8,26 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from windlass.engine.services import RunServices
+from windlass.engine.journal import Journal
+from windlass.engine.services import StopRequests
+from windlass.engine.values import RunValues
 from windlass.errors import UserError
-from windlass.events import Event, PublishFinished
+from windlass.events import BranchPublished, Event, PublishFinished
 from windlass.git import github, remote
 from windlass.git import run as git
+from windlass.git.engine_repo import EngineRepo
+from windlass.git.publish import publish
 from windlass.git.remote import Remote
 from windlass.kinds.base import PublishResult
 from windlass.model import Json, Key
 from windlass.private_files import replace_file
+from windlass.redaction import Redactor
 from windlass.tasks.lander import Lander
 from windlass.text import plain
 
@@ -50,11 +56,60 @@ class RemoteState(Struct, frozen=True):
         return {"state": self.state, "detail": self.detail, "url": self.url, "commands": [*self.commands]}
 
 
+class RunPages(Struct, frozen=True):
+    """Texts about the run, and the folder that holds what people read of it."""
+
+    folder: Path
+    render: Callable[[str], str]
+    """The run's record by a template."""
+
+
 class Publisher:
-    def __init__(self, parts: RunServices, lander: Lander) -> None:
-        self._parts = parts
+    """Brings the run's branch to its remote."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        engine: EngineRepo,
+        values: RunValues,
+        lander: Lander,
+        requests: StopRequests,
+        environ: Mapping[str, str],
+        redactor: Redactor,
+        pages: RunPages,
+    ) -> None:
+        self._journal = journal
+        self._engine = engine
+        self._values = values
         self._lander = lander
-        self._journal = parts.journal
+        self._requests = requests
+        self._environ = environ
+        self._redactor = redactor
+        self._pages = pages
+
+    async def missing_commits(self) -> Json:
+        """What the remote has that this run does not begin with, in words; '' when nothing. Changes no ref of the
+        user."""
+        branch, root = self._values.base_branch, self._engine.user.root
+        name = remote.choose(root, branch)
+        if not name or not branch:
+            return ""
+        ours = f"refs/windlass/fetched/{branch}"
+        failed = await asyncio.to_thread(Remote(root, name, self._environ).fetch, branch, ours)
+        if failed:
+            return self._redactor.text(f"'{name}' could not be asked for '{branch}': {failed}")
+        newer = git.run(["rev-list", "--count", f"{self._values.facts.base}..{ours}"], root).line
+        return f"'{name}/{branch}' has {newer} commits that this run does not begin with" if newer != "0" else ""
+
+    async def show_branch(self) -> Json:
+        """Before the first phase: the run's branch, at the tip."""
+        values, tip = self._values, self._journal.tips.now
+        facts, last = values.facts, values.published_tip
+        made = await asyncio.to_thread(lambda: publish(self._engine, facts.id, facts.branch, tip, last))
+        values.published_tip, values.branch = made.commit, made.branch
+        with self._journal.writing("publish", BranchPublished(made.branch, made.commit, made.note, tip)):
+            pass
+        return made.branch
 
     async def publish(self, key: Key, what: str, wish: PublishRequest) -> PublishResult:
         where = await self._where(key)
@@ -62,7 +117,7 @@ class Publisher:
             case "push":
                 found = await self._step(key, what, where, lambda: self._push(where, wish))
             case "tag":
-                name = wish.tag.format_map(self._parts.world.names())
+                name = wish.tag.format_map(self._values.names())
                 found = await self._step(key, what, {**where, "tag": name}, lambda: self._tag(where, wish, name))
             case _:
                 found = await self._step(key, what, where, lambda: self._pull_request(where, wish))
@@ -73,8 +128,8 @@ class Publisher:
 
         async def look(previous: Json) -> Json:
             await self._lander.branch.publish()
-            world = self._parts.world
-            return {"branch": world.branch or world.facts.branch, "commit": self._parts.tip.now}
+            values = self._values
+            return {"branch": values.branch or values.facts.branch, "commit": self._journal.tips.now}
 
         found = await self._journal.step(key.child("where"), None, look)
         assert isinstance(found, dict)
@@ -84,10 +139,10 @@ class Publisher:
         self, key: Key, what: str, where: dict[str, str], act: Callable[[], RemoteState]
     ) -> dict[str, Json]:
         async def once(previous: Json) -> Json:
-            self._parts.wanted.check()
-            nothing = where["commit"] == self._parts.world.facts.base
+            self._requests.check()
+            nothing = where["commit"] == self._values.facts.base
             found = RemoteState(LEFT, NOTHING) if nothing else await asyncio.to_thread(act)
-            return self._parts.redactor.json(found.to_json())
+            return self._redactor.json(found.to_json())
 
         def told(result: Json) -> list[Event]:
             assert isinstance(result, dict)
@@ -133,7 +188,7 @@ class Publisher:
             return RemoteState(ALREADY, f"{what}: it is there")
         if now and ref.startswith("refs/tags/"):
             return RemoteState(FAILED, f"cannot bring {what}: it is there and names another commit", commands=by_hand)
-        self._parts.engine.require_fence()
+        self._engine.require_fence()
         refused = there.push(commit, ref)
         return (
             RemoteState(FAILED, f"cannot bring {what}: {refused}", commands=by_hand)
@@ -145,7 +200,7 @@ class Publisher:
         there = self._remote(wish)
         if isinstance(there, RemoteState):
             return there
-        program = github.find(self._parts.engine.user.root, self._parts.machine.environ)
+        program = github.find(self._engine.user.root, self._environ)
         target = self._target(there) if there else None
         heading = self._heading(there, target, where["branch"])
         base = self._base(target, wish)
@@ -159,7 +214,7 @@ class Publisher:
         listed = program.pull_requests_of(heading)
         if listed.ok and (url := github.first_url(listed.out, heading.owner)):
             return RemoteState(ALREADY, "it is open already", url)
-        self._parts.engine.require_fence()
+        self._engine.require_fence()
         said = program.open_pull_request(heading, base, self._title, self._body()) if listed.ok else listed
         if said.ok and said.url:
             return RemoteState(DONE, "", said.url)
@@ -173,16 +228,16 @@ class Publisher:
     # -- what they are told
 
     def _remote(self, wish: PublishRequest) -> Remote | RemoteState | None:
-        root, environ = self._parts.engine.user.root, self._parts.machine.environ
+        root, environ = self._engine.user.root, self._environ
         try:
-            name = remote.choose(root, self._parts.world.base_branch, wish.remote)
+            name = remote.choose(root, self._values.base_branch, wish.remote)
         except UserError as error:
             return RemoteState(FAILED, f"{error.message}; {error.hint}")
         return Remote(root, name, environ) if name else None
 
     def _target(self, there: Remote) -> Remote:
         """The remote that the pull request is for: another one when the branch goes to a fork."""
-        return replace(there, name=remote.proposed_to(there.root, self._parts.world.base_branch, there.name))
+        return replace(there, name=remote.proposed_to(there.root, self._values.base_branch, there.name))
 
     def _heading(self, there: Remote | None, target: Remote | None, branch: str) -> github.Heading:
         if there is None or target is None:
@@ -197,26 +252,26 @@ class Publisher:
 
     def _base(self, there: Remote | None, wish: PublishRequest) -> str:
         """What the person worked on, if the other side has it; else the other side's own default, by saying nothing."""
-        base = wish.base or self._parts.world.base_branch
+        base = wish.base or self._values.base_branch
         present = there.refs(f"refs/heads/{base}") if there and base else {}
         return base if wish.base or (not isinstance(present, str) and present) else ""
 
     @property
     def _title(self) -> str:
-        world = self._parts.world
-        words = " ".join(plain(world.original or world.facts.request).split())
+        values = self._values
+        words = " ".join(plain(values.original or values.facts.request).split())
         return words if len(words) <= TITLE else words[: TITLE - 1].rsplit(" ", 1)[0] + "…"
 
     def _body(self) -> str:
-        world = self._parts.world
-        refined = f"{plain(world.facts.request).strip()}\n\n" if world.original else ""
-        text = self._parts.redactor.text(refined + self._parts.report("pull-request-body"))
-        replace_file(self._parts.folder / BODY, text, errors="replace")
+        values = self._values
+        refined = f"{plain(values.facts.request).strip()}\n\n" if values.original else ""
+        text = self._redactor.text(refined + self._pages.render("pull-request-body"))
+        replace_file(self._pages.folder / BODY, text)
         return text
 
     def _by_hand(self, there: Remote | None, heading: github.Heading, base: str) -> tuple[str, ...]:
         self._body()
-        body = os.path.relpath(self._parts.folder / BODY, self._parts.engine.user.root)
+        body = os.path.relpath(self._pages.folder / BODY, self._engine.user.root)
         into = f" --base {shlex.quote(base)}" if base else ""
         title = shlex.quote(self._title)
         to = f" --repo {shlex.quote(heading.repo)}" if heading.repo else ""

@@ -1,38 +1,39 @@
-"""Polls the store for pause and abort requests from other processes, and syncs unsynced writes."""
+"""Polls the database every 100 ms for pause and abort requests from other processes, and syncs unsynced writes."""
 
 from __future__ import annotations
 
 import asyncio
 
-from windlass.engine.services import RunServices, StopRequests
+from windlass.engine.journal import Journal
+from windlass.engine.services import StopRequests
 from windlass.errors import TakenOverError
 
 POLL_S = 0.1
 
 
-async def heed(parts: RunServices) -> None:
-    """Ends when another driver took over; the next write raises the reason."""
-    version = 0  # a request from before this driver began to poll counts as well
+async def heed(journal: Journal, requests: StopRequests) -> None:
+    """Ends when another driver took over; whoever writes next is told why."""
+    store, version = journal.store, 0  # what was asked before this driver began to look counts as well
     while True:
         try:
-            parts.wanted.require_claim()
-            now = parts.store.data_version()
+            requests.require_claim()
+            now = store.data_version()
             if now != version:
                 version = now
-                parts.journal.events.catch_up()
-                obey(parts.wanted, parts.store.runs.get(parts.world.facts.id).wanted)
+                journal.events.catch_up()
+                obey(requests, store.runs.get(journal.run).wanted)
         except TakenOverError:
-            parts.wanted.taken_over = True
-            parts.wanted.stop.set()
+            requests.taken_over = True
+            requests.stop.set()
             return
         await asyncio.sleep(POLL_S)
-        if parts.store.pending:
-            await asyncio.to_thread(parts.store.sync)
+        if store.pending:
+            await asyncio.to_thread(store.sync)
 
 
-def obey(wanted: StopRequests, word: str) -> None:
+def obey(requests: StopRequests, word: str) -> None:
     if word == "pause":
-        wanted.pause = "paused by the user"
+        requests.pause = "paused by the user"
     elif word == "abort":
-        wanted.abort = True
-        wanted.stop.set()
+        requests.abort = True
+        requests.stop.set()

@@ -33,6 +33,8 @@ class RunValues(Struct):
     """The name of its folder, which is what people call it."""
     base_branch: str = ""
     """The branch that the user had checked out when the run began; '' when HEAD was detached."""
+    tag_secret: str = ""
+    """Nobody outside this run can make the tags of its dispatches' blocks without it."""
 
     # -- the machine's questions
 

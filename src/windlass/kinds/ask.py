@@ -67,13 +67,13 @@ class AskSpec(PhaseSpec, frozen=True, kw_only=True, tag="ask"):
 
 async def run(spec: AskSpec, ctx: Context) -> Outcome:
     for name in spec.settings:
-        question = ctx.setting_question(name)
+        question = ctx.values.setting_question(name)
         if question is not None:
             answer = await ctx.ask(question)
             ctx.set_setting(name, answer.value)
     if not spec.question:
         return Outcome("ok")
-    answer = await ctx.ask(ctx.question(spec.question))
+    answer = await ctx.ask(ctx.values.question(spec.question))
     said = f": {answer.comment}" if answer.comment else ""
     return Outcome(answer.value, f"'{answer.value}' was answered to '{spec.question}'{said}")
 

@@ -8,6 +8,7 @@ the verbs of `Context`, so that a replay from the top gives the same calls in th
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from msgspec import Struct, field
@@ -100,11 +101,14 @@ class PublishResult(Struct, frozen=True):
     detail: str = ""
 
 
-class Context(Protocol):
-    """The recorded verbs. Contract: a verb that has a result returns it without touching the world."""
+class Place(Protocol):
+    """Where in the run a kind is performed, and with which code."""
 
-    key: Key
-    facts: RunFacts
+    @property
+    def key(self) -> Key: ...
+
+    @property
+    def task(self) -> Task | None: ...
 
     @property
     def to_fix(self) -> tuple[Finding, ...]:
@@ -122,11 +126,8 @@ class Context(Protocol):
         ...
 
     @property
-    def task(self) -> Task | None: ...
-
-    @property
     def tree(self) -> str:
-        """The code this scope stands at, as git's tree id: an input of whoever judges it."""
+        """The code of this scope, as git's tree id: an input of whoever judges it."""
         ...
 
     @property
@@ -141,59 +142,12 @@ class Context(Protocol):
         """A step's own name below `key`: inside a task it is led by the step's id."""
         ...
 
-    async def dispatch(self, id: str, call: Call, *, cycle: int | None = None) -> Reply:
-        """Run an agent once, or return what it returned. Raises when the run has to stop."""
-        ...
 
-    def earlier(self, id: str, call: Call, *, cycle: int | None = None) -> Reply | None:
-        """The same step's reply in a visit that a person's retry repeats; None when this is no such visit."""
-        ...
+class Values(Protocol):
+    """What a kind may read. Contract: the same answer on every replay; nothing is changed."""
 
-    async def ask(self, question: Question, *, id: str = "", cycle: int | None = None) -> Answer:
-        """Store the question, wait for the first valid answer. Raises when the driver shall not wait.
-        `id` and `cycle` tell the rounds of a loop apart. What was answered in a visit that a person's retry repeats is
-        not asked again."""
-        ...
-
-    async def make(self, name: str, content: str, *, cycle: int | None = None) -> None:
-        """Put an artifact in force that the kind itself made."""
-        ...
-
-    def refine(self, request: str) -> None:
-        """From here on this is what was asked for."""
-        ...
-
-    async def land_fix(self, id: str) -> str:
-        """Join what was mended for the whole run with its tip, checks first; why not, or '' when it is done."""
-        ...
-
-    def unmet(self, name: str, content: str) -> str:
-        """What the artifact's `ensure` rules miss in this content; '' when nothing."""
-        ...
-
-    async def step(self, id: str, inputs: Json, fn: Callable[[Json], Awaitable[Json]]) -> Json:
-        """Record fn's result once. fn is given the superseded result of an adopted change, else None."""
-        ...
-
-    async def observe(self, id: str, fn: Callable[[], Awaitable[Json]]) -> Json:
-        """A fact of the world, read once and remembered."""
-        ...
-
-    async def command(self, id: str, name: str, *, cycle: int | None = None) -> CommandRun:
-        """Run the configured commands of that name on this scope's code."""
-        ...
-
-    def emit(self, *events: Event, at: str = "") -> None:
-        """Say what happened, once per place; a replay does not say it again."""
-        ...
-
-    def flush(self) -> None:
-        """What was said so far is committed now."""
-        ...
-
-    async def publish(self, what: str, *, remote: str, base: str, tag: str) -> PublishResult:
-        """push | pr | tag of the run's branch, once."""
-        ...
+    @property
+    def facts(self) -> RunFacts: ...
 
     def has_role(self, role: str) -> bool: ...
 
@@ -201,14 +155,16 @@ class Context(Protocol):
         """`$name` becomes the setting's value, anything else itself."""
         ...
 
-    def set_setting(self, name: str, value: str) -> None: ...
-
     def artifact(self, name: str) -> str | None:
         """The content now in force, None while nobody produced it."""
         ...
 
     def problem(self, name: str) -> str:
         """What the artifact's contract or `ensure` finds wrong with it; empty when nothing."""
+        ...
+
+    def unmet(self, name: str, content: str) -> str:
+        """What the artifact's `ensure` rules miss in this content; '' when nothing."""
         ...
 
     def plan(self, name: str) -> PlanView: ...
@@ -231,15 +187,69 @@ class Context(Protocol):
 
     def fact(self, name: str) -> Json: ...
 
-    async def leave(self) -> None:
-        """Give the slot back."""
+
+class Context(Protocol):
+    """The recorded verbs. Contract: a verb that has a result returns it without touching the world."""
+
+    @property
+    def place(self) -> Place: ...
+
+    @property
+    def values(self) -> Values: ...
+
+    def dispatch(self, id: str, call: Call, *, cycle: int | None = None) -> Awaitable[Reply]:
+        """Run an agent once, or return what it returned. Raises when the run has to stop."""
         ...
 
-    async def run_scope(self) -> Context:
-        """The same place, looking at everything the run has changed."""
+    def earlier(self, id: str, call: Call, *, cycle: int | None = None) -> Reply | None:
+        """The same step's reply in a visit that a person's retry repeats; None when this is no such visit."""
+        ...
+
+    async def ask(self, question: Question, *, id: str = "", cycle: int | None = None) -> Answer:
+        """Store the question, wait for the first valid answer. Raises when the driver shall not wait.
+        `id` and `cycle` tell the rounds of a loop apart. What was answered in a visit that a person's retry repeats is
+        not asked again."""
+        ...
+
+    async def make(self, name: str, content: str, *, cycle: int | None = None) -> None:
+        """Put an artifact in force that the kind itself made."""
+        ...
+
+    def refine(self, request: str) -> None:
+        """From here on this is what was asked for."""
+        ...
+
+    def set_setting(self, name: str, value: str) -> None: ...
+
+    async def observe(self, id: str, fn: Callable[[], Awaitable[Json]]) -> Json:
+        """A fact of the world, read once and remembered."""
+        ...
+
+    async def command(self, id: str, name: str, *, cycle: int | None = None) -> CommandRun:
+        """Run the configured commands of that name on this scope's code."""
+        ...
+
+    def emit(self, *events: Event, at: str = "") -> None:
+        """Say what happened, once per place; a replay does not say it again."""
+        ...
+
+    def flush(self) -> None:
+        """What was said so far is committed now."""
+        ...
+
+    async def publish(self, what: str, *, remote: str, base: str, tag: str) -> PublishResult:
+        """push | pr | tag of the run's branch, once."""
         ...
 
     async def report(self, template: str, to: Sequence[str]) -> None: ...
+
+    def whole_run(self) -> AbstractAsyncContextManager[Context]:
+        """The same place, looking at everything the run has changed."""
+        ...
+
+    async def land_fix(self, id: str) -> str:
+        """Join what was fixed for the whole run with its tip, checks first; why not, or '' when it is done."""
+        ...
 
 
 class Kind(Struct, frozen=True):

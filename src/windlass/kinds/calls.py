@@ -25,11 +25,11 @@ def make_call(
 ) -> Call:
     """A task's own fields, the request and findings are inputs. An artifact is an input outside tasks and context
     inside them: with the whole plan as an input, a typo in its header would buy every task again."""
-    compared: dict[str, Json] = {"request": ctx.facts.request, **(inputs or {})}
+    compared: dict[str, Json] = {"request": ctx.values.facts.request, **(inputs or {})}
     # Why it is done again is told, not compared: a visit has a key of its own.
-    stored: dict[str, Json] = {**({"feedback": ctx.why} if ctx.why else {}), **(context or {})}
-    if ctx.task is not None:
-        compared["task"] = {**ctx.task.to_json(), "visit": 1, "depends_on": []}
+    stored: dict[str, Json] = {**({"feedback": ctx.place.why} if ctx.place.why else {}), **(context or {})}
+    if ctx.place.task is not None:
+        compared["task"] = {**ctx.place.task.to_json(), "visit": 1, "depends_on": []}
     if findings:
         compared["findings"] = [finding.to_json() for finding in findings]
     for name in spec.ins:
@@ -58,8 +58,8 @@ def keeps_form(ctx: Context) -> Callable[[Mapping[str, str]], str]:
 
 def _unmet(ctx: Context, name: str, text: str) -> str:
     """A plan that cannot be read at all has an outcome of its own."""
-    is_plan = ctx.fact(f"artifact.{name}.contract") == "tasks"
-    return "" if is_plan and ctx.parse_plan(name, text).problem else ctx.unmet(name, text)
+    is_plan = ctx.values.fact(f"artifact.{name}.contract") == "tasks"
+    return "" if is_plan and ctx.values.parse_plan(name, text).problem else ctx.values.unmet(name, text)
 
 
 def format_finding(finding: Finding) -> str:
@@ -84,7 +84,7 @@ def failure_words(role: str, reply: Reply, most: int = MAX_OUTPUT) -> str:
 
 
 def _take(ctx: Context, name: str, compared: dict[str, Json], stored: dict[str, Json]) -> None:
-    content = ctx.artifact(name)
+    content = ctx.values.artifact(name)
     if name == "reason":
         # Why the visit before did not do: what a person's retry is to make better.
         compared |= {"feedback": content} if content else {}
@@ -92,7 +92,7 @@ def _take(ctx: Context, name: str, compared: dict[str, Json], stored: dict[str, 
     if name in ("request", "task") or content is None:
         return
     stored[name] = content
-    if ctx.task is None and ctx.fact(f"artifact.{name}.kind") != "text":
+    if ctx.place.task is None and ctx.values.fact(f"artifact.{name}.kind") != "text":
         compared[name] = content_id(content)
 
 
@@ -100,6 +100,6 @@ def reached(ctx: Context, label: str, at: str) -> None:
     """A name that a document demands for this place, said where it is reached."""
     if not label:
         return
-    ctx.emit(StepEntered(ctx.key.text, label, ctx.task.id if ctx.task else ""), at=at)
-    if ctx.task:
-        ctx.emit(TaskChanged(ctx.task.id, label, visit=ctx.task.visit), at=at)
+    ctx.emit(StepEntered(ctx.place.key.text, label, ctx.place.task.id if ctx.place.task else ""), at=at)
+    if ctx.place.task:
+        ctx.emit(TaskChanged(ctx.place.task.id, label, visit=ctx.place.task.visit), at=at)

@@ -61,9 +61,9 @@ class CommandSpec(PhaseSpec, frozen=True, kw_only=True, tag="command"):
 
 
 async def run(spec: CommandSpec, ctx: Context) -> Outcome:
-    cap = int(ctx.setting(spec.max)) if spec.fixer else 0
+    cap = int(ctx.values.setting(spec.max)) if spec.fixer else 0
     for cycle in range(1, cap + 2):
-        ran = await ctx.command(ctx.id(), spec.run, cycle=cycle if cap else None)
+        ran = await ctx.command(ctx.place.id(), spec.run, cycle=cycle if cap else None)
         if ran.ok:
             return Outcome("ok")
         if cycle > cap or spec.fixer is None:
@@ -76,9 +76,9 @@ async def run(spec: CommandSpec, ctx: Context) -> Outcome:
 
 
 async def _fix(fixer: CallSpec, ctx: Context, ran: CommandRun, cycle: int, cap: int) -> bool:
-    chosen = fixer if ctx.has_role(fixer.role) or not fixer.otherwise else replace(fixer, role=fixer.otherwise)
+    chosen = fixer if ctx.values.has_role(fixer.role) or not fixer.otherwise else replace(fixer, role=fixer.otherwise)
     call = make_call(ctx, chosen, "fix-checks", inputs={"checks_output": ran.output})
-    reply = await ctx.dispatch(ctx.id("fix"), replace(call, cycles=cap), cycle=cycle)
+    reply = await ctx.dispatch(ctx.place.id("fix"), replace(call, cycles=cap), cycle=cycle)
     return reply.ok
 
 

@@ -76,8 +76,10 @@ def question_ids(phase: str) -> tuple[str, str]:
 
 
 async def run(spec: DialogueSpec, ctx: Context) -> Outcome:
-    most = int(ctx.setting(spec.max))
-    ctx.emit(RunSaid(f"Clarifying what is wanted for '{ctx.fact('repository')}': the {spec.role} may ask you back."))
+    most = int(ctx.values.setting(spec.max))
+    ctx.emit(
+        RunSaid(f"Clarifying what is wanted for '{ctx.values.fact('repository')}': the {spec.role} may ask you back.")
+    )
     history: list[Json] = []
     for round in range(1, most + 1):
         reply = await ctx.dispatch("turn", _turn(spec, ctx, history, most), cycle=round)
@@ -90,7 +92,7 @@ async def run(spec: DialogueSpec, ctx: Context) -> Outcome:
         history += _exchange(message, answer)
         await _save(spec, ctx, history, round, confirmed=False)
     ctx.emit(RunSaid(f"All {most} rounds were used without a confirmation: the request stays as it was."), at="limit")
-    return await _settle(spec, ctx, ctx.facts.request, history, confirmed=False)
+    return await _settle(spec, ctx, ctx.values.facts.request, history, confirmed=False)
 
 
 def _turn(spec: DialogueSpec, ctx: Context, history: list[Json], most: int) -> Call:

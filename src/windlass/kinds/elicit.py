@@ -104,13 +104,13 @@ async def run(spec: ElicitSpec, ctx: Context) -> Outcome:
 
 async def _proposed(spec: ElicitSpec, ctx: Context) -> Json:
     call = replace(_call(spec, ctx, spec.item), fits=lambda data: _count_problem(spec, data))
-    id = ctx.id(spec.role)
+    id = ctx.place.id(spec.role)
     earlier = _earlier(ctx, id, call)
     data = _data(spec, ctx, earlier or await ctx.dispatch(id, call))
     if earlier is None:
         best = proposals.approaches(data).recommendation if spec.item == "approaches" else ""
         why = str(data.get("reasoning") or "") if isinstance(data, dict) else ""
-        ctx.emit(ItemsProposed(ctx.key.text, spec.item, proposals.proposed(spec.item, data), best, why))
+        ctx.emit(ItemsProposed(ctx.place.key.text, spec.item, proposals.proposed(spec.item, data), best, why))
     return data
 
 
@@ -130,7 +130,9 @@ def _data(spec: ElicitSpec, ctx: Context, reply: Reply) -> Json:
     if reply.ok:
         return reply.data
     if reply.error == ErrorClass.BAD_OUTPUT and len(_listed(spec, reply.data)) >= LEAST[spec.item]:
-        ctx.emit(Warned("elicit", f"{spec.role}: {_count_problem(spec, reply.data)}; taken as they are", ctx.key.text))
+        ctx.emit(
+            Warned("elicit", f"{spec.role}: {_count_problem(spec, reply.data)}; taken as they are", ctx.place.key.text)
+        )
         return reply.data
     raise NoProposalError(unusable(spec.role, reply))
 
@@ -170,7 +172,7 @@ async def _sections(spec: ElicitSpec, ctx: Context, data: Json) -> str:
     for place in range(len(proposed)):
         others = [one for one in proposed if one is not proposed[place]]
         proposed[place] = await _approved(spec, ctx, proposed[place], others)
-    return proposals.design_text(ctx.facts.request, proposed)
+    return proposals.design_text(ctx.values.facts.request, proposed)
 
 
 async def _approved(
@@ -200,7 +202,7 @@ async def _revised(
         raise NoProposalError(unusable(spec.role, reply))
     new = proposals.revised(section, reply.data)
     if earlier is None:
-        ctx.emit(ItemsProposed(ctx.key.text, spec.item, [new.to_json()]), at=f"{id}#{cycle}")
+        ctx.emit(ItemsProposed(ctx.place.key.text, spec.item, [new.to_json()]), at=f"{id}#{cycle}")
     return new
 
 

@@ -83,7 +83,7 @@ class ProduceSpec(PhaseSpec, frozen=True, kw_only=True, tag="produce"):
 
 async def run(spec: ProduceSpec, ctx: Context) -> Outcome:
     for index, call in enumerate(spec.calls):
-        if not holds(call.when, ctx.fact):
+        if not holds(call.when, ctx.values.fact):
             continue
         outcome = await _call(spec, call, ctx, _name(spec, index, ctx))
         if outcome is not None:
@@ -131,35 +131,37 @@ def _spoilt(spec: ProduceSpec, call: CallSpec, ctx: Context, problem: str, reply
     """A plan without tasks is `empty`, anything else that breaks its form `invalid`; what is not routed has failed."""
     name = "empty" if _is_plan(call, ctx) else "invalid"
     words = failure_words(call.role, replace(reply, reason=problem))
-    shown = [f"{path}:\n{ctx.artifact(path)}"[:MAX_SHOWN] for path in call.out if ctx.artifact(path)]
+    shown = [f"{path}:\n{ctx.values.artifact(path)}"[:MAX_SHOWN] for path in call.out if ctx.values.artifact(path)]
     return Outcome(name if name in spec.on else "failed", "\n".join([words, *shown]))
 
 
 def _warn_of_silence(call: CallSpec, ctx: Context) -> None:
-    silent = [name for name in call.out if not (ctx.artifact(name) or "").strip()]
+    silent = [name for name in call.out if not (ctx.values.artifact(name) or "").strip()]
     if silent:
-        ctx.emit(Warned("empty", f"{call.role} had nothing to say; the run goes on without it", ctx.key.text))
+        ctx.emit(Warned("empty", f"{call.role} had nothing to say; the run goes on without it", ctx.place.key.text))
 
 
 def _is_plan(call: CallSpec, ctx: Context) -> bool:
-    return any(ctx.fact(f"artifact.{name}.contract") in ("tasks", "subtasks", "contract-tasks") for name in call.out)
+    return any(
+        ctx.values.fact(f"artifact.{name}.contract") in ("tasks", "subtasks", "contract-tasks") for name in call.out
+    )
 
 
 def _purpose(ctx: Context) -> str:
-    return "implement" if ctx.task else "draft"
+    return "implement" if ctx.place.task else "draft"
 
 
 def _problem(call: CallSpec, ctx: Context) -> str:
-    problems = (ctx.problem(name) for name in call.out)
+    problems = (ctx.values.problem(name) for name in call.out)
     return next((problem for problem in problems if problem), "")
 
 
 def _name(spec: ProduceSpec, index: int, ctx: Context) -> str:
     roles = [call.role for call in spec.calls]
-    if len(roles) == 1 and ctx.task:
-        return ctx.id()
+    if len(roles) == 1 and ctx.place.task:
+        return ctx.place.id()
     role = roles[index]
-    return ctx.id(role if roles.count(role) == 1 else f"{role}.{index + 1}")
+    return ctx.place.id(role if roles.count(role) == 1 else f"{role}.{index + 1}")
 
 
 KIND = Kind(ProduceSpec, run)

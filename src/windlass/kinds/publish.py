@@ -25,7 +25,9 @@ class PublishSpec(PhaseSpec, frozen=True, kw_only=True, tag="publish"):
 
 async def run(spec: PublishSpec, ctx: Context) -> Outcome:
     for what in spec.do:
-        done = await ctx.publish(what, remote=ctx.setting(spec.remote), base=ctx.setting(spec.base), tag=spec.tag)
+        done = await ctx.publish(
+            what, remote=ctx.values.setting(spec.remote), base=ctx.values.setting(spec.base), tag=spec.tag
+        )
         if done.state == "failed":
             return Outcome("failed", done.detail)
     return Outcome("ok")

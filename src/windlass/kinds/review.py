@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import ClassVar, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -149,18 +149,15 @@ class Round(Struct, frozen=True):
 async def run(spec: ReviewSpec, ctx: Context) -> Outcome:
     if spec.scope == "task":
         return await _run(spec, ctx)
-    whole = await ctx.run_scope()
-    try:
+    async with ctx.whole_run() as whole:
         return await _run(spec, whole)
-    finally:
-        await whole.leave()
 
 
 async def _run(spec: ReviewSpec, ctx: Context) -> Outcome:
-    reviewers = [r for r in spec.reviewers if holds(r.when, ctx.fact) and _there(r, ctx)]
-    wished = ctx.to_fix if spec.fixer and ctx.to_fix else _wish(spec, ctx)
+    reviewers = [r for r in spec.reviewers if holds(r.when, ctx.values.fact) and _there(r, ctx)]
+    wished = ctx.place.to_fix if spec.fixer and ctx.place.to_fix else _wish(spec, ctx)
     if wished:
-        failed = await _fix(spec, ctx, wished, 0, int(ctx.setting(spec.max)))
+        failed = await _fix(spec, ctx, wished, 0, int(ctx.values.setting(spec.max)))
         failed = failed or await _land(spec, ctx, wished)
         if failed:
             return failed
@@ -171,9 +168,9 @@ async def _run(spec: ReviewSpec, ctx: Context) -> Outcome:
 
 
 async def _cycles(spec: ReviewSpec, ctx: Context, reviewers: Sequence[CallSpec]) -> Outcome:
-    iterative = ctx.setting(spec.mode) == "iterative" and spec.fixer is not None
-    cap = int(ctx.setting(spec.max)) if iterative else 0
-    open_findings, since = _rejoined(ctx), ctx.since
+    iterative = ctx.values.setting(spec.mode) == "iterative" and spec.fixer is not None
+    cap = int(ctx.values.setting(spec.max)) if iterative else 0
+    open_findings, since = _rejoined(ctx), ctx.place.since
     for cycle in range(1, cap + 2):
         round = await _review(spec, ctx, reviewers, cycle, cap, open_findings, since)
         if not (iterative and round.blocking) or round.verdict is Verdict.HARD_STOP:
@@ -185,7 +182,7 @@ async def _cycles(spec: ReviewSpec, ctx: Context, reviewers: Sequence[CallSpec])
                 "the last fix closed no finding" if stuck else f"no more than {cap} fixes"
             )
             return Outcome("exhausted", f"{_words(round.blocking)} ({why})", round.blocking)
-        open_findings, since = round.blocking, ctx.head
+        open_findings, since = round.blocking, ctx.place.head
         failed = await _fix(spec, ctx, open_findings, cycle, cap)
         if failed:
             return failed
@@ -204,7 +201,7 @@ async def _review(
     open_findings: tuple[Finding, ...],
     since: str,
 ) -> Round:
-    reached(ctx, spec.label.enter, f"{ctx.id()}#{cycle}")
+    reached(ctx, spec.label.enter, f"{ctx.place.id()}#{cycle}")
     jobs = [_call(spec, ctx, r, cap, open_findings, since) for r in reviewers]
     ids = [_id(ctx, r.role, len(reviewers)) for r in reviewers]
     calls = [ctx.dispatch(id, job, cycle=cycle) for id, job in zip(ids, jobs, strict=True)]
@@ -215,7 +212,7 @@ async def _review(
     return _joined(rounds)
 
 
-async def _side_by_side(calls: Sequence[Coroutine[Any, Any, Reply]]) -> list[Reply]:
+async def _side_by_side(calls: Sequence[Awaitable[Reply]]) -> list[Reply]:
     """All come to their end, also when one raises: what the others said is on record then."""
     found = await asyncio.gather(*calls, return_exceptions=True)
     errors = [one for one in found if isinstance(one, BaseException)]
@@ -230,7 +227,7 @@ def _call(
     again = "re" if open_findings else ""
     kind = "-run" if spec.scope == "run" else "" if spec.of == "changes" else f"-{spec.of}"
     call = make_call(ctx, reviewer, f"{again}review{kind}", inputs=_subject(spec, ctx), findings=open_findings)
-    content = ctx.artifact(spec.of)
+    content = ctx.values.artifact(spec.of)
     context = {**call.context, "criteria": reviewer.criteria, **({spec.of: content} if content else {})}
     fits = _consistent(_passable(spec, ctx))
     return replace(call, cycles=cap, since=since if spec.of == "changes" else "", context=context, fits=fits)
@@ -238,7 +235,7 @@ def _call(
 
 def _passable(spec: ReviewSpec, ctx: Context) -> Severity:
     """The least severity that a passing review cannot hold: the flow's threshold, else what the roles are told."""
-    return Severity.of(ctx.setting(spec.threshold)) if spec.threshold else Severity.MEDIUM
+    return Severity.of(ctx.values.setting(spec.threshold)) if spec.threshold else Severity.MEDIUM
 
 
 def _consistent(least: Severity) -> Callable[[Json], str]:
@@ -259,8 +256,8 @@ def _consistent(least: Severity) -> Callable[[Json], str]:
 def _subject(spec: ReviewSpec, ctx: Context) -> dict[str, Json]:
     """What is judged is what is compared."""
     if spec.of == "changes":
-        return {"tree": ctx.tree}
-    return {spec.of: content_id(ctx.artifact(spec.of) or "")}
+        return {"tree": ctx.place.tree}
+    return {spec.of: content_id(ctx.values.artifact(spec.of) or "")}
 
 
 def _judge(spec: ReviewSpec, ctx: Context, role: str, reply: Reply) -> Round:
@@ -290,8 +287,8 @@ def _findings(listed: Json, role: str) -> list[Finding]:
 
 def _threshold(spec: ReviewSpec, ctx: Context) -> int:
     if spec.threshold:
-        return Severity.of(ctx.setting(spec.threshold))
-    return Severity.LOW if ctx.setting(spec.mode) == "iterative" else NEVER
+        return Severity.of(ctx.values.setting(spec.threshold))
+    return Severity.LOW if ctx.values.setting(spec.mode) == "iterative" else NEVER
 
 
 def _joined(rounds: Sequence[Round]) -> Round:
@@ -327,9 +324,9 @@ def _outcome(round: Round, iterative: bool) -> Outcome:
 
 async def _fix(spec: ReviewSpec, ctx: Context, findings: tuple[Finding, ...], cycle: int, cap: int) -> Outcome | None:
     """None: mended, judge it again."""
-    reached(ctx, spec.label.fix, f"{ctx.id('fix')}#{cycle}")
+    reached(ctx, spec.label.fix, f"{ctx.place.id('fix')}#{cycle}")
     before = _tasks_of(spec, ctx)
-    name, number = (ctx.id("fix"), cycle) if cycle else (ctx.id("wish"), None)
+    name, number = (ctx.place.id("fix"), cycle) if cycle else (ctx.place.id("wish"), None)
     failed = await _revise(spec, ctx, findings, name, number, cap)
     return failed or await _settle_drops(spec, ctx, findings, before, cycle, cap)
 
@@ -351,7 +348,7 @@ async def _revise(
 
 async def _land(spec: ReviewSpec, ctx: Context, wished: tuple[Finding, ...]) -> Outcome | None:
     """What was mended for the whole run joins its tip; refused by the checks, the findings stand as they were."""
-    refused = await ctx.land_fix(ctx.id("land")) if spec.scope == "run" else ""
+    refused = await ctx.land_fix(ctx.place.id("land")) if spec.scope == "run" else ""
     if not refused:
         return None
     why = Finding(f"the fix was not taken: {refused}", Severity.HIGH, role="windlass")
@@ -359,7 +356,7 @@ async def _land(spec: ReviewSpec, ctx: Context, wished: tuple[Finding, ...]) -> 
 
 
 def _content(spec: ReviewSpec, ctx: Context) -> dict[str, Json]:
-    content = ctx.artifact(spec.of)
+    content = ctx.values.artifact(spec.of)
     return {spec.of: content} if content else {}
 
 
@@ -369,7 +366,7 @@ def _keeps_plan(spec: ReviewSpec, ctx: Context) -> Callable[[Mapping[str, str]],
     form = keeps_form(ctx)
 
     def accept(outs: Mapping[str, str]) -> str:
-        problem = ctx.parse_plan(spec.of, outs.get(spec.of, "")).problem if was_plan else ""
+        problem = ctx.values.parse_plan(spec.of, outs.get(spec.of, "")).problem if was_plan else ""
         # What was approved before the plan was written stays, whoever wants the plan changed.
         return f"the revised plan cannot be carried out: {problem}" if problem else form(outs)
 
@@ -378,7 +375,7 @@ def _keeps_plan(spec: ReviewSpec, ctx: Context) -> Callable[[Mapping[str, str]],
 
 def _tasks_of(spec: ReviewSpec, ctx: Context) -> tuple[Task, ...]:
     """Of the plan that the fixer revises; empty for anything else."""
-    return ctx.plan(spec.of).tasks if spec.fixer and spec.of in spec.fixer.out else ()
+    return ctx.values.plan(spec.of).tasks if spec.fixer and spec.of in spec.fixer.out else ()
 
 
 async def _settle_drops(
@@ -397,7 +394,7 @@ async def _settle_drops(
         own = f" {answer.comment}" if answer.comment else ""
         wish = Finding(f"Put these tasks back into the plan as they were: {titles}.{own}", Severity.HIGH, role=USER)
         name = "restore" if nth == 1 else f"restore.{nth}"
-        failed = await _revise(spec, ctx, (wish, *findings), ctx.id(name), cycle, cap)
+        failed = await _revise(spec, ctx, (wish, *findings), ctx.place.id(name), cycle, cap)
         if failed:
             return failed
     raise AssertionError("a person answers each time")
@@ -463,7 +460,7 @@ def _numbers(text: str) -> set[int]:
 
 def _wish(spec: ReviewSpec, ctx: Context) -> tuple[Finding, ...]:
     """What the person who sent it back asked for comes before the reviewers."""
-    text = ctx.feedback(spec.feedback) if spec.fixer and spec.feedback else None
+    text = ctx.values.feedback(spec.feedback) if spec.fixer and spec.feedback else None
     if text is None:
         return ()
     return (Finding(text or "The user wants it revised: mend its weakest points.", Severity.HIGH, role=USER),)
@@ -474,32 +471,34 @@ def _wish(spec: ReviewSpec, ctx: Context) -> tuple[Finding, ...]:
 
 def _rejoined(ctx: Context) -> tuple[Finding, ...]:
     """What was reviewed before is judged again for one reason only."""
-    text = f"It was changed after your review ({ctx.why}): does it still meet the requirements?"
-    return (Finding(text, Severity.MEDIUM, role="windlass"),) if ctx.since else ()
+    text = f"It was changed after your review ({ctx.place.why}): does it still meet the requirements?"
+    return (Finding(text, Severity.MEDIUM, role="windlass"),) if ctx.place.since else ()
 
 
 def _warn_unreviewed(spec: ReviewSpec, ctx: Context) -> None:
     """Where only critical findings count, the reviewers are an extra; elsewhere their absence is said."""
-    if ctx.task and not spec.threshold:
+    if ctx.place.task and not spec.threshold:
         roles = ", ".join(reviewer.role for reviewer in spec.reviewers)
-        text = f"'{ctx.task.title}' goes on without its {spec.id} review: no agent plays {roles}"
-        ctx.emit(Warned("unreviewed", text, ctx.key.text, ctx.task.id), at=f"{ctx.id()}.nobody")
+        text = f"'{ctx.place.task.title}' goes on without its {spec.id} review: no agent plays {roles}"
+        ctx.emit(Warned("unreviewed", text, ctx.place.key.text, ctx.place.task.id), at=f"{ctx.place.id()}.nobody")
 
 
 def _there(reviewer: CallSpec, ctx: Context) -> bool:
-    return not reviewer.optional or ctx.has_role(reviewer.role)
+    return not reviewer.optional or ctx.values.has_role(reviewer.role)
 
 
 def _id(ctx: Context, role: str, count: int) -> str:
-    return ctx.id() if count == 1 and ctx.task else ctx.id(role)
+    return ctx.place.id() if count == 1 and ctx.place.task else ctx.place.id(role)
 
 
 def _tell(ctx: Context, role: str, round: Round, cycle: int) -> None:
     findings: list[Json] = [f.to_json() for f in round.blocking + round.noted]
-    task = ctx.task.id if ctx.task else ""
+    task = ctx.place.task.id if ctx.place.task else ""
     ctx.emit(
-        ReviewFinished(f"{ctx.key}/{ctx.id(role)}", role, round.verdict.value, findings, round.summary, task, cycle),
-        at=f"{ctx.id(role)}#{cycle}",
+        ReviewFinished(
+            f"{ctx.place.key}/{ctx.place.id(role)}", role, round.verdict.value, findings, round.summary, task, cycle
+        ),
+        at=f"{ctx.place.id(role)}#{cycle}",
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from typing import ClassVar, Literal, Protocol, TypeAlias
 
 from msgspec import field
@@ -120,13 +120,13 @@ class TasksSpec(PhaseSpec, frozen=True, kw_only=True, tag="tasks"):
 class RunsTasks(Context, Protocol):
     """What this kind may do besides the verbs of every kind."""
 
-    async def run_tasks(self, spec: TasksSpec) -> Outcome:
+    def run_tasks(self, spec: TasksSpec) -> Awaitable[Outcome]:
         """Start the plan's tasks as the schedule allows, take each through its steps, and land it."""
         ...
 
 
-async def run(spec: TasksSpec, ctx: RunsTasks) -> Outcome:
-    return await ctx.run_tasks(spec)
+def run(spec: TasksSpec, ctx: RunsTasks) -> Awaitable[Outcome]:
+    return ctx.run_tasks(spec)
 
 
 KIND = Kind(TasksSpec, run)

@@ -75,7 +75,7 @@ def _lent(kit: Project, roles: Mapping[str, Role]) -> list[tuple[str, str, str]]
 
 def look_at(kit: Project, config: Config, name: str, roles: tuple[str, ...] = ()) -> AgentInfo:
     folder, environ = kit.world.cwd, kit.world.environ
-    job = Job("", "", 1, "", "", "", "", folder, folder, name)
+    job = Job("", "", 1, "", "", "", "", name, folder, folder)
     try:
         adapter = kit.adapters(config, "")(name)
         program = adapter.program if isinstance(adapter, StartsAnother) else adapter.invocation(job).argv[0]

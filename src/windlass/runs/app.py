@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
@@ -14,9 +13,7 @@ from msgspec import Struct
 from windlass.runs.service import Host, Service
 
 if TYPE_CHECKING:
-    from windlass.answers import AnswerPolicy, Asker
     from windlass.events import Recorded
-    from windlass.runs.drive import Beside, DriveResult
     from windlass.runs.project import Project
     from windlass.runs.start import Start
 
@@ -40,51 +37,6 @@ class App(Struct, frozen=True, dict=True):
         from windlass.runs.start import start_run
 
         return start_run(self.kit, start, self.world.new_id())
-
-    def drive(
-        self,
-        run: str,
-        *,
-        on_event: Callable[[Recorded], None],
-        asker: Asker | None = None,
-        beside: Beside | None = None,
-        policy: AnswerPolicy | None = None,
-        budget: float | None = None,
-        agent: str = "",
-        roles: Mapping[str, str] | None = None,
-        script: str = "",
-    ) -> DriveResult:
-        from windlass.runs.drive import drive
-        from windlass.runs.role_overrides import RoleOverrides
-
-        with self._telling(run, on_event) as heard:
-            return drive(
-                self.kit,
-                run,
-                crash=_crash(self.world.environ),
-                on_event=heard,
-                asker=asker,
-                **({"beside": beside} if beside else {}),
-                policy=policy,
-                budget=budget,
-                cast=RoleOverrides(agent, roles or {}),
-                script=script,
-            )
-
-    @contextmanager
-    def _telling(self, run: str, on_event: Heard) -> Iterator[Heard]:
-        """Events go to the interface first. Where messages are configured, they go out as well."""
-        if not self.kit.config().notify.urls:
-            yield on_event
-            return
-        from windlass.runs.notices import notices
-
-        def both(recorded: Recorded) -> None:
-            on_event(recorded)
-            watching.on_event(recorded)
-
-        with notices(self.kit, run, self.service.run(run).request) as watching:
-            yield both
 
     def detach(self, run: str) -> int:
         """Start a driver in a process and a session of its own. Returns its process id."""
@@ -113,12 +65,3 @@ class Apps(Protocol):
     def in_clone(self, url: str) -> App:
         """Of the clone that Windlass keeps for this address. Makes the clone, or brings it up to date."""
         ...
-
-
-def _crash(environ: Mapping[str, str]) -> Callable[[str], None]:
-    """Crash points exist for the tests that kill a driver at every recorded step."""
-    if "WINDLASS_CRASH" not in environ:
-        return lambda point: None
-    from windlass.testing.crash import crash_point
-
-    return crash_point(environ["WINDLASS_CRASH"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -11,9 +10,11 @@ from msgspec import Struct
 from windlass.agents.process.supervise import agent_env
 from windlass.checks.run import canary_tree
 from windlass.config.schema import Config
+from windlass.dispatch.commands import CommandRunner
+from windlass.dispatch.slot_checkout import SlotCheckout
 from windlass.dispatch.workspace import Workspace
 from windlass.engine.journal import Journal
-from windlass.engine.services import CheckServices, DriverHost, StopRequests
+from windlass.engine.services import StopRequests, known_secrets
 from windlass.errors import LockHeldError, StoppedError, UserError
 from windlass.events import CommandFinished
 from windlass.git import user_repo
@@ -22,9 +23,10 @@ from windlass.git.keep import Attempt
 from windlass.git.run_refs import tip_ref
 from windlass.git.slots import Slots
 from windlass.git.trees import commit_tree
-from windlass.locks import boot_id, driver_lock, holder
+from windlass.locks import driver_lock, holder
 from windlass.model import Key
 from windlass.paths import state_dir
+from windlass.redaction import redactor
 from windlass.runs.project import Project
 from windlass.store.epoch import EpochClaim
 from windlass.store.port import Store
@@ -149,30 +151,28 @@ async def _check(
     engine = EngineRepo.open(repo, state_dir(world.environ))
     slots = Slots(engine)
     _retire_leftovers(slots, world.clock())
-    machine = DriverHost(socket.gethostname(), boot_id(), world.environ, world.clock)
-    folder = world.place.home / RUN
-    checker = Checker(
-        CheckServices(store, Journal(store, EpochClaim(RUN, 0)), config, slots, folder, machine, StopRequests()),
-        recall=recall,
-    )
+    journal, folder = Journal(store, EpochClaim(RUN, 0)), world.place.home / RUN
+    secrets = redactor(known_secrets(config, world.environ, repo.root))
+    commands = CommandRunner(journal, config, slots, folder, world.environ, StopRequests(), secrets)
+    checker = Checker(journal, config, engine, recall=recall)
     checker.known = known
-    desk = Workspace(engine, slots, RUN, commit, world.clock, checker.prepare)
+    workspace = Workspace(engine, RUN, commit, lambda: SlotCheckout(slots, RUN, world.clock, commands))
     # What a ref of a run leads to is not kept once more when the slot is left.
     engine.refs.set_tip(RUN, commit, engine.refs.tip(RUN))
     try:
-        verdict = await checker.check(KEY, desk, commit, desk.tree)
-        words = await _canary(checker, desk) if canary and verdict.ok else ""
+        verdict = await checker.check(KEY, workspace, commit, workspace.tree)
+        words = await _canary(checker, engine, workspace) if canary and verdict.ok else ""
     finally:
-        await desk.leave(KEY.text)
+        await workspace.leave(KEY.text)
         engine.refs.drop([tip_ref(RUN)])
     return verdict, words
 
 
-async def _canary(checker: Checker, desk: Workspace) -> str:
-    tree = await asyncio.to_thread(canary_tree, desk.engine, desk.head)
-    if tree == desk.tree:
+async def _canary(checker: Checker, engine: EngineRepo, workspace: Workspace) -> str:
+    tree = await asyncio.to_thread(canary_tree, engine, workspace.head)
+    if tree == workspace.tree:
         return NOTHING_TO_BREAK
-    return await checker.canary(KEY.child("canary"), desk) or PROVED
+    return await checker.canary(KEY.child("canary"), workspace) or PROVED
 
 
 def _retire_leftovers(slots: Slots, now: float) -> None:

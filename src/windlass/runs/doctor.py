@@ -16,7 +16,7 @@ from windlass.agents.assignment import assign
 from windlass.agents.contracts import registry as contracts
 from windlass.agents.process.supervise import marked
 from windlass.engine.journal import Journal
-from windlass.engine.recovery import record_of, repair_repositories
+from windlass.engine.repair import record_of, repair_repositories
 from windlass.errors import UserError, WindlassError
 from windlass.flow.load import parse_recorded_flow
 from windlass.git import run as git

@@ -10,9 +10,9 @@ from pathlib import Path
 from windlass.agents.assignment import assign
 from windlass.agents.base import Adapter, AgentResult, Job, Limits
 from windlass.agents.output_redaction import redacted_result
-from windlass.agents.process.agent_run import run_agent
 from windlass.agents.process.supervise import agent_env
 from windlass.config.schema import Config
+from windlass.dispatch.local_site import run_agent
 from windlass.engine.retry import STOPS
 from windlass.engine.services import known_secrets
 from windlass.errors import UserError

@@ -1,27 +1,34 @@
-"""The waist, its heavy half: one driver's hold on a run, from the lock to the recorded end."""
+"""Drive a run: take its lock, put its services together, perform it, record its end."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
 import socket
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.agents.contracts import registry as contracts
-from windlass.agents.output_redaction import redact_transcript
-from windlass.agents.process.forkserver import FORKER
+from windlass.agents.contracts.block_tags import run_secret
 from windlass.agents.roles import Role
 from windlass.answers import AnswerPolicy, Asker
 from windlass.config.schema import Config
+from windlass.dispatch.commands import CommandRunner
+from windlass.dispatch.dispatcher import Dispatcher
 from windlass.dispatch.late_costs import LateCosts
+from windlass.dispatch.local_site import LocalSite, warm_up
+from windlass.dispatch.recovery import Recovered
 from windlass.driver import adoption
+from windlass.driver.artifacts import EngineArtifacts
 from windlass.driver.loop import RunLoop
+from windlass.driver.publisher import Publisher, RunPages
+from windlass.driver.scopes import RunScope
 from windlass.engine.artifacts import RunArtifacts
 from windlass.engine.budget import Budget, Prices
 from windlass.engine.journal import Journal
@@ -29,9 +36,10 @@ from windlass.engine.limit_question import LimitQuestion
 from windlass.engine.machine import End
 from windlass.engine.questions import PausedError, Questions, WaitingError
 from windlass.engine.quota import QuotaPatience, QuotaWaits
-from windlass.engine.recovery import Recovered, recover, repair_repositories
+from windlass.engine.repair import RepositoryRepair, repair_repositories
 from windlass.engine.requests import heed, obey
-from windlass.engine.services import DriverHost, RunServices, StopRequests
+from windlass.engine.services import Assignments, DriverHost, StopRequests, known_secrets
+from windlass.engine.tip import Tip
 from windlass.engine.values import RunValues
 from windlass.errors import (
     AbortedError,
@@ -52,6 +60,7 @@ from windlass.locks import DriverId, DriverLock, boot_id, driver_lock
 from windlass.model import Json, Key, RunState, content_id
 from windlass.paths import state_dir
 from windlass.private_files import make_private
+from windlass.redaction import redactor
 from windlass.runs.project import Project
 from windlass.runs.role_overrides import AS_CONFIGURED, RoleOverrides
 from windlass.runs.service import Service
@@ -61,6 +70,11 @@ from windlass.runs.view_files import ViewFiles, edits, restore, set_aside
 from windlass.store.epoch import EpochClaim
 from windlass.store.port import Fence, Store
 from windlass.store.rows import RunRow
+from windlass.tasks.checker import Checker
+from windlass.tasks.lander import Lander
+
+if TYPE_CHECKING:
+    from windlass.tasks.proof import Prover
 
 CONFIG_LIMIT = "config_usd"
 RETRY = "retry"
@@ -81,51 +95,67 @@ class DriveResult(Struct, frozen=True):
     """Folders that `--keep` left as they were."""
 
 
-class DriverControls(Struct, frozen=True):
-    """What a face in the driver's own process may ask of it; heard at the next step, without the database."""
+class DriverServices(Struct, frozen=True):
+    """What one driver of a run was put together from."""
 
-    _wanted: StopRequests
+    run: RunScope
+    site: LocalSite
+    slots: Slots
+    views: ViewFiles
+    folder: Path
+    """The run's."""
+
+
+class DriverControls(Struct, frozen=True):
+    """What an interface in the driver's own process may ask of it; heard at the next step, without the database."""
+
+    _requests: StopRequests
 
     def pause(self, why: str) -> None:
         """Agents at work finish, nothing new starts."""
-        self._wanted.pause = why
+        self._requests.pause = why
 
     def go_on(self) -> None:
         """A pause that has not been heard yet is taken back."""
-        self._wanted.pause = ""
+        self._requests.pause = ""
 
     def stop(self, why: str = INTERRUPTED) -> None:
         """Agents at work are ended now; what they were at is not finished."""
-        self._wanted.interrupt = why
-        self._wanted.stop.set()
+        self._requests.interrupt = why
+        self._requests.stop.set()
 
 
 Beside = Callable[[DriverControls], AbstractAsyncContextManager[None]]
-"""A face that lives in the driver's loop: entered before the run goes on, left after its end is on record."""
+"""An interface that lives in the driver's loop: entered before the run goes on, left after its end is on record."""
+
+
+def _alone(controls: DriverControls) -> AbstractAsyncContextManager[None]:
+    return nullcontext()
 
 
 def drive(
-    kit: Project,
+    project: Project,
     run: str,
     *,
-    crash: Callable[[str], None],
     on_event: Callable[[Recorded], None],
     asker: Asker | None = None,
-    beside: Beside = lambda reins: nullcontext(),
+    beside: Beside | None = None,
     policy: AnswerPolicy | None = None,
     budget: float | None = None,
-    cast: RoleOverrides = AS_CONFIGURED,
+    agent: str = "",
+    roles: Mapping[str, str] | None = None,
     script: str = "",
 ) -> DriveResult:
     """Until the run ends or rests. Raises only for what is not the run's own ending: a lock, a bug, bad config.
 
     TakenOverError: another driver has the run now, and this one left everything as it was.
     """
-    with driver_lock(kit.world.place.lock(run), run) as lock:
-        store = kit.world.open_store(drives=True)
+    host, cast = project.world, RoleOverrides(agent, roles or {})
+    with notified(project, run, on_event) as heard, driver_lock(host.place.lock(run), run) as lock:
+        store = host.open_store(drives=True)
         try:
-            driver = _Driver(kit, store, lock, crash, beside)
-            return driver.run(store.runs.get(run), on_event, asker, policy, budget, cast, script)
+            driver = _Driver(project, store, lock, crash_points(host.environ), beside or _alone)
+            return driver.run(store.runs.get(run), heard, asker, policy, budget, cast, script)
         finally:
             store.close()
 
@@ -134,15 +164,15 @@ class _Driver:
     """One driver's hold on a run, from the lock to the recorded end."""
 
     def __init__(
-        self, kit: Project, store: Store, lock: DriverLock, crash: Callable[[str], None], beside: Beside
+        self, project: Project, store: Store, lock: DriverLock, crash: Callable[[str], None], beside: Beside
     ) -> None:
-        self._kit = kit
+        self._project = project
         self._lock = lock
         self._before: DriverId | None = None
         """The driver before this one, when it may still be alive."""
         self._beside = beside
         self._store = store
-        self._world = kit.world
+        self._host = project.world
         self._crash = crash
         self._new_limit: Recorded | None = None
         """Recorded before the journal begins to publish."""
@@ -159,7 +189,7 @@ class _Driver:
     ) -> DriveResult:
         if row.state.final:
             raise UserError(f"run {row.id} is {row.state}", hint="windlass show tells what it did")
-        FORKER.warm()  # it starts while we read what is recorded
+        warm_up()
         claim, row = self._take(row, policy, budget, cast, script)
         fence = self._store.fence(claim)
         try:
@@ -175,7 +205,7 @@ class _Driver:
         self, row: RunRow, policy: AnswerPolicy | None, budget: float | None, cast: RoleOverrides, script: str
     ) -> tuple[EpochClaim, RunRow]:
         """A new epoch; what was said on this command line is remembered for the next driver."""
-        config = self._kit.config()
+        config = self._project.config()
         options: dict[str, Json] = {**row.options, CONFIG_LIMIT: config.budget.stop_usd}
         options |= RoleOverrides.remembered(row.options).changed_to(cast).to_json() | (
             {"script": script} if script else {}
@@ -211,9 +241,9 @@ class _Driver:
 
     def _check(self, row: RunRow, options: Mapping[str, Json]) -> None:
         """Who cannot play is refused before the run is touched."""
-        cast, roles = RoleOverrides.remembered(options), self._kit.roles()
-        config, flow = self._kit.config(told=cast.roles), self._flow(row, roles)
-        check_agents(self._kit.adapters(config, str(options.get("script") or "")), flow, roles, config, cast)
+        cast, roles = RoleOverrides.remembered(options), self._project.roles()
+        config, flow = self._project.config(told=cast.roles), self._flow(row, roles)
+        check_agents(self._project.adapters(config, str(options.get("script") or "")), flow, roles, config, cast)
 
     def _flow(self, row: RunRow, roles: Mapping[str, Role]) -> Flow:
         name = f"{row.flow} (of run {row.id})"
@@ -228,48 +258,48 @@ class _Driver:
         asker: Asker | None,
         retry: bool,
     ) -> DriveResult:
-        parts, projecting = self._build(row, claim, fence, on_event, asker)
-        async with self._beside(DriverControls(parts.wanted)):
+        services = self._build(row, claim, fence, on_event, asker)
+        run = services.run
+        async with self._beside(DriverControls(run.requests)):
             if self._new_limit:
                 on_event(self._new_limit)
-            return await self._held(row, parts, projecting, retry)
+            watcher = asyncio.create_task(heed(run.journal, run.requests))
+            _on_signals(run.requests)
+            try:
+                ended = await self._guarded(row, services, retry)
+                watcher.cancel()
+                ended = self._end(services, ended)
+                ended = replace(ended, kept=_kept(services.slots, row.id))
+                if ended.state is RunState.FINISHED and run.values.flow.agent_branch:
+                    await asyncio.to_thread(_clean_pool, services.slots, self._host.clock())
+            finally:
+                watcher.cancel()
+                services.views.close()
+                # Only now: a terminal that closes hangs up more than once, and the end is to be on record.
+                _ignore_signals()
+            return ended
 
-    async def _held(self, row: RunRow, parts: RunServices, projecting: ViewFiles, retry: bool) -> DriveResult:
-        watcher = asyncio.create_task(heed(parts))
-        _on_signals(parts.wanted)
-        try:
-            ended = await self._guarded(row, parts, retry)
-            watcher.cancel()
-            ended = self._end(parts, projecting, ended)
-            ended = replace(ended, kept=_kept(parts.slots, row.id))
-            if ended.state is RunState.FINISHED and parts.world.flow.agent_branch:
-                await asyncio.to_thread(_clean_pool, parts.slots, self._kit.world.clock())
-        finally:
-            watcher.cancel()
-            projecting.close()
-            # Only now: a terminal that closes hangs up more than once, and the end is to be on record.
-            _ignore_signals()
-        return ended
-
-    def _end(self, parts: RunServices, projecting: ViewFiles, ended: DriveResult) -> DriveResult:
-        parts.journal.flush()
-        if ended.state is RunState.FINISHED and projecting.view.shortfall:
-            ended = replace(ended, exit=Exit.IN_PART, reason=projecting.view.shortfall)
+    def _end(self, services: DriverServices, ended: DriveResult) -> DriveResult:
+        journal, views = services.run.journal, services.views
+        journal.flush()
+        if ended.state is RunState.FINISHED and views.view.shortfall:
+            ended = replace(ended, exit=Exit.IN_PART, reason=views.view.shortfall)
         if ended.state.final or self._store.runs.get(ended.run).wanted == ABORT:
             # Cleared before the end is on record: killed in between, nobody would come by again.
-            projecting.flush(final=True)
-        ended = self._record(parts, ended)
-        projecting.flush(final=ended.state.final)
+            views.flush(final=True)
+        ended = self._record(journal, ended)
+        views.flush(final=ended.state.final)
         return ended
 
-    async def _guarded(self, row: RunRow, parts: RunServices, retry: bool) -> DriveResult:
+    async def _guarded(self, row: RunRow, services: DriverServices, retry: bool) -> DriveResult:
+        run = services.run
         try:
-            await self._recover(row, parts)
-            parts.wanted.check()
-            parts.tip.restore()
-            await _warn_unpriced(parts, RoleOverrides.remembered(row.options))
-            await _settle_edits(parts, parts.folder)
-            end = await RunLoop(parts, retry=retry).run()
+            await self._recover(row, services)
+            run.requests.check()
+            run.tip.restore()
+            await _warn_unpriced(run, RoleOverrides.remembered(row.options))
+            await _settle_edits(run, services.folder)
+            end = await RunLoop(run, retry=retry).run()
             return _ended(row.id, end)
         except WaitingError as error:
             return DriveResult(row.id, RunState.WAITING, error.exit, error.message, error.hint)
@@ -286,68 +316,61 @@ class _Driver:
             if lacking:
                 return DriveResult(row.id, RunState.STOPPED, lacking.exit, lacking.message, lacking.hint)
             self._record(
-                parts, DriveResult(row.id, RunState.STOPPED, Exit.BUG, f"a bug: {bug}", "windlass resume tries again")
+                run.journal,
+                DriveResult(row.id, RunState.STOPPED, Exit.BUG, f"a bug: {bug}", "windlass resume tries again"),
             )
             raise
 
-    async def _recover(self, row: RunRow, parts: RunServices) -> None:
-        settled = settle_checkout(Service(self._world))
+    async def _recover(self, row: RunRow, services: DriverServices) -> None:
+        journal, engine = services.run.journal, services.run.engine
+        settled = settle_checkout(Service(self._host))
         if settled:
-            parts.journal.emit(f"settle@{row.epoch}", Warned("checkout", settled.text))
-        about = parts.engine.about
+            journal.emit(f"settle@{row.epoch}", Warned("checkout", settled.text))
+        about = engine.about
         if about and about.note and row.started_at < about.noted_at:
-            parts.journal.emit("repository", Warned("repository", about.note))
-        if row.epoch > 1 or not parts.engine.refs.tip(row.id):
-            await self._repair(row, parts)
-        open_before = parts.store.attempts.running(row.id)
-        found = await asyncio.to_thread(self._recovered, row, parts)
+            journal.emit("repository", Warned("repository", about.note))
+        if row.epoch > 1 or not engine.refs.tip(row.id):
+            await self._repair(row, services.run)
+        open_before = self._store.attempts.running(row.id)
+        found = await asyncio.to_thread(self._recovered, row, services)
         # In their order: whoever looks on hears of an interrupted attempt before it hears of the resume.
-        parts.journal.events.catch_up()
-        parts.left.update(found.left)
+        journal.events.catch_up()
         for attempt in open_before:
             # Their processes have ended; the driver that began them had no time for it.
-            await asyncio.to_thread(redact_transcript, parts.folder / attempt.intent.folder, parts.redactor)
+            await asyncio.to_thread(services.site.redact, attempt.intent.folder)
         if row.epoch > 1:
             reason = f"{found.lost} interrupted" if found.lost else ""
             if self._before:
-                parts.journal.emit(f"epoch{row.epoch}", Warned("driver", _two_drivers(self._before)))
-            with parts.journal.writing("resume", RunResumed(row.epoch, reason)):
+                journal.emit(f"epoch{row.epoch}", Warned("driver", _two_drivers(self._before)))
+            with journal.writing("resume", RunResumed(row.epoch, reason)):
                 pass
 
-    def _recovered(self, row: RunRow, parts: RunServices) -> Recovered:
-        store, machine = self._world.open_store(), parts.machine
-        accounts = LateCosts(store, parts.journal.claim, parts.folder, parts.adapters, parts.config.budget.unknown_usd)
+    def _recovered(self, row: RunRow, services: DriverServices) -> Recovered:
+        assignments = services.run.assignments
+        store = self._host.open_store()
+        unknown_usd = assignments.config.budget.unknown_usd
+        costs = LateCosts(store, services.run.journal.claim, services.folder, assignments.adapters, unknown_usd)
         try:
-            found = recover(
-                store,
-                row.id,
-                parts.slots,
-                parts.folder,
-                host=machine.host,
-                boot=machine.boot,
-                resumes=lambda agent: _resumes(parts, agent),
-                close=accounts.interrupt,
-                before_may_live=self._before is not None,
-            )
+            found = services.site.recover(store, costs.interrupt, before_may_live=self._before is not None)
             if row.epoch > 1:
-                accounts.settle()
+                costs.settle()
             return found
         finally:
             store.close()
 
-    async def _repair(self, row: RunRow, parts: RunServices) -> None:
-        tasks = {phase.id for phase in parts.world.flow.all_phases() if phase.OWN_SLOTS}
+    async def _repair(self, row: RunRow, run: RunScope) -> None:
+        tasks = {phase.id for phase in run.values.flow.all_phases() if phase.OWN_SLOTS}
 
-        def work() -> Recovered:
-            store = self._world.open_store()
+        def work() -> RepositoryRepair:
+            store = self._host.open_store()
             try:
-                return repair_repositories(store, row.id, parts.engine, tasks)
+                return repair_repositories(store, row.id, run.engine, tasks)
             finally:
                 store.close()
 
         done = await asyncio.to_thread(work)
         if done.notes or done.fallen:
-            parts.journal.give_up(done.fallen, done.commits, "; ".join(done.notes))
+            run.journal.give_up(done.fallen, done.commits, "; ".join(done.notes))
 
     def _build(
         self,
@@ -356,81 +379,101 @@ class _Driver:
         fence: Fence,
         on_event: Callable[[Recorded], None],
         asker: Asker | None,
-    ) -> tuple[RunServices, ViewFiles]:
-        world = self._world
-        folder = world.place.run_folder(row.id)
+    ) -> DriverServices:
+        """The composition of a driver: every service is given what it needs, once."""
+        here = self._host
+        folder = here.place.run_folder(row.id)
         make_private(folder)
-        cast, roles = RoleOverrides.remembered(row.options), self._kit.roles()
-        config, flow = self._kit.config(told=cast.roles), self._flow(row, roles)
-        in_place = world.place.root if row.options.get("in_place") else None
+        cast, roles = RoleOverrides.remembered(row.options), self._project.roles()
+        config, flow = self._project.config(told=cast.roles), self._flow(row, roles)
+        in_place = here.place.root if row.options.get("in_place") else None
         later = asyncio.get_running_loop().call_later
         tdd = _tdd_mode(flow, config)
-        projecting = ViewFiles(self._store, row, flow, folder, world.clock, in_place, later, tdd, fence.held)
+        views = ViewFiles(self._store, row, flow, folder, here.clock, in_place, later, tdd, fence.held)
 
         def publish(recorded: Recorded) -> None:
-            projecting.feed(recorded)
+            views.feed(recorded)
             on_event(recorded)
 
-        wanted = StopRequests(require_claim=partial(self._store.require, claim))
-        obey(wanted, row.wanted)
-        engine = EngineRepo.open(user_repo.discover(world.cwd), state_dir(world.environ), fence=fence.held)
-        journal = Journal(self._store, claim, publish=publish, crash=self._crash, barrier=engine.barrier)
-        facts = _facts(flow, row, self._store, projecting.view.published, world.place.root.name)
-        broker = Questions(journal, AnswerPolicy.from_json(row.options.get("policy")), asker, wanted.check)
-        parts = RunServices(
-            store=self._store,
-            journal=journal,
-            world=facts,
-            config=config,
-            broker=broker,
-            budget=_budget(journal, broker, flow, config),
-            governor=QuotaWaits(
-                journal,
-                QuotaPatience(config.retries.pauses, config.retries.longest_wait),
-                wanted.check,
-            ),
-            roles=roles,
-            adapters=self._kit.adapters(config, str(row.options.get("script") or "")),
-            agent=cast.agent,
-            named=frozenset(cast.roles),
-            engine=engine,
-            slots=Slots(engine, keeping=bool(row.options.get("keep"))),
-            folder=folder,
-            machine=DriverHost(_host(), boot_id(), world.environ, world.clock),
-            wanted=wanted,
-            slots_wanted=_whole(row.options.get("slots")),
-            report=lambda template: projecting.report(template, world.clock()),
-        )
-        return parts, projecting
+        def render(template: str) -> str:
+            return views.report(template, here.clock())
 
-    def _record(self, parts: RunServices, ended: DriveResult) -> DriveResult:
+        requests = StopRequests(require_claim=partial(self._store.require, claim))
+        obey(requests, row.wanted)
+        engine = EngineRepo.open(user_repo.discover(here.cwd), state_dir(here.environ), fence=fence.held)
+        journal = Journal(self._store, claim, publish=publish, crash=self._crash, barrier=engine.barrier)
+        tip = Tip(journal, engine)
+        values = _values(flow, row, self._store, views.view.published, here.place.root.name, run_secret(folder))
+        questions = Questions(journal, AnswerPolicy.from_json(row.options.get("policy")), asker, requests.check)
+        budget = _budget(journal, questions, flow, config)
+        patience = QuotaPatience(config.retries.pauses, config.retries.longest_wait)
+        quota = QuotaWaits(journal, patience, requests.check)
+        adapters = self._project.adapters(config, str(row.options.get("script") or ""))
+        assignments = Assignments(config, roles, adapters, cast.agent, frozenset(cast.roles))
+        secrets = redactor(known_secrets(config, here.environ, engine.user.root))
+
+        slots = Slots(engine, keeping=bool(row.options.get("keep")))
+        host = DriverHost(socket.gethostname(), boot_id(), here.environ, here.clock)
+        commands = CommandRunner(journal, config, slots, folder, here.environ, requests, secrets)
+        site = LocalSite(values.facts, folder, slots, host, config, adapters, secrets, commands)
+
+        dispatcher = Dispatcher(site, journal, values, assignments, config, budget, quota, requests)
+        checker = Checker(journal, config, engine)
+        lander = Lander(journal, engine, tip, values, checker, requests, secrets, site.address)
+        pages = RunPages(folder, render)
+
+        def prover() -> Prover:
+            from windlass.tasks.proof import Prover
+
+            return Prover(site, journal, values, config, engine, checker)
+
+        run = RunScope(
+            site=site,
+            engine=engine,
+            journal=journal,
+            tip=tip,
+            values=values,
+            assignments=assignments,
+            questions=questions,
+            requests=requests,
+            dispatcher=dispatcher,
+            checker=checker,
+            prover=prover,
+            lander=lander,
+            publisher=Publisher(journal, engine, values, lander, requests, here.environ, secrets, pages),
+            artifacts=EngineArtifacts(journal, tip, engine, values, secrets, render, lander.branch.publish),
+            slots=_whole(row.options.get("slots")) or config.workspace.slots,
+        )
+        return DriverServices(run, site, slots, views, folder)
+
+    def _record(self, journal: Journal, ended: DriveResult) -> DriveResult:
         """An abort that was asked for while the run came to rest ends it: nobody else will look."""
-        parts.journal.flush()
-        with parts.journal.writing("end"):
+        journal.flush()
+        with journal.writing("end"):
             if not ended.state.final and self._store.runs.get(ended.run).wanted == ABORT:
                 ended = DriveResult(ended.run, RunState.ABORTED, Exit.ABORTED, BY_USER)
-            parts.journal.events.add(RunEnded(ended.state, ended.reason, ended.hint))
-            self._store.runs.set_state(parts.journal.claim, ended.state, ended.reason, ended.hint)
+            journal.events.add(RunEnded(ended.state, ended.reason, ended.hint))
+            self._store.runs.set_state(journal.claim, ended.state, ended.reason, ended.hint)
         return ended
 
 
 # -- small things
 
 
-def _budget(journal: Journal, broker: Questions, flow: Flow, config: Config) -> Budget:
-    beyond = LimitQuestion(journal, broker) if flow.over_budget == "ask" else None
+def _budget(journal: Journal, questions: Questions, flow: Flow, config: Config) -> Budget:
+    beyond = LimitQuestion(journal, questions) if flow.over_budget == "ask" else None
     money = config.budget
     return Budget(
         journal, Prices(money.dispatch_usd, money.unknown_usd, money.dispatch_tokens, money.run_tokens), beyond
     )
 
 
-async def _warn_unpriced(parts: RunServices, cast: RoleOverrides) -> None:
+async def _warn_unpriced(run: RunScope, cast: RoleOverrides) -> None:
     """Said before the first dispatch, once: a model whose price nobody knows is bounded by its tokens alone."""
-    found = await asyncio.to_thread(unpriced_models, parts.world.flow, parts.roles, parts.config, cast)
-    for text in found:
-        parts.journal.emit("prices", Warned("budget", text))
-    parts.journal.flush()
+    flow, roles, config = run.values.flow, run.assignments.roles, run.assignments.config
+    for text in await asyncio.to_thread(unpriced_models, flow, roles, config, cast):
+        run.journal.emit("prices", Warned("budget", text))
+    run.journal.flush()
 
 
 def _tdd_mode(flow: Flow, config: Config) -> str:
@@ -438,14 +481,6 @@ def _tdd_mode(flow: Flow, config: Config) -> str:
     if flow.tdd == "off":
         return "off"
     return "enforced" if config.tests.run_files is not None else "unchecked"
-
-
-def _resumes(parts: RunServices, agent: str) -> bool:
-    """An agent that cannot be used as this driver was called does not go on either: another one plays its role."""
-    try:
-        return parts.adapters(agent).capabilities.resume
-    except UserError:
-        return False
 
 
 def _two_drivers(before: DriverId) -> str:
@@ -478,8 +513,8 @@ def _whole(value: Json) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def _facts(flow: Flow, row: RunRow, store: Store, branch: str, repository: str) -> RunValues:
-    facts = RunValues(
+def _values(flow: Flow, row: RunRow, store: Store, branch: str, repository: str, secret: str) -> RunValues:
+    values = RunValues(
         flow,
         row.facts,
         RunArtifacts(flow),
@@ -490,19 +525,12 @@ def _facts(flow: Flow, row: RunRow, store: Store, branch: str, repository: str) 
         published_tip=_published_tip(store, row.id),
         repository=repository,
         base_branch=str(row.options.get("from") or ""),
+        tag_secret=secret,
     )
-    _hold_given(facts, store, row)
-    return facts
-
-
-def _host() -> str:
-    return socket.gethostname()
-
-
-def _hold_given(facts: RunValues, store: Store, row: RunRow) -> None:
     given = row.options.get("given")
     for name, sha in (given if isinstance(given, dict) else {}).items():
-        facts.artifacts.hold(name, store.blobs.get(str(sha)), "given")
+        values.artifacts.hold(name, store.blobs.get(str(sha)), "given")
+    return values
 
 
 def _raised(row: RunRow, config: Config) -> float | None:
@@ -524,9 +552,9 @@ def _ended(run: str, end: End) -> DriveResult:
     return DriveResult(run, end.state, exits[end.state], end.reason, hints.get(end.state, ""))
 
 
-def _on_signals(wanted: StopRequests) -> None:
+def _on_signals(requests: StopRequests) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, DriverControls(wanted).stop)
+        asyncio.get_running_loop().add_signal_handler(number, DriverControls(requests).stop)
 
 
 def _ignore_signals() -> None:
@@ -534,16 +562,43 @@ def _ignore_signals() -> None:
         asyncio.get_running_loop().remove_signal_handler(number)
 
 
-async def _settle_edits(parts: RunServices, folder: Path) -> None:
+async def _settle_edits(run: RunScope, folder: Path) -> None:
     """Files that somebody edited while the run was at rest: one question each, before anything else happens."""
-    for edit in edits(parts.store, parts.world.facts.id, folder):
-        proposal = adoption.propose(parts.store, parts.world.facts.id, parts.world.flow, parts.journal, edit)
+    journal, id, flow = run.journal, run.values.facts.id, run.values.flow
+    store = journal.store
+    for edit in edits(store, id, folder):
+        proposal = adoption.propose(store, id, flow, journal, edit)
         key = Key().child("adopt").child(edit.artifact).child(content_id(edit.content)[:12])
-        answer = await parts.broker.ask(key, adoption.question(proposal))
+        answer = await run.questions.ask(key, adoption.question(proposal))
         if answer.value == "adopt":
-            adoption.record(parts.store, parts.world.facts.id, parts.journal, proposal, answer.by)
+            adoption.record(store, id, journal, proposal, answer.by)
         else:
             aside = set_aside(folder, edit) if answer.value == "aside" else ""
-            restore(parts.store, folder, edit)
+            restore(store, folder, edit)
             text = f"your edit of {edit.path} was kept as {aside}" if aside else f"{edit.path} was restored"
-            parts.journal.emit(key.text, Warned("adopt", text))
+            journal.emit(key.text, Warned("adopt", text))
+
+
+def crash_points(environ: Mapping[str, str]) -> Callable[[str], None]:
+    """Crash points exist for the tests that kill a driver at every recorded step."""
+    if "WINDLASS_CRASH" not in environ:
+        return lambda point: None
+    from windlass.testing.crash import crash_point
+
+    return crash_point(environ["WINDLASS_CRASH"])
+
+
+@contextmanager
+def notified(project: Project, run: str, on_event: Callable[[Recorded], None]) -> Iterator[Callable[[Recorded], None]]:
+    """Events go to the interface first. Where messages are configured, they go out as well."""
+    if not project.config().notify.urls:
+        yield on_event
+        return
+    from windlass.runs.notices import notices
+
+    def both(recorded: Recorded) -> None:
+        on_event(recorded)
+        messages.on_event(recorded)
+
+    with notices(project, run, Service(project.world).run(run).request) as messages:
+        yield both

@@ -252,7 +252,7 @@ class Service:
 
     def _end_agents(self, run: str) -> str:
         """What a driver that died left at work. In words what cannot be reached from here."""
-        from windlass.engine.recovery import end_attempts, end_checks
+        from windlass.dispatch.recovery import end_attempts, end_checks
         from windlass.git import user_repo
         from windlass.git.engine_repo import EngineRepo
         from windlass.git.slots import Slots

@@ -1,4 +1,4 @@
-"""What tasks need of the run: the verbs of a list of tasks and of one visit, and how tasks and landings end."""
+"""What the `tasks` kind may do, and what becomes of a task."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from windlass.kinds.base import Context, Outcome
+from windlass.events import Event
+from windlass.kinds.base import Context, Outcome, Place, Values
 from windlass.kinds.routes import Target
 from windlass.model import Finding, Task
 
 COMPLETE, SKIPPED, FAILED, ESCAPED = "complete", "skipped", "failed", "escaped"
 IMPLEMENTED = "implemented"
+UNCHANGED = "unchanged"
 LANDED = frozenset({COMPLETE, IMPLEMENTED})
 
 
@@ -25,7 +27,8 @@ class Ending(Struct, frozen=True):
 
 
 class Landed(Struct, frozen=True):
-    """How a landing ended: landed | conflict | red | unproved | unchanged, with the facts for a fixer."""
+    """What became of a landing: landed | conflict | red | unproved | unchanged, with the facts for whoever
+    mends it."""
 
     kind: str
     detail: str = ""
@@ -45,12 +48,18 @@ class EndRunError(Exception):
         self.reason = reason
 
 
-class TasksContext(Context, Protocol):
-    """The verbs of a list of tasks, besides those of every kind."""
+class TasksContext(Protocol):
+    """What the `tasks` kind may do in its phase."""
 
-    async def task_list(self, source: str) -> tuple[Task, ...]:
-        """The plan's tasks as recorded for this phase, with the changes a person adopted."""
-        ...
+    @property
+    def place(self) -> Place: ...
+
+    @property
+    def values(self) -> Values: ...
+
+    def emit(self, *events: Event, at: str = "") -> None: ...
+
+    def flush(self) -> None: ...
 
     def slots(self, wanted: int | str) -> int:
         """How many tasks may be at work at once: what the command line or the config says, else what the flow does."""
@@ -87,7 +96,7 @@ class TasksContext(Context, Protocol):
         ...
 
     def wind_down(self, *, now: bool = False) -> None:
-        """Dispatches at work end and are recorded, or are stopped `now`. A further dispatch is refused."""
+        """Dispatches at work end and are recorded, or are stopped `now`; whoever wants another one is turned away."""
         ...
 
     def go_on(self) -> None:
@@ -108,15 +117,27 @@ class TasksContext(Context, Protocol):
         ...
 
 
-class TaskContext(Context, Protocol):
+class TaskContext(Protocol):
     """One visit to one task."""
+
+    @property
+    def place(self) -> Place: ...
+
+    @property
+    def values(self) -> Values: ...
+
+    def emit(self, *events: Event, at: str = "") -> None: ...
+
+    async def leave(self) -> None:
+        """Give the checkout back."""
+        ...
 
     def step_scope(
         self, id: str, *, visit: int = 1, to_fix: tuple[Finding, ...] = (), since: str = "", why: str = ""
     ) -> Context: ...
 
     def ended(self, step: str, outcome: Outcome) -> None:
-        """The outcome of a step, for the steps after it."""
+        """What a step came to, for the steps after it."""
         ...
 
     async def begin(self) -> None:

@@ -11,12 +11,17 @@ from contextlib import suppress
 
 from msgspec import Struct
 
+from windlass.dispatch.site import SiteAddress
 from windlass.dispatch.workspace import Workspace
 from windlass.engine.attempts import EndedLanding
-from windlass.engine.services import RunServices
+from windlass.engine.journal import Journal
+from windlass.engine.services import StopRequests
+from windlass.engine.tip import Tip
+from windlass.engine.values import RunValues
 from windlass.errors import GitLockError
 from windlass.events import BranchPublished, Event, LandingRefused, TaskLanded, Warned
-from windlass.git import merge as landing
+from windlass.git import merge
+from windlass.git.engine_repo import EngineRepo
 from windlass.git.merge import (
     CONTENTS,
     Candidate,
@@ -32,6 +37,7 @@ from windlass.git.merge import (
 from windlass.git.publish import follow, publish
 from windlass.git.trees import diff
 from windlass.model import Json, Key, Task
+from windlass.redaction import Redactor
 from windlass.store.rows import Intent
 from windlass.tasks.checker import Checker, CheckVerdict
 from windlass.tasks.context import Landed
@@ -80,14 +86,28 @@ class _Link(Struct, frozen=True):
 class Lander:
     """One per run. Whichever landing finds it free lands all that wait, as one chain."""
 
-    def __init__(self, services: RunServices, checker: Checker) -> None:
-        self._services = services
+    def __init__(
+        self,
+        journal: Journal,
+        engine: EngineRepo,
+        tip: Tip,
+        values: RunValues,
+        checker: Checker,
+        requests: StopRequests,
+        redactor: Redactor,
+        address: SiteAddress,
+    ) -> None:
+        self._journal = journal
+        self._engine = engine
+        self._tip = tip
         self._checker = checker
-        self._journal = services.journal
+        self._requests = requests
+        self._redactor = redactor
+        self._address = address
         self._free = asyncio.Condition()
         self._queue: list[_Waiting] = []
         self._batches = Batches()
-        self.branch = RunBranch(services)
+        self.branch = RunBranch(journal, engine, tip, values)
         self.turns: list[str] = []
         """Tasks that land in this order; each waits for those before it."""
 
@@ -96,7 +116,7 @@ class Lander:
         row = self._journal.find(request.key, request.inputs)
         try:
             if row is None:
-                self._services.wanted.check()
+                self._requests.check()
                 await self._wait_in_line(_Waiting(request, *self._begin(request.key, request.workspace.head)))
                 row = self._journal.find(request.key, request.inputs)
         finally:
@@ -121,7 +141,7 @@ class Lander:
                     if not batch:
                         await self._free.wait()
                         continue
-                    self._services.wanted.check()
+                    self._requests.check()
                     await self._land(batch)
                     self._free.notify_all()
         finally:
@@ -150,7 +170,7 @@ class Lander:
         verdict = await self._verdict(top)
         if verdict.ok:
             await self._finish(chain, verdict)
-            await self._services.tip.show()
+            await self._tip.show()
             await self.branch.publish_meanwhile()
         elif len(chain) > 1:
             self._batches.was_red(len(chain))
@@ -160,13 +180,13 @@ class Lander:
     async def _chain(self, batch: Sequence[_Waiting]) -> list[_Link]:
         chain: list[_Link] = []
         for one in batch:
-            tip = chain[-1].candidate.commit if chain else self._services.tip.now
+            tip = chain[-1].candidate.commit if chain else self._tip.now
             found = await self._candidate(one, tip)
             if found.kind is Landing.MERGED:
                 chain.append(_Link(one, found))
             elif found.kind is Landing.ALREADY:
                 # A chain that is yet to land may contain it while the tip does not: then it waits for the chain.
-                found = await self._candidate(one, self._services.tip.now) if chain else found
+                found = await self._candidate(one, self._tip.now) if chain else found
                 if found.kind is Landing.ALREADY:
                     passed = one.request.checked and self._checker.configured
                     await self._finish([_Link(one, found)], CheckVerdict(True, "passed" if passed else "unchecked"))
@@ -181,7 +201,7 @@ class Lander:
         if left:
             reason = f"{UNRESOLVED}\n{describe(left)}"
             return Candidate(Landing.CONFLICT, "", "", tip, paths_of(left), reason)
-        return await landing.candidate(self._services.engine, tip, task.id, task.title, workspace.head, one.date)
+        return await merge.candidate(self._engine, tip, task.id, task.title, workspace.head, one.date)
 
     async def _verdict(self, top: _Link) -> CheckVerdict:
         request = top.waiting.request
@@ -193,9 +213,9 @@ class Lander:
 
     def _begin(self, key: Key, head: str) -> tuple[int, float]:
         """The first attempt's date stays that of the commit, so a repeated landing makes the same one."""
-        machine, n = self._services.machine, self._journal.attempts.next(key)
+        address, n = self._address, self._journal.attempts.next(key)
         earlier = self._journal.attempts.all(key)
-        intent = Intent(key.text, n, f"attempts/{key}/@{n}", machine.host, machine.boot, base=head)
+        intent = Intent(key.text, n, f"attempts/{key}/@{n}", address.host, address.boot, base=head)
         # Lost in a power cut it is made anew: what the tip contains already does not land twice.
         self._journal.attempts.begin(intent, synced=False)
         first = earlier[0] if earlier else self._journal.attempts.all(key)[0]
@@ -204,8 +224,8 @@ class Lander:
     async def _refuse(
         self, one: _Waiting, why: str, detail: str, candidate: Candidate, events: tuple[Event, ...]
     ) -> None:
-        request, files, tip = one.request, list(candidate.files), self._services.tip.now
-        engine, base, redact = self._services.engine, request.workspace.base, self._services.redactor.text
+        request, files, tip = one.request, list(candidate.files), self._tip.now
+        engine, base, redact = self._engine, request.workspace.base, self._redactor.text
         ours = await asyncio.to_thread(diff, engine, base, request.workspace.head, DIFF_BYTES)
         theirs = await asyncio.to_thread(diff, engine, base, tip, DIFF_BYTES) if tip != base else ""
         result: Json = {
@@ -248,8 +268,11 @@ class Lander:
 class RunBranch:
     """Shows what has landed as the run's branch. Tasks do not wait for it."""
 
-    def __init__(self, services: RunServices) -> None:
-        self._services = services
+    def __init__(self, journal: Journal, engine: EngineRepo, tip: Tip, values: RunValues) -> None:
+        self._journal = journal
+        self._engine = engine
+        self._tip = tip
+        self._values = values
         self._publishing: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
         """Somebody waits for what is being published."""
@@ -264,7 +287,7 @@ class RunBranch:
         if self._publishing is None or self._publishing.done():
             await self._wait_until_published()
             self._publishing = asyncio.create_task(self._publish())
-        if self._services.world.in_place:
+        if self._values.in_place:
             # The user's own checkout must not move while a dispatch is watched for touching it.
             await self._wait_until_published()
 
@@ -288,9 +311,9 @@ class RunBranch:
 
     async def _publish(self) -> None:
         """Show the tip as the run's branch. What cannot be done now is tried again at the next landing."""
-        world, journal = self._services.world, self._services.journal
+        values, journal = self._values, self._journal
         tried = ""
-        while (tip := self._services.tip.now) not in ("", tried, world.published_tip, world.facts.base):
+        while (tip := self._tip.now) not in ("", tried, values.published_tip, values.facts.base):
             tried = tip
             try:
                 await self._show(tip)
@@ -305,14 +328,14 @@ class RunBranch:
                     await self._hurry.wait()
 
     async def _show(self, tip: str) -> None:
-        engine, world, facts = self._services.engine, self._services.world, self._services.world.facts
-        if world.in_place:
+        engine, values, facts = self._engine, self._values, self._values.facts
+        if values.in_place:
             await asyncio.to_thread(follow, engine, facts.id, facts.branch, tip)
-        branch, last = world.branch or facts.branch, world.published_tip
+        branch, last = values.branch or facts.branch, values.published_tip
         done = await asyncio.to_thread(lambda: publish(engine, facts.id, branch, tip, last))
-        world.published_tip, world.branch = done.commit, done.branch
+        values.published_tip, values.branch = done.commit, done.branch
         published = BranchPublished(done.branch, done.commit, done.note, tip)
-        with self._services.journal.writing("publish", published, synced=False):
+        with self._journal.writing("publish", published, synced=False):
             pass
 
 
@@ -346,23 +369,22 @@ def _landed(result: Json) -> tuple[Landed, str]:
     return Landed(str(result["kind"]), str(result["detail"]), paths, ours, theirs), str(result["tip"])
 
 
-async def catch_up(services: RunServices, key: Key, task: Task, workspace: Workspace) -> None:
+async def catch_up(journal: Journal, engine: EngineRepo, key: Key, task: Task, workspace: Workspace) -> None:
     """Join what has landed into the work of a task that could not land, once for each key.
 
     From then on the workspace's base is that tip, so that only the task's own changes count as changed.
     """
-    engine = services.engine
 
     async def join(previous: Json) -> Json:
-        tip, date = services.tip.now, float(int(services.machine.clock()))
+        tip, date = journal.tips.now, float(int(journal.store.clock()))
         left = await workspace.unresolved()
-        joined = await asyncio.to_thread(landing.join, engine, workspace.head, tip, task.id, date)
+        joined = await asyncio.to_thread(merge.join, engine, workspace.head, tip, task.id, date)
         workspace.hold(f"{key}/@1", joined.commit)
         paths: list[Json] = [*paths_of(joined.conflicts)]
-        still_open = _open_conflicts(workspace, left, joined, tip).to_json()
+        still_open = _open_conflicts(engine, workspace, left, joined, tip).to_json()
         return {"head": joined.commit, "tip": tip, "conflicts": paths, "open": still_open}
 
-    found = await services.journal.step(key, {"tree": workspace.tree}, join)
+    found = await journal.step(key, {"tree": workspace.tree}, join)
     assert isinstance(found, dict)
     head, tip = str(found["head"]), str(found["tip"])
     if "open" in found:
@@ -373,15 +395,17 @@ async def catch_up(services: RunServices, key: Key, task: Task, workspace: Works
         assert isinstance(paths, list)
         named = [Conflict((CONTENTS,), (str(path),)) for path in paths]
         joined = Joined(head, in_tree(engine.objects, engine.objects.tree_of(head), named))
-        workspace.conflicts = _open_conflicts(workspace, await workspace.unresolved(), joined, tip)
+        workspace.conflicts = _open_conflicts(engine, workspace, await workspace.unresolved(), joined, tip)
     workspace.base, workspace.said_resolved = tip, frozenset()
     workspace.move(head)
     workspace.changed = await workspace.files_since_base()
 
 
-def _open_conflicts(workspace: Workspace, left: tuple[Conflict, ...], joined: Joined, tip: str) -> OpenConflicts:
+def _open_conflicts(
+    engine: EngineRepo, workspace: Workspace, left: tuple[Conflict, ...], joined: Joined, tip: str
+) -> OpenConflicts:
     """The conflicts that nobody has resolved so far, as the joined tree has them, and those of this join."""
     labels = (workspace.head, tip) if joined.conflicts else ()
-    kept = carried(workspace.engine.objects, workspace.engine.objects.tree_of(joined.commit), left)
+    kept = carried(engine.objects, engine.objects.tree_of(joined.commit), left)
     conflicts = dict.fromkeys((*kept, *joined.conflicts))
     return OpenConflicts(tuple(conflicts), tuple(dict.fromkeys((*workspace.conflicts.labels, *labels))))

@@ -1,9 +1,8 @@
-"""The TDD proof of a task, before it lands: its tests are run, and must be red without its code and green with it."""
+"""Before a task lands: were its tests red without its code, and are they green with it? Run, not believed."""
 
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Mapping, Sequence
 from functools import partial
 
@@ -11,15 +10,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.checks.junit import Status
-from windlass.checks.reports import expand, names_report, read_report, reports
-from windlass.checks.run import Check, read_end, tail_of
+from windlass.checks.reports import reports
 from windlass.checks.test_files import HARNESS_GLOBS, MODULE_GLOBS, TEST_GLOBS, Names
-from windlass.config.schema import TestSettings
+from windlass.config.schema import Config, TestSettings
+from windlass.dispatch.site import ProofRoom, Site
 from windlass.dispatch.workspace import Workspace
-from windlass.engine.services import RunServices
+from windlass.engine.journal import Journal
+from windlass.engine.values import RunValues
 from windlass.events import Event, LandingRefused, TaskProved
 from windlass.git.engine_repo import EngineRepo
-from windlass.git.proof_slot import ProofSlot
 from windlass.model import Choice, Json, Key, Question, Task, digest
 from windlass.proof.facts import Declared, Proof, ProofFacts, ProofTree, ProofVerdict, TestRun
 from windlass.proof.rules import judge, planned, shuffled
@@ -42,77 +41,81 @@ class ProofResult(Struct, frozen=True):
     ok: bool
     proof: Proof
     detail: str = ""
-    """For the fixer."""
+    """For whoever mends it."""
     ask: bool = False
-    """A person decides, because `tests.absent` or `tests.weak` says so."""
+    """A person decides, says `tests.absent` or `tests.weak`."""
 
 
 class Prover:
-    def __init__(self, services: RunServices, checker: Checker) -> None:
-        self._services = services
+    def __init__(
+        self,
+        site: Site,
+        journal: Journal,
+        values: RunValues,
+        config: Config,
+        engine: EngineRepo,
+        checker: Checker,
+    ) -> None:
+        self._site = site
+        self._journal = journal
+        self._values = values
+        self._config = config
+        self._engine = engine
         self._checker = checker
-        self._journal = services.journal
 
     async def prove(self, key: Key, landing: Key, task: Task, workspace: Workspace) -> ProofResult:
         """Recorded; every run of the tests too, so that a driver that dies in between repeats none of them."""
         inputs: Json = {"task": task.id, "tree": workspace.tree, "tdd": task.tdd}
         row = self._journal.find(key, inputs)
-        if row is None and not self._is_due(landing, task):
+        if row is None and not self._wanted(landing, task):
             self._journal.pass_over(key)
             return ProofResult(True, Proof.UNCHECKED)
         result = (
             row.result
             if row
             else await self._journal.step(
-                key, inputs, partial(self._judge, key, task, workspace), events=partial(_events, task)
+                key, inputs, partial(self._look, key, task, workspace), events=partial(_events, task)
             )
         )
         self._journal.pass_over(key)
-        assert isinstance(result, dict)
-        proof = Proof(str(result["proof"]))
-        return ProofResult(result["ok"] is True, proof, evidence_text(result), ask=result["ask"] is True)
+        return _proven(result)
 
-    def _is_due(self, landing: Key, task: Task) -> bool:
+    def _wanted(self, landing: Key, task: Task) -> bool:
         # What has landed, or was refused, without a proof does not get one because the configuration changed.
-        if self._services.world.flow.tdd == "off" or self._journal.recorded(landing):
+        if self._values.flow.tdd == "off" or self._journal.recorded(landing):
             return False
-        if self._services.config.tests.run_files is None:
-            unchecked = TaskProved(task.id, Proof.UNCHECKED, True, UNCHECKED, "", {}, {})
-            self._journal.emit(f"{landing}/proof", unchecked)
+        if self._config.tests.run_files is None:
+            said = TaskProved(task.id, Proof.UNCHECKED, True, UNCHECKED, "", {}, {})
+            self._journal.emit(f"{landing}/proof", said)
             return False
         return True
 
-    async def _judge(self, key: Key, task: Task, workspace: Workspace, previous: Json) -> Json:
+    async def _look(self, key: Key, task: Task, workspace: Workspace, previous: Json) -> Json:
         trees = await asyncio.to_thread(self._trees, workspace)
         facts = await asyncio.to_thread(self._facts, trees, task)
-        runs = _ProofRuns(
-            self._services,
-            self._checker,
-            key,
-            workspace.engine,
-            trees,
-            every=counts_every_file(trees, facts.declared, facts.known),
-        )
+        room = self._site.proof_room(key.text, trees)
+        every = counts_every_file(trees, facts.declared, facts.known)
+        bench = _ProofRuns(self._journal, self._config.tests, room, key, trees, every=every)
         answer = judge(facts)
         waiting = await self._shuffled(key, planned(facts)) if isinstance(answer, ProofTree) else []
         try:
             while isinstance(answer, ProofTree):
                 tree = waiting.pop() if waiting else answer
-                facts = facts.having(tree, await runs.run(tree, facts.runs.get(ProofTree.HEAD)))
+                facts = facts.having(tree, await bench.run(tree, facts.runs.get(ProofTree.HEAD)))
                 answer = judge(facts)
         finally:
-            await runs.leave()
+            await room.release()
         return {
-            **_json(self._explained(answer, facts), self._services.config.tests),
-            "command": runs.command,
-            "trees": {tree.value: runs.made[tree.value] for tree in MEANING if tree.value in runs.made},
-            "runs": {tree.value: _count(facts.runs[tree]) for tree in MEANING if tree in facts.runs},
+            **_json(self._explained(answer, facts), self._config.tests),
+            "command": bench.command,
+            "trees": {tree.value: bench.made[tree.value] for tree in MEANING if tree.value in bench.made},
+            "runs": _counts(facts),
         }
 
     def _explained(self, verdict: ProofVerdict, facts: ProofFacts) -> ProofVerdict:
         """Tests that ran in an agent's slot may lack there what nobody but the agent installed."""
         head = facts.runs.get(ProofTree.HEAD)
-        if verdict.ok or head is None or head.tests is not None or head.green or self._services.config.workspace.setup:
+        if verdict.ok or head is None or head.tests is not None or head.green or self._config.workspace.setup:
             return verdict
         return replace(verdict, reason=f"{verdict.reason}\n{NO_SETUP}")
 
@@ -120,24 +123,24 @@ class Prover:
         """In an order that no test can know, and that is the same when the driver dies and another goes on."""
 
         async def draw(previous: Json) -> Json:
-            return repr(self._services.machine.clock())
+            return repr(self._journal.store.clock())
 
         seed = await self._journal.step(key.child("order"), {"trees": [tree.value for tree in trees]}, draw)
         return shuffled(trees, str(seed))
 
     def _trees(self, workspace: Workspace) -> Trees:
-        engine, tests = workspace.engine, self._services.config.tests
-        tip = self._services.tip.now
+        engine, tests = self._engine, self._config.tests
+        tip = self._journal.tips.now
         # What was merged into the head meanwhile is not this task's.
         base = engine.git("merge-base", tip, workspace.head, check=False).line if tip else ""
         names = Names(tests.globs or TEST_GLOBS, tests.modules or MODULE_GLOBS, (*HARNESS_GLOBS, *tests.harness))
         return Trees(engine, base or workspace.base, workspace.head, names)
 
     def _facts(self, trees: Trees, task: Task) -> ProofFacts:
-        command = self._services.config.tests.run_files or ()
+        command = self._config.tests.run_files or ()
         return gather_facts(
             trees,
-            Declared(task.tdd or ("preserve" if self._services.world.flow.tdd == "preserve" else "")),
+            Declared(task.tdd or ("preserve" if self._values.flow.tdd == "preserve" else "")),
             known=self._checker.known,
             allowed=frozenset(task.files),
             coarse=not reports(command),
@@ -145,19 +148,18 @@ class Prover:
 
 
 class _ProofRuns:
-    """Runs the tests of one proof, in a slot of its own in which no agent works."""
+    """Runs the tests of one proof, each recorded and remembered."""
 
     def __init__(
-        self, services: RunServices, checker: Checker, key: Key, engine: EngineRepo, trees: Trees, *, every: bool
+        self, journal: Journal, tests: TestSettings, room: ProofRoom, key: Key, trees: Trees, *, every: bool
     ) -> None:
-        self._services = services
-        self._checker = checker
+        self._journal = journal
+        self._timeout = tests.timeout
+        self._room = room
         self._key = key
-        self._engine = engine
         self._trees = trees
         self._every = every
-        self._slot: ProofSlot | None = None
-        self.command = " ".join(services.config.tests.run_files or ())
+        self.command = " ".join(tests.run_files or ())
         self.made: dict[str, Json] = {}
 
     async def run(self, tree: ProofTree, head: TestRun | None) -> TestRun:
@@ -173,88 +175,32 @@ class _ProofRuns:
         async def perform(previous: Json) -> Json:
             return await self._remembered(tree, sha, files, head)
 
-        return _ran(await self._services.journal.step(step, inputs, perform))
-
-    async def leave(self) -> None:
-        if self._slot is not None:
-            await asyncio.to_thread(self._slot.release)
+        return _ran(await self._journal.step(step, inputs, perform))
 
     async def _remembered(self, tree: ProofTree, sha: str, files: Sequence[str], head: TestRun | None) -> Json:
-        slot = await self._taken_slot()
+        setup = await self._room.setup_hash()
         name = f"proof: {self.command}\n{' '.join(files)}"
-        store, setup = self._services.store, slot.set_up_for or ""
+        store = self._journal.store
         seen = store.checks.get(sha, name, setup) if tree is not ProofTree.AGAIN else None
         if seen is not None:
             return seen
         ran = await self._limited(tree, sha, files, head)
         # Red may be this machine's fault today; only green is worth remembering.
         if ran.green:
-            store.checks.put(self._services.journal.claim, sha, name, setup, _ran_json(ran))
+            store.checks.put(self._journal.claim, sha, name, setup, _ran_json(ran))
         return _ran_json(ran)
 
     async def _limited(self, tree: ProofTree, sha: str, files: Sequence[str], head: TestRun | None) -> TestRun:
         """With old or hollow code a test may wait for ever."""
         if tree not in (ProofTree.OLD, ProofTree.AGAIN, ProofTree.HOLLOW, ProofTree.SHALLOW):
-            return await self._perform(sha, files, None)
+            return await self._room.run_tests(sha, files, None)
         if head is None:
-            ran = await self._perform(sha, files, FIRST_S)
-            if not ran.timed_out or self._services.config.tests.timeout <= FIRST_S:
+            ran = await self._room.run_tests(sha, files, FIRST_S)
+            if not ran.timed_out or self._timeout <= FIRST_S:
                 return ran
             whole = self._trees.make(ProofTree.HEAD), self._trees.files(ProofTree.HEAD, every=self._every)
-            head = await self._perform(*whole, None)
-        return await self._perform(sha, files, max(SPARE_S, 10 * head.seconds))
-
-    async def _taken_slot(self) -> ProofSlot:
-        """Set up for the lock files of the head, unless that was done here before."""
-        if self._slot is None:
-            self._slot = await asyncio.to_thread(ProofSlot.take, self._engine)
-            known = self._slot.set_up_for
-            await asyncio.to_thread(self._place, self._trees.make(ProofTree.HEAD))
-            if known is None or known != self._checker.setup_hash(self._slot.slot):
-                await self._set_up()
-        return self._slot
-
-    async def _stand_on(self, sha: str) -> None:
-        if not await asyncio.to_thread(self._place, sha):
-            # The run before changed what the set-up had installed.
-            await self._set_up()
-            await asyncio.to_thread(self._place, sha)
-
-    def _place(self, sha: str) -> bool:
-        assert self._slot is not None
-        return self._slot.stand_on(sha, self._trees.paths, self._services.config.workspace.copied)
-
-    async def _set_up(self) -> None:
-        """From nothing. On the base where its lock files are those of the head: that runs no code of this task."""
-        slot = self._slot
-        assert slot is not None
-        head, base = self._trees.make(ProofTree.HEAD), self._trees.make(ProofTree.BASE)
-        await asyncio.to_thread(slot.wipe)
-        await asyncio.to_thread(self._place, head)
-        wanted = self._checker.setup_hash(slot.slot)
-        await asyncio.to_thread(self._place, base)
-        if self._checker.setup_hash(slot.slot) != wanted:
-            await asyncio.to_thread(self._place, head)
-        await self._checker.set_up(slot.slot)
-        await asyncio.to_thread(slot.remember, wanted, self._services.machine.clock())
-
-    async def _perform(self, sha: str, files: Sequence[str], limit: float | None) -> TestRun:
-        slot = await self._taken_slot()
-        await self._stand_on(sha)
-        # The same name for every tree: a test can read where its report goes.
-        folder = self._services.folder / "attempts" / self._key.text / "run"
-        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        report = folder / "junit.xml"
-        tests = self._services.config.tests
-        command = tests.run_files or ()
-        check = Check(expand(command, files, str(report)), min(tests.timeout, limit or tests.timeout))
-        env = {"TMPDIR": str(slot.temporary)}
-        output = await self._checker.probe(check.argv, slot.slot, folder, check.timeout, env)
-        written = report if names_report(command) else output.out_path
-        found = await asyncio.to_thread(read_report, written, slot.slot.path) if reports(command) else None
-        tail = self._services.redactor.text(tail_of(read_end(output.out_path)))
-        return TestRun(found, output.code, output.timed_out, output.seconds, tail[-2000:])
+            head = await self._room.run_tests(*whole, None)
+        return await self._room.run_tests(sha, files, max(SPARE_S, 10 * head.seconds))
 
 
 def proof_question(proven: ProofResult, task: Task, cycle: int) -> Question:
@@ -307,24 +253,33 @@ def _json(verdict: ProofVerdict, tests: TestSettings) -> dict[str, Json]:
     }
 
 
+def _counts(facts: ProofFacts) -> dict[str, Json]:
+    return {tree.value: _count(facts.runs[tree]) for tree in MEANING if tree in facts.runs}
+
+
 def _count(ran: TestRun) -> Json:
     if ran.tests is None:
         return "timed out" if ran.timed_out else f"exit code {ran.code}"
     return {status.value: len(ran.having(status)) for status in Status if ran.having(status)}
 
 
-def evidence_text(result: Mapping[str, Json]) -> str:
+def _proven(result: Json) -> ProofResult:
+    assert isinstance(result, dict)
+    return ProofResult(result["ok"] is True, Proof(str(result["proof"])), told(result), ask=result["ask"] is True)
+
+
+def told(result: Mapping[str, Json]) -> str:
     """The verdict and its evidence, for a fixer and for a person."""
     lines = [f"{result['proof']}: {result['reason']}"]
     if result["command"] and result["trees"]:
         lines.append(f"Run with: {result['command']}")
     runs = result["runs"]
     if isinstance(runs, dict):
-        lines += [f"- {MEANING[ProofTree(name)]}: {_count_text(count)}" for name, count in runs.items()]
+        lines += [f"- {MEANING[ProofTree(name)]}: {_said(count)}" for name, count in runs.items()]
     return "\n".join(lines)
 
 
-def _count_text(count: Json) -> str:
+def _said(count: Json) -> str:
     if isinstance(count, dict):
         return ", ".join(f"{number} {status}" for status, number in count.items()) or "no tests"
     return str(count)
@@ -349,5 +304,5 @@ def _events(task: Task, result: Json) -> list[Event]:
     assert isinstance(tests, dict)
     ok = result["ok"] is True
     words = str(result["proof"]), ok, str(result["reason"])[:2000], str(result["command"])
-    refused: list[Event] = [] if ok else [LandingRefused(task.id, "unproved", evidence_text(result)[:2000], [])]
+    refused: list[Event] = [] if ok else [LandingRefused(task.id, "unproved", told(result)[:2000], [])]
     return [TaskProved(task.id, *words, trees, tests), *refused]

@@ -58,11 +58,11 @@ class TaskScheduler:
     def __init__(self, spec: TasksSpec, ctx: TasksContext, tasks: Sequence[Task]) -> None:
         self._spec = spec
         self._ctx = ctx
-        self._policy = SchedulePolicy(spec.order, ctx.slots(spec.slots), ctx.setting(spec.failure))
+        self._policy = SchedulePolicy(spec.order, ctx.slots(spec.slots), ctx.values.setting(spec.failure))
         self._states = TaskStates(tasks, spec.order, {task.id for task in tasks if ctx.begun(task)})
         self._waits = TaskWaits(self._states, self._policy.slots)
         self._jobs: dict[asyncio.Task[Ending], str] = {}
-        self._pause = ctx.setting(spec.pause) if spec.pause else "auto"
+        self._pause = ctx.values.setting(spec.pause) if spec.pause else "auto"
         self._rested = ctx.rested_after() if self._pause != "auto" else set()
         self._fresh: list[str] = []
         """Tasks that landed since the run last rested, under any driver: the next pause counts them."""
@@ -176,7 +176,7 @@ class TaskScheduler:
         match target.to:
             case To.NEXT:
                 reviews = [step for step in self._spec.steps if step.HAS_FINDINGS]
-                reviewed = any(holds(step.when, self._ctx.fact) for step in reviews)
+                reviewed = any(holds(step.when, self._ctx.values.fact) for step in reviews)
                 # A task that no step reviewed is completed by a later review, if the flow has one.
                 state = COMPLETE if reviewed or not self._ctx.completed_later else IMPLEMENTED
                 return Ending(state, reason, visit)
@@ -209,7 +209,7 @@ class TaskScheduler:
         paused = ctx.halted(_pause_id(id, ending.visit))
         if ending.state in LANDED and not paused and (id, ending.visit) not in self._rested:
             self._fresh.append(id)
-            full = self._pause == "batch" and len(self._fresh) >= int(ctx.setting(self._spec.pause_every))
+            full = self._pause == "batch" and len(self._fresh) >= int(ctx.values.setting(self._spec.pause_every))
             states.closed = states.closed or self._pause == "checkpoint" or full
 
     async def _close(self) -> Outcome | None:
@@ -328,7 +328,7 @@ class TaskTurn(Struct, frozen=True):
         await self.here.leave()
         if self.spec.done_label:
             at = f"{self.id}+{self.visit}/done"
-            self.ctx.emit(StepEntered(self.ctx.key.text, self.spec.done_label, self.id), at=at)
+            self.ctx.emit(StepEntered(self.ctx.place.key.text, self.spec.done_label, self.id), at=at)
             self.ctx.flush()
         await self.waits.wait(self.id, TaskStatus.SETTLED)
 

@@ -52,13 +52,13 @@ class TaskTurns(Protocol):
 class _StepFacts(Struct, frozen=True):
     """The walker's view of a task's settings and facts."""
 
-    ctx: Context
+    ctx: TaskContext
 
     def fact(self, name: str) -> Json:
-        return self.ctx.fact(name)
+        return self.ctx.values.fact(name)
 
     def number(self, value: int | str) -> int:
-        return int(self.ctx.setting(value))
+        return int(self.ctx.values.setting(value))
 
 
 class TaskVisit:
@@ -99,7 +99,7 @@ class TaskVisit:
         why = ""
         while self._state.at != LAND:
             step = self._steps[self._state.at]
-            if not holds(step.when, self._ctx.fact):
+            if not holds(step.when, self._ctx.values.fact):
                 self._state, _ = take(self._table, self._state, Target(To.NEXT), self._facts)
                 continue
             target, outcome = await self._enter(step, to_fix=to_fix, why=why)
@@ -206,7 +206,7 @@ class TaskVisit:
         call = make_call(here, fixer, "land-fix", inputs=facts, context=sides)
         contract = RESOLUTION if landed.kind == CONFLICT else ""
         call = replace(call, cycles=self._facts.number(self._spec.land.max), contract=contract)
-        return await here.dispatch(here.id("fix"), call, cycle=self._landings)
+        return await here.dispatch(here.place.id("fix"), call, cycle=self._landings)
 
     async def _review_fix(self, why: str) -> tuple[Target, str]:
         """The reviewers judge what the fix changed: what they reviewed before is not what would land now."""
@@ -227,18 +227,18 @@ class TaskVisit:
         if self._joined == self._landings:
             return
         self._joined = self._landings
-        changed = self._unreviewed not in ("", self._ctx.head)
+        changed = self._unreviewed not in ("", self._ctx.place.head)
         await self._ctx.catch_up(self._landings)
-        self._unreviewed = self._unreviewed if changed else self._ctx.head
+        self._unreviewed = self._unreviewed if changed else self._ctx.place.head
 
 
 async def _ask(ctx: Context, move: Move, outcome: Outcome) -> tuple[Outcome, Target]:
     """A route asks: the task shows as escalated until a person has chosen."""
-    task, question = ctx.task, move.target.arg
+    task, question = ctx.place.task, move.target.arg
     assert task is not None
-    ctx.emit(TaskChanged(task.id, "escalated", outcome.detail, visit=task.visit), at=f"{ctx.id()}.ask")
-    answer = await ctx.ask(ctx.question(question, outcome.detail, outcome.findings))
-    chosen = ctx.option(question, answer.value)
+    ctx.emit(TaskChanged(task.id, "escalated", outcome.detail, visit=task.visit), at=f"{ctx.place.id()}.ask")
+    answer = await ctx.ask(ctx.values.question(question, outcome.detail, outcome.findings))
+    chosen = ctx.values.option(question, answer.value)
     if chosen.to in BACK_TO_WORK:
         return replace(outcome, detail=_advice(outcome, answer)), chosen
     choice = f"{answer.by} answered '{answer.value}'" + (f": {answer.comment}" if answer.comment else "")

@@ -10,7 +10,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -23,7 +22,7 @@ from windlass.model import Json, content_id
 from windlass.testing.toolbox import READERS, STRUCTURED, Read, Step, Structured, fill, steps_of, wants_a_look_first
 from windlass.testing.wire.base import Asked, ModelAnswer, ServerFailure, Tokens, ToolCall
 
-NOBODY = Job("", "", 0, "", "", "", "", Path(), Path(), "")
+NOBODY = Job("", "", 0, "", "", "", "", "")
 """Who asks when the address has no token."""
 KINDS = {400: "invalid_request_error", 401: "authentication_error", 402: "billing_error", 403: "permission_error",
          413: "request_too_large", 429: "rate_limit_error", 500: "api_error", 529: "overloaded_error"}  # fmt: skip

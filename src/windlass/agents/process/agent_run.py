@@ -6,11 +6,11 @@ import asyncio
 import io
 import json
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol, TextIO, assert_never, runtime_checkable
+from typing import TextIO, assert_never
 
 from msgspec import Struct, field
 from msgspec.structs import asdict, replace
@@ -20,6 +20,7 @@ from windlass.agents.base import (
     AgentEvent,
     AgentResult,
     Done,
+    EndsWithExit,
     HasReader,
     Job,
     Reader,
@@ -35,28 +36,15 @@ from windlass.agents.base import (
     WritesUsageFiles,
 )
 from windlass.agents.cli.failures import WAITS, reset_time, was_cut
-from windlass.agents.process.login_copy import copy_logins, remove_logins
-from windlass.agents.process.orphans import WaitsForOutput, release_output
 from windlass.agents.process.supervise import (
     CHUNK,
     Lines,
     ProcessExit,
-    SupervisedProcess,
-    supervise,
 )
 from windlass.agents.process.usage_files import UsageFiles
-from windlass.errors import UserError
 from windlass.model import ErrorClass, Usage
-from windlass.private_files import make_private, open_private, replace_file
+from windlass.private_files import replace_file
 from windlass.text import plain
-
-
-@runtime_checkable
-class EndsWithExit(Protocol):
-    """An adapter whose CLI has no terminal event: its text and its exit code are the result."""
-
-    def at_exit(self, said: str, code: int | None) -> Done | None: ...
-
 
 IDLE_REPORTS = 100
 """After this many usage reports in a row without a new tool call or text, the agent is in a loop that only costs."""
@@ -64,9 +52,6 @@ PATIENCE_S = 20.0
 """How long a CLI may retry a failing server. Longer waits are Windlass's own, so that a person sees them."""
 LAST_CHANCE_S = 5.0
 """How long a dispatch that passed the run's limit may take to end by itself, if it asks for nothing more."""
-LINGER_S = 10.0
-LINGER_FAILED_S = 1.0
-STDERR_TAIL = 20_000
 MOST_TEXT = 4 << 20
 """How many characters of an agent's text are remembered; the last ones count."""
 CONTINUED = "continued.json"
@@ -84,76 +69,6 @@ TOKENLESS = frozenset(
     }
 )
 """An attempt that failed so before the model answered used no token."""
-
-
-async def run_agent(
-    adapter: Adapter,
-    job: Job,
-    *,
-    env: Mapping[str, str],
-    stop: asyncio.Event,
-    on_event: Callable[[AgentEvent], None],
-    on_started: Callable[[SupervisedProcess], None],
-    clock: Callable[[], float],
-    afford: Callable[[Usage], str] = lambda usage: "",
-    grace_s: float = 5.0,
-    linger_s: float = LINGER_S,
-    patience_s: float = PATIENCE_S,
-    frozen: asyncio.Future[str] | None = None,
-) -> AgentResult:
-    """Contract: never raises for what an agent does; when it returns, no process of the dispatch is left.
-
-    `afford` is called at each usage report; a reason that it returns stops the dispatch.
-    `frozen` gets a reason when a watcher finds no sign of life; the dispatch then ends as timed out.
-    """
-    invocation = adapter.invocation(job)
-    make_private(job.folder)
-    _write(job.folder, {"prompt.md": job.prompt, **invocation.files})
-    logins = copy_logins(job.folder, invocation.carried)
-    halt = asyncio.Event()
-    with open_private(job.folder / "events.jsonl") as file:
-        log = AgentEventLog(file, job.limits.output_bytes)
-        stream = AgentRun(adapter, job, on_event, clock, log, halt, patience_s, afford)
-        watchers = [asyncio.create_task(_forward(stop, halt)), asyncio.create_task(_linger(stream, halt, linger_s))]
-
-        def started(proc: SupervisedProcess) -> None:
-            on_started(proc)
-            if isinstance(adapter, WaitsForOutput) and adapter.waits_for_output:
-                watchers.append(asyncio.create_task(release_output(proc)))
-
-        if frozen is not None:
-            frozen.add_done_callback(
-                lambda reason: None if reason.cancelled() else stream.stop(ErrorClass.TIMED_OUT, reason.result())
-            )
-        try:
-            ended = await supervise(
-                invocation,
-                cwd=job.cwd,
-                env={**env, **job.env},
-                folder=job.folder,
-                wall_s=job.limits.wall_s,
-                on_line=stream.line,
-                stop=halt,
-                grace_s=grace_s,
-                on_started=started,
-                marker=marker_of(job),
-                on_error_line=stream.error_line if isinstance(stream.reader, ReadsErrors) else None,
-                beside=stream.ledger(),
-                most_bytes=job.limits.output_bytes,
-            )
-        finally:
-            stream.end_wait()
-            if stream.last_chance:
-                stream.last_chance.cancel()
-            for watcher in watchers:
-                watcher.cancel()
-            remove_logins(logins)
-    return stream.result(ended, _tail(job.folder / "stderr"))
-
-
-def marker_of(job: Job) -> str:
-    """In the environment of everything the dispatch starts, to find what outlived its supervisor."""
-    return f"{job.run}:{job.key}@{job.attempt}"
 
 
 class AgentEventLog(Struct):
@@ -484,37 +399,3 @@ def _session_sizes(folder: Path) -> dict[str, int]:
     except (OSError, ValueError):
         return {}
     return {str(name): size for name, size in sizes.items() if isinstance(size, int)} if isinstance(sizes, dict) else {}
-
-
-async def _forward(stop: asyncio.Event, halt: asyncio.Event) -> None:
-    await stop.wait()
-    halt.set()
-
-
-async def _linger(stream: AgentRun, halt: asyncio.Event, linger_s: float) -> None:
-    """End a CLI that sent its terminal event and does not end by itself."""
-    await stream.finished.wait()
-    failed = stream.done is not None and stream.done.error is not None
-    # A failed CLI has nothing left to write, and may go on asking.
-    await asyncio.sleep(min(linger_s, LINGER_FAILED_S) if failed else linger_s)
-    halt.set()
-
-
-def _write(folder: Path, files: Mapping[str, str]) -> None:
-    root = folder.resolve()
-    for name, text in files.items():
-        path = (root / name).resolve()
-        if not path.is_relative_to(root) or path == root:
-            raise UserError(f"'{name}' is not a file below the attempt's folder", hint="this is a fault of the adapter")
-        make_private(path.parent)
-        replace_file(path, text, errors="replace")
-
-
-def _tail(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - STDERR_TAIL))
-            return plain(file.read().decode("utf-8", "replace"))
-    except OSError:
-        return ""

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
 import os
 import socket
+import subprocess
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TextIO, TypeAlias
 
 import psutil
 from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.agents.base import Invocation
-from windlass.agents.process.forkserver import Supervisor
+from windlass.agents.process.launch import program
 from windlass.locks import boot_id, process_start
 from windlass.private_files import make_private, open_private, replace_file
 
@@ -75,6 +77,99 @@ class ProcessExit(Struct, frozen=True):
     seconds: float
     left: int = 0
     error: str = ""
+
+
+class SupervisorPool:
+    """A process that forks supervisors. It starts with the first supervisor, ends with the driver, and is started
+    again when it has died."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+
+    def warm(self) -> socket.socket:
+        if self._control is None or self._process is None or self._process.poll() is not None:
+            self.close()
+            self._control, theirs = socket.socketpair()
+            with theirs:
+                self._process = subprocess.Popen(
+                    program("agents.process.supervisor.serve"),
+                    stdin=theirs.fileno(),
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+        return self._control
+
+    def start(self, *files: int) -> None:
+        """A supervisor with these as its standard files."""
+        try:
+            socket.send_fds(self.warm(), [b"j"], files)
+        except OSError:
+            # it died since we looked
+            self.close()
+            socket.send_fds(self.warm(), [b"j"], files)
+
+    def close(self) -> None:
+        if self._control:
+            self._control.close()
+        if self._process:
+            self._process.wait()
+        self._control = self._process = None
+
+
+SUPERVISORS = SupervisorPool()
+atexit.register(SUPERVISORS.close)
+
+
+class Supervisor(asyncio.Protocol):
+    """The line to one supervisor: a pipe to it and a pipe from it. It has ended when the second one ends."""
+
+    def __init__(self) -> None:
+        self.said = b""
+        self.begun = asyncio.Event()
+        """It said whom it supervises, or it is gone."""
+        self.gone = asyncio.Event()
+        self._told: asyncio.WriteTransport
+        self._ears: asyncio.BaseTransport
+
+    @classmethod
+    async def start(cls, errors: TextIO) -> Supervisor:
+        job, tell = os.pipe()
+        hear, said = os.pipe()
+        try:
+            SUPERVISORS.start(job, said, errors.fileno())
+        except BaseException:
+            os.close(tell)
+            os.close(hear)
+            raise
+        finally:
+            os.close(job)
+            os.close(said)
+        loop = asyncio.get_running_loop()
+        told, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(tell, "wb", 0))
+        ears, supervisor = await loop.connect_read_pipe(cls, os.fdopen(hear, "rb", 0))
+        supervisor._told, supervisor._ears = told, ears
+        return supervisor
+
+    def data_received(self, data: bytes) -> None:
+        self.said += data
+        if b"\n" in self.said:
+            self.begun.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.begun.set()
+        self.gone.set()
+
+    def tell(self, data: bytes) -> None:
+        with suppress(OSError, RuntimeError):
+            if not self._told.is_closing():
+                self._told.write(data)
+
+    def close(self) -> None:
+        for pipe in (self._told, self._ears):
+            if not pipe.is_closing():
+                pipe.close()
 
 
 Listener: TypeAlias = Callable[[str], None] | None

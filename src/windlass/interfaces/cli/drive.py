@@ -318,14 +318,18 @@ def go_on_silently(here: App, run: str) -> tuple[int, dict[str, Any]]:
     """As `go_on`, for who wants to know only what it came to: the exit code, and that as data."""
     if here.service.run(run).options.get("detached"):
         return 0, {"pid": here.detach(run)}
-    ended = here.drive(run, on_event=lambda recorded: None)
+    from windlass.runs.drive import drive
+
+    ended = drive(here.kit, run, on_event=lambda recorded: None)
     return int(ended.exit), _in_short(replace(ended, hint=addressed(ended.hint, here.world.named)))
 
 
 def _drive(here: App, run: str, *, as_json: bool, alone: bool = False, **more: Any) -> int:
+    from windlass.runs.drive import drive
+
     face = watching(here, run, as_json=as_json, alone=alone)
     try:
-        ended = here.drive(run, on_event=face.on_event, asker=face.asker, beside=face.beside, **more)
+        ended = drive(here.kit, run, on_event=face.on_event, asker=face.asker, beside=face.beside, **more)
     finally:
         face.gone()
     ended = replace(ended, hint=addressed(ended.hint, here.world.named))

@@ -1,36 +1,22 @@
-"""What a driver that died left behind: processes ended, work kept, attempts closed, sessions to go on with."""
+"""What a driver that died left on this machine: end its processes, keep its work, close its attempts, find the
+sessions that can go on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
 from windlass.agents.process.supervise import end_leftover, is_at_work
-from windlass.engine.lost_commits import commits_of, lost_steps
+from windlass.dispatch.site import InterruptedAttempt
 from windlass.errors import GitError, StoppedError
-from windlass.events import BranchPublished
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.keep import Attempt
-from windlass.git.repair import RunRecord, repair, repair_slot
-from windlass.git.slot import Slot
+from windlass.git.repair import repair_slot
 from windlass.git.slots import Lease, Slots
 from windlass.store.port import Store
-from windlass.store.rows import AttemptRow, RunRow, StepRow
-from windlass.store.tips import tips_of_steps
-
-
-class InterruptedAttempt(Struct, frozen=True):
-    """An interrupted attempt whose agent can be taken up where it was: its session, and the slot as it left it."""
-
-    slot: Slot
-    session: str
-    folder: Path
-    agent: str = ""
-    """Whose session it is; another agent cannot go on with it."""
-    why: str = ""
-    """Why the attempt ended, in words; '' when its driver died."""
+from windlass.store.rows import AttemptRow
 
 
 class Recovered(Struct, frozen=True):
@@ -38,40 +24,6 @@ class Recovered(Struct, frozen=True):
     """Attempts that had begun and never ended."""
     left: dict[str, InterruptedAttempt]
     """By key."""
-    notes: tuple[str, ...] = ()
-    """What was repaired, in words."""
-    fallen: tuple[str, ...] = ()
-    """Keys of steps that have to be done again: the commits that they made are lost."""
-    commits: frozenset[str] = frozenset()
-    """Those commits."""
-
-
-def repair_repositories(store: Store, run: str, engine: EngineRepo, tasks: Collection[str]) -> Recovered:
-    """Before anything is read from them: a power cut may have torn what a driver had not settled yet.
-
-    `tasks`: ids of the phases that work through tasks.
-    """
-    steps = store.steps.all(run)
-    done = repair(engine, [record_of(store, row, row.id == run) for row in _unfinished(store, run)])
-    phases = {key for step in steps if (key := step.key.split("/")[0]).split("+")[0] in tasks}
-    fallen = lost_steps(steps, done.lost, phases)
-    lost = [f"{len(done.lost)} commits are lost: what made them is done again"] if done.lost else []
-    return Recovered(0, {}, (*done.notes, *lost), tuple(fallen), frozenset(done.lost))
-
-
-def _unfinished(store: Store, run: str) -> list[RunRow]:
-    return [row for row in store.runs.all() if row.id == run or not row.state.final]
-
-
-def record_of(store: Store, row: RunRow, whole: bool = True) -> RunRecord:
-    """What the journal says of a run. Not `whole`: only where it began."""
-    steps: Sequence[StepRow] = store.steps.all(row.id) if whole else ()
-    last = store.events.last(row.id, BranchPublished) if steps else None
-    branch, commit = (last.branch, last.commit) if last else (row.branch, "")
-    heads = frozenset(sha for step in steps for sha in commits_of(step))
-    # An older run has no tips on record, only steps that put commits there.
-    tips = store.tips.all(row.id)[::-1] or tips_of_steps(steps)
-    return RunRecord(row.id, row.base, branch, commit, [*tips, row.base] if whole else [], heads)
 
 
 def recover(
@@ -103,8 +55,8 @@ def recover(
     for row in intact:
         # This driver may be stopped before it goes on with them.
         slots.reserve(slots.slot(int(row.intent.slot)), Attempt(run, row.intent.key, row.intent.n))
-    left = {row.intent.key: _left(row, slots, folder) for row in intact}
-    _leave_slots(store, run, slots, lost, {one.slot.n for one in left.values()}, retire=before_may_live)
+    left = {row.intent.key: _left(row) for row in intact}
+    _leave_slots(store, run, slots, lost, {int(row.intent.slot) for row in intact}, retire=before_may_live)
     close(lost)
     return Recovered(len(lost), left)
 
@@ -134,9 +86,9 @@ def _clear_ref_locks(slots: Slots, run: str) -> None:
         lock.unlink(missing_ok=True)
 
 
-def _left(row: AttemptRow, slots: Slots, folder: Path) -> InterruptedAttempt:
-    slot, why = slots.slot(int(row.intent.slot)), row.reason if row.state == "failed" else ""
-    return InterruptedAttempt(slot, row.session, folder / row.intent.folder, row.intent.agent, why)
+def _left(row: AttemptRow) -> InterruptedAttempt:
+    why = row.reason if row.state == "failed" else ""
+    return InterruptedAttempt(row.session, row.intent.slot, row.intent.folder, row.intent.agent, why)
 
 
 def _is_intact(row: AttemptRow, slots: Slots) -> bool:

@@ -1,0 +1,197 @@
+"""A checkout of the local site: a slot, taken when the first live dispatch or check needs it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from windlass.checks.run import Check, CheckResult
+from windlass.dispatch.commands import CommandRunner
+from windlass.dispatch.site import Leftovers
+from windlass.errors import GitError, UserError
+from windlass.git import trees
+from windlass.git.keep import Attempt, keep
+from windlass.git.ref_audit import RefChange
+from windlass.git.slot import Slot, read_file, write_artifacts
+from windlass.git.slots import Slots
+from windlass.git.trees import SlotStatus
+from windlass.git.user_repo import UserSignature
+
+
+class StateBefore(Struct, frozen=True):
+    """What the engine's repository and the user's looked like when a dispatch began."""
+
+    refs: dict[str, str]
+    user: UserSignature
+    mark: int = 0
+    """Which of the engine's own moves the refs may not show yet."""
+
+
+class SlotCheckout:
+    """Contract: a replay that finds every result recorded never takes a slot."""
+
+    def __init__(
+        self,
+        slots: Slots,
+        run: str,
+        clock: Callable[[], float],
+        commands: CommandRunner,
+        spare: list[tuple[Slot, str]] | None = None,
+    ) -> None:
+        self.slot: Slot | None = None
+        self._slots = slots
+        self._engine = slots.engine
+        self._run = run
+        self._clock = clock
+        self._commands = commands
+        self._spare = spare
+        """Slots of the run between two scopes: still leased, clean at that commit, so nobody asks the pool."""
+        self._reserved = False
+        """The slot waits, as it is, for the session of its last attempt to go on."""
+        self._seen: SlotStatus | None = None
+        """The slot as it is, while nothing has run in it since it was looked at."""
+
+    @property
+    def name(self) -> str:
+        return str(self.slot.n) if self.slot else ""
+
+    @property
+    def directory(self) -> str:
+        return str(self._taken.path)
+
+    @property
+    def _taken(self) -> Slot:
+        assert self.slot is not None
+        return self.slot
+
+    # -- the port
+
+    async def ready(self, head: str, key: str, n: int, *, moved: bool) -> None:
+        if self.slot is None:
+            self.slot = await self._take(head, key, n)
+            await self._commands.prepare(self.slot)
+        elif moved:
+            await self.undo(head, key, n)
+        self._seen = None
+
+    def resume(self, name: str, head: str) -> None:
+        slot = self._slots.slot(int(name))
+        if self.slot is not None and self.slot.n != slot.n and self._spare is not None:
+            self._spare.append((self.slot, head))
+        self.slot, self._seen, self._reserved = slot, None, False
+
+    async def half_done(self, head: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        slot = self._taken
+        status = await asyncio.to_thread(self._status, slot, head)
+        log = ("log", "--reverse", "--format=%h %s", f"{head}..HEAD")
+        commits = await asyncio.to_thread(slot.git, *log) if status.head != head else None
+        return tuple(status.dirty), tuple(commits.out.splitlines()) if commits else ()
+
+    async def harvest(self, message: str) -> str:
+        self._seen = None
+        return await asyncio.to_thread(trees.harvest, self._engine, self._taken, message, self._clock())
+
+    async def undo(self, head: str, key: str, n: int) -> tuple[str, ...]:
+        seen, self._seen = self._seen, None
+        attempt, now = Attempt(self._run, key, n), self._clock()
+        return await asyncio.to_thread(self._slots.place, self._taken, head, attempt, now, seen)
+
+    async def stand_on(self, commit: str) -> None:
+        await asyncio.to_thread(self._taken.stand_on, commit)
+        self._seen = None
+
+    async def keep(self, key: str, n: int) -> None:
+        self._engine.require_fence()
+        slot, attempt, seen = self._taken, Attempt(self._run, key, n), self._seen
+        await asyncio.to_thread(keep, self._engine, slot, attempt, self._clock(), (), seen)
+
+    async def reserve(self, key: str, n: int) -> None:
+        await asyncio.to_thread(self._slots.reserve, self._taken, Attempt(self._run, key, n))
+        self._reserved = True
+
+    async def leave(self, head: str, key: str) -> None:
+        """For the next scope of the run, or for others; what was in it is kept either way."""
+        if self.slot is None:
+            return
+        if self._reserved:
+            self.slot, self._reserved = None, False
+            return
+        if self._spare is not None:
+            await self.undo(head, key, 0)
+            self._spare.append((self.slot, head))
+        else:
+            attempt = Attempt(self._run, key, 0)
+            await asyncio.to_thread(self._slots.release, self.slot, attempt, self._clock())
+        self.slot = None
+
+    def setup_hash(self) -> str:
+        return self._commands.setup_hash(self._taken)
+
+    async def check(self, check: Check, name: str) -> CheckResult:
+        return await self._commands.check(check, self._taken, name)
+
+    # -- for the local site
+
+    async def write(self, files: dict[str, str]) -> None:
+        self._seen = None
+        await asyncio.to_thread(write_artifacts, self._taken.path, files)
+
+    async def read(self, path: str) -> str | None:
+        """An agent can leave a link that leads out of its slot: as good as nothing written."""
+        try:
+            return await asyncio.to_thread(read_file, self._taken.path, path)
+        except UserError:
+            return None
+
+    async def before(self, ours: tuple[str, ...]) -> StateBefore:
+        """`ours`: branches of the user's repository that the run itself moves."""
+        mark, watch = self._engine.audit.mark(), self._engine.watch
+        user = watch.fresh(ours)
+        if user is None:
+            user = await asyncio.to_thread(watch.lately, ours)
+        return StateBefore(self._engine.refs.all(), user, mark)
+
+    async def after(self, before: StateBefore, ours: tuple[str, ...], head: str, attempt: tuple[str, int]) -> Leftovers:
+        """`head`: of the scope; `attempt`: its key and number."""
+        slot, engine = self._taken, self._engine
+        broken = engine.seal()
+        status, user = await asyncio.gather(
+            asyncio.to_thread(self._status, slot, head), asyncio.to_thread(engine.watch.now, ours)
+        )
+        changes = engine.audit.changes(self._run, before.refs, engine.refs.all(), before.mark)
+        if changes or status.refused or slot.own_refs():
+            await asyncio.to_thread(self._put_back, changes, Attempt(self._run, *attempt))
+        else:
+            self._seen = status
+        trespasses = [f"{name} was changed" for name in (*(change.name for change in changes), *broken)]
+        trespasses += [status.refused] if status.refused else []
+        noticed = before.user.differences(user)
+        return Leftovers(status.head, status.dirty, status.refused, tuple(trespasses), noticed)
+
+    # -- inside
+
+    async def _take(self, head: str, key: str, n: int) -> Slot:
+        if not self._spare:
+            return await asyncio.to_thread(self._slots.take, self._run, key, head)
+        self.slot, at = self._spare.pop()
+        self._seen = SlotStatus(at, self._engine.objects.tree_of(at), ())
+        await self.undo(head, key, n)
+        return self.slot
+
+    def _status(self, slot: Slot, head: str) -> SlotStatus:
+        try:
+            return trees.status(self._engine, slot)
+        except GitError:
+            # HEAD was left on a branch that has no commit; the files are all there.
+            slot.git("update-ref", "--no-deref", "HEAD", head)
+            return trees.status(self._engine, slot)
+
+    def _put_back(self, changes: list[RefChange], attempt: Attempt) -> None:
+        """Branches and stashes that the agent left in its slot are kept under its attempt; they may stay there."""
+        # What looks like an agent's trespass may be what another driver has done.
+        self._engine.require_fence()
+        keep(self._engine, self._taken, attempt, self._clock(), changes)
+        if changes:
+            self._engine.audit.undo(changes)
