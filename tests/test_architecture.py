@@ -60,7 +60,7 @@ LOCAL_SITE = {
     "windlass.dispatch.local_site",
     "windlass.dispatch.proof_room",
     "windlass.dispatch.recovery",
-    "windlass.dispatch.slot_checkout",
+    "windlass.dispatch.local_checkout",
     "windlass.git.proof_slot",
     "windlass.git.slot",
     "windlass.git.slot_files",

@@ -7,8 +7,8 @@ import pytest
 
 from gitrepo import DATE, commit, make_engine, sh, write
 from windlass.dispatch.commands import CommandRunner
+from windlass.dispatch.local_checkout import LocalCheckout, StateBefore
 from windlass.dispatch.site import Leftovers
-from windlass.dispatch.slot_checkout import SlotCheckout, StateBefore
 from windlass.dispatch.workspace import Workspace
 from windlass.errors import GitError
 from windlass.git import run as git
@@ -37,7 +37,7 @@ class Desk:
     """A workspace whose checkout is a slot."""
 
     def __init__(self, engine: EngineRepo, spare: list[tuple[Slot, str]] | None, head: str = "") -> None:
-        self.place = SlotCheckout(Slots(engine), "r1", lambda: DATE, NoSetup(), spare)
+        self.place = LocalCheckout(Slots(engine), "r1", lambda: DATE, NoSetup(), spare)
         self.workspace = Workspace(engine, "r1", head or engine.user.head, lambda: self.place)
 
     async def ready(self, key: str, n: int) -> Slot:

@@ -35,17 +35,15 @@ class LateCosts(Struct, frozen=True):
     def interrupt(self, rows: Collection[AttemptRow]) -> None:
         """Close attempts whose driver is gone, with what they cost. Nothing of them is at work any more."""
         read = [(row, self._recount(row) if row.intent.role else None) for row in rows]
-        started = self._started() if any(result for _, result in read) else {}
+        started, attempts = self._started() if any(result for _, result in read) else {}, self.store.attempts
         with self.store.transaction():
             for row, result in read:
                 key, n = row.intent.key, row.intent.n
                 if result is None:
-                    self.store.attempts.interrupt(self.claim, key, n)
+                    attempts.interrupt(self.claim, key, n)
                     continue
                 assumed = assumed_usd(result, self.unknown_usd)
-                if self.store.attempts.interrupt(
-                    self.claim, key, n, result.usage.to_json(assumed), result.usage.cost_usd
-                ):
+                if attempts.interrupt(self.claim, key, n, result.usage.to_json(assumed), result.usage.cost_usd):
                     self._tell(row, result, assumed, started)
 
     def settle(self) -> None:
@@ -53,15 +51,13 @@ class LateCosts(Struct, frozen=True):
         rows = [row for row in self.store.attempts.all(self.claim.run) if _is_open_to_doubt(row)]
         if not rows:
             return
-        started, ended = self._started(), self._ended()
+        started, ended, attempts = self._started(), self._ended(), self.store.attempts
         read = [(row, self._recount(row)) for row in rows]
         with self.store.transaction():
             for row, result in read:
                 key, n = row.intent.key, row.intent.n
                 assumed = assumed_usd(result, self.unknown_usd)
-                self.store.attempts.settle_cost(
-                    self.claim, key, n, result.usage.to_json(assumed), result.usage.cost_usd
-                )
+                attempts.settle_cost(self.claim, key, n, result.usage.to_json(assumed), result.usage.cost_usd)
                 self._tell(row, result, assumed, started, ended=(key, n) in ended)
 
     def _recount(self, row: AttemptRow) -> AgentResult:

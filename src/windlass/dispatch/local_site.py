@@ -20,9 +20,9 @@ from windlass.agents.process.orphans import WaitsForOutput, release_output
 from windlass.agents.process.supervise import SUPERVISORS, SupervisedProcess, agent_env, supervise
 from windlass.config.schema import Config
 from windlass.dispatch.commands import CommandRunner
+from windlass.dispatch.local_checkout import LocalCheckout
 from windlass.dispatch.recovery import Recovered, recover
 from windlass.dispatch.site import Checkout, DispatchListener, InterruptedAttempt, SiteAddress, SiteResult
-from windlass.dispatch.slot_checkout import SlotCheckout
 from windlass.engine.services import DriverHost
 from windlass.errors import UserError
 from windlass.git.keep import Attempt
@@ -79,8 +79,8 @@ class LocalSite:
 
     # -- the port
 
-    def checkout(self) -> SlotCheckout:
-        return SlotCheckout(self._slots, self._run, self._host.clock, self._commands, self._spare)
+    def checkout(self) -> LocalCheckout:
+        return LocalCheckout(self._slots, self._run, self._host.clock, self._commands, self._spare)
 
     def interrupted(self, key: str) -> InterruptedAttempt | None:
         return self._interrupted.pop(key, None)
@@ -89,7 +89,7 @@ class LocalSite:
         return f"attempts/{key}/@{n}"
 
     async def run(self, job: Job, checkout: Checkout, listener: DispatchListener) -> SiteResult:
-        assert isinstance(checkout, SlotCheckout)
+        assert isinstance(checkout, LocalCheckout)
         if job.files:
             await checkout.write(dict(job.files))
         earlier = {"sessions": str(self._folder / job.earlier)} if job.earlier else {}

@@ -107,8 +107,8 @@ class TasksPhase:
                 found[key.parts[depth].id].append((key, row.result))
         return found
 
-    def enter_task(self, task: Task, visit: int, why: str = "") -> TaskVisit:
-        return TaskVisit(self._run, self, replace(task, visit=visit), why)
+    def enter_task(self, task: Task, visit: int, why: str = "") -> VisitContext:
+        return VisitContext(self._run, self, replace(task, visit=visit), why)
 
     def slots(self, wanted: int | str) -> int:
         # A checkout that follows the run must not move while a dispatch is watched for touching it.
@@ -187,7 +187,7 @@ class TasksPhase:
         return {(task.id, task.visit) for row, task in landings if row.key not in since or row.seq < paused}
 
 
-class TaskVisit:
+class VisitContext:
     """One visit to one task, in a workspace of its own."""
 
     def __init__(self, run: RunScope, phase: TasksPhase, task: Task, why: str) -> None:

@@ -11,7 +11,7 @@ from windlass.agents.process.supervise import agent_env
 from windlass.checks.run import canary_tree
 from windlass.config.schema import Config
 from windlass.dispatch.commands import CommandRunner
-from windlass.dispatch.slot_checkout import SlotCheckout
+from windlass.dispatch.local_checkout import LocalCheckout
 from windlass.dispatch.workspace import Workspace
 from windlass.engine.journal import Journal
 from windlass.engine.services import StopRequests, known_secrets
@@ -156,7 +156,7 @@ async def _check(
     commands = CommandRunner(journal, config, slots, folder, world.environ, StopRequests(), secrets)
     checker = Checker(journal, config, engine, recall=recall)
     checker.known = known
-    workspace = Workspace(engine, RUN, commit, lambda: SlotCheckout(slots, RUN, world.clock, commands))
+    workspace = Workspace(engine, RUN, commit, lambda: LocalCheckout(slots, RUN, world.clock, commands))
     # What a ref of a run leads to is not kept once more when the slot is left.
     engine.refs.set_tip(RUN, commit, engine.refs.tip(RUN))
     try:

@@ -29,7 +29,7 @@ class StateBefore(Struct, frozen=True):
     """Which of the engine's own moves the refs may not show yet."""
 
 
-class SlotCheckout:
+class LocalCheckout:
     """Contract: a replay that finds every result recorded never takes a slot."""
 
     def __init__(
