@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,7 @@ from windlass.engine.questions import PausedError, Questions, WaitingError
 from windlass.errors import UserError
 from windlass.events import QuestionAnswered, QuestionAsked
 from windlass.model import Answer, Choice, Key, Question
-from windlass.runs.answer import answer_from_outside
+from windlass.runs.answer import RunQuestions
 from windlass.store.database import Store
 
 KEY = Key.parse("plan-approval")
@@ -170,7 +171,7 @@ def test_an_answer_from_another_process_ends_the_prompt(store: Store, tmp_path: 
     async def never(key: str, question: Question, problem: str) -> Answer | None:
         with closing(Store.open(tmp_path / "windlass.db", Clock())) as other:
             row = other.questions("r1", pending=True)[0]
-            answer_from_outside(other, "r1", row, "1", "", "Bob")
+            RunQuestions(other).answer("r1", row.key, "1", "", "Bob")
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -180,7 +181,7 @@ def test_an_answer_from_another_process_ends_the_prompt(store: Store, tmp_path: 
 def test_a_prompt_that_loses_the_race_takes_the_winners_answer(store: Store, tmp_path: Path) -> None:
     async def late(key: str, question: Question, problem: str) -> Answer | None:
         with closing(Store.open(tmp_path / "windlass.db", Clock())) as other:
-            answer_from_outside(other, "r1", other.questions("r1", pending=True)[0], "revise", "", "Bob")
+            RunQuestions(other).answer("r1", "", "revise", "", "Bob")
         return Answer("approve", by="terminal")
 
     assert _ask(_broker(store, asker=late)) == Answer("revise", by="Bob")
@@ -188,13 +189,22 @@ def test_a_prompt_that_loses_the_race_takes_the_winners_answer(store: Store, tmp
     assert [(event.answer, event.by) for event in told] == [("revise", "Bob")]
 
 
-def test_the_loser_from_outside_is_told_who_answered_what(store: Store) -> None:
+def test_the_loser_from_outside_is_told_who_answered_what(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(WaitingError):
         _ask(_broker(store))
     row = store.questions("r1", pending=True)[0]
-    answer_from_outside(store, "r1", row, "approve", "", "Ada")
+
+    def validate_late(*given: Any) -> Answer | str:
+        """Ada answers after Bob's command has found the question open."""
+        assert store.answer("r1", row.key, "approve", "", "Ada")
+        return validate(*given)
+
+    monkeypatch.setattr("windlass.runs.answer.validate", validate_late)
     with pytest.raises(UserError, match="already answered with 'approve' by Ada"):
-        answer_from_outside(store, "r1", row, "revise", "", "Bob")
+        RunQuestions(store).answer("r1", row.key, "revise", "", "Bob")
+    monkeypatch.undo()
+    with pytest.raises(UserError, match="already answered with 'approve' by Ada"):
+        RunQuestions(store).answer("r1", row.key, "revise", "", "Bob")
 
 
 def test_a_policy_survives_being_stored() -> None:

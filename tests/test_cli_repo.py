@@ -264,7 +264,7 @@ def test_a_slot_that_a_killed_check_left_is_not_used_again_and_is_collected(tmp_
 
 def test_a_second_check_at_the_same_time_is_refused(tmp_path: Path) -> None:
     front = Front(tmp_path, GREEN)
-    with driver_lock(front.service.world.place.lock(RUN), RUN):
+    with driver_lock(front.service.host.place.lock(RUN), RUN):
         done = front("check")
     assert (done.code, "another windlass check or land is at work" in done.err) == (1, True)
 
@@ -284,7 +284,7 @@ def _agent_of(front: Front) -> int:
     """The running check's process, as soon as its supervisor has said who it is."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
-        for file in front.service.world.place.home.glob("check/**/proc.json"):
+        for file in front.service.host.place.home.glob("check/**/proc.json"):
             return int(json.loads(file.read_text())["agent"]["pid"])
         time.sleep(0.02)
     raise AssertionError("the check did not start")

@@ -59,7 +59,7 @@ def test_the_doctor_changes_nothing(tmp_path: Path) -> None:
     before = footprint(front.root)
     front("doctor")
     assert footprint(front.root) == before
-    assert not front.service.world.place.home.exists()
+    assert not front.service.host.place.home.exists()
     assert list(state_dir(front.env).iterdir()) == []
 
 
@@ -73,7 +73,7 @@ def test_roles_without_an_agent_must_be_fixed(tmp_path: Path) -> None:
     done = front("doctor")
     assert done.code == 1
     assert "no agent for implementer, planner" in " ".join(done.out.split())
-    assert "to mend before a run can start" in done.out
+    assert "to fix before a run can start" in done.out
 
 
 def test_an_agent_that_is_not_installed_must_be_fixed(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_bad_config_is_named_with_its_line(tmp_path: Path) -> None:
 
 def test_an_unreadable_database_is_reported_and_kept(tmp_path: Path) -> None:
     front = Front(tmp_path, AGENT)
-    database = front.service.world.place.database
+    database = front.service.host.place.database
     database.parent.mkdir(parents=True)
     database.write_bytes(b"this is no database, " * 100)
     assert any("cannot be read" in text for text in findings(front)["fix"])

@@ -12,7 +12,7 @@ import session_events as s
 from windlass import events as e
 from windlass.events import Event, Recorded
 from windlass.interfaces.terminal.live_state import Live, Mood
-from windlass.interfaces.terminal.panel import bar, beside_dialog, panel
+from windlass.interfaces.terminal.panel import bar, panel, panel_above_dialog
 from windlass.interfaces.terminal.spans import Look, Span, cells, cut, plain, row
 from windlass.text import HIDDEN
 from windlass.views.build import ViewBuilder
@@ -30,7 +30,7 @@ def live_of(records: Iterable[Recorded]) -> Live:
     for recorded in records:
         folder.feed(recorded)
         if isinstance(recorded.event, e.Activity):
-            found.note(recorded.event)
+            found.add(recorded.event)
     return found
 
 
@@ -188,7 +188,7 @@ def test_a_long_plan_shows_the_tasks_around_the_one_at_work() -> None:
     ("mood", "words"),
     [
         (Mood.RUNNING, "p pause"),
-        (Mood.PAUSING, "p goes on"),
+        (Mood.PAUSING, "p: continue"),
         (Mood.LEAVING, "b again: now"),
         (Mood.STOPPING, "stopping"),
     ],
@@ -226,7 +226,7 @@ def test_whatever_happens_it_fits_and_hides_nothing(
         found.details = details
         lines = panel(found, look, NOW)
         assert len(lines) <= height
-        for line in [*lines, *beside_dialog(found, look, NOW, 6)]:
+        for line in [*lines, *panel_above_dialog(found, look, NOW, 6)]:
             text = "".join(span.text for span in line)
             assert cells(line) <= width
             assert not HIDDEN.search(text)

@@ -1,4 +1,4 @@
-"""Errors that a person can act on: the class is the fact, the hint is the way out."""
+"""Errors that a person can act on. The class is the kind of error; the hint says what to do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """What the command line tells the shell."""
+    """Exit codes of the command line."""
 
     OK = 0
     USER = 1
@@ -24,7 +24,7 @@ class Exit(IntEnum):
 
 
 class WindlassError(Exception):
-    """Base of everything we raise on purpose."""
+    """Base class of all expected errors."""
 
     exit = Exit.USER
 
@@ -35,21 +35,21 @@ class WindlassError(Exception):
 
 
 class UserError(WindlassError):
-    """The user's to fix: bad config, flow, repository, missing agent."""
+    """The user must fix something: config, flow, repository, a missing agent."""
 
 
 class StoppedError(WindlassError):
-    """The run cannot go on by itself; it stays resumable."""
+    """The run cannot continue by itself. It can be resumed."""
 
     exit = Exit.STOPPED
 
 
 class JournalMismatchError(StoppedError):
-    """A recorded step was asked for with other inputs than it was recorded with."""
+    """A recorded step was requested with inputs that differ from the recorded ones."""
 
 
 class OverBudgetError(StoppedError):
-    """The next dispatch does not fit the run's spending limit."""
+    """The next dispatch would exceed the run's spending limit."""
 
 
 class LockHeldError(UserError):
@@ -57,61 +57,61 @@ class LockHeldError(UserError):
 
 
 class StoreError(UserError):
-    """The database cannot be used as it is; it is kept untouched."""
+    """The database cannot be used. Nothing in it was changed."""
 
 
 class ExhaustedError(StoppedError):
-    """The machine has run out of something: disk space, open files, a disk that may be written."""
+    """The machine lacks a resource, such as disk space, open files or a writable disk."""
 
 
 class GitError(StoppedError):
-    """A git command that had to work failed."""
+    """A required git command failed."""
 
 
 class GitUnansweredError(GitError):
-    """git was ended, took too long, met a lock or lacked space. Nothing follows from that about the repository: who
-    takes a failed git for damage, or for an object that is not there, lets this one pass."""
+    """git was killed, timed out, met a lock or ran out of space. This says nothing about the repository, so code that
+    reads a failed git command as damage or as a missing object must not catch this error."""
 
 
 class GitLockError(GitUnansweredError):
-    """A lock file is in the way, and Windlass cannot know whose it is."""
+    """A git lock file exists, and Windlass cannot know which process owns it."""
 
 
 class LostAttemptError(WindlassError):
-    """A newer driver took over; what this one did no longer counts."""
+    """A newer driver took over. The work of this driver no longer counts."""
 
     exit = Exit.STOPPED
 
 
 class TakenOverError(WindlassError):
-    """The run is no longer this driver's: it ends its own agents and writes nothing more."""
+    """Another driver owns the run now. This one ends its own agents and writes nothing more."""
 
     exit = Exit.STOPPED
 
 
 class AbortedError(WindlassError):
-    """A person ended the run."""
+    """A person aborted the run."""
 
     exit = Exit.ABORTED
 
 
 class InterruptedDriverError(WindlassError):
-    """Ctrl-C or a signal: state is saved."""
+    """Ctrl-C or a signal interrupted the driver. The state is saved."""
 
     exit = Exit.INTERRUPTED
 
 
 RESUME = "then: windlass resume"
-#: errno -> what the machine lacks, and the way out
+#: errno -> what the machine lacks, and the hint
 _LACKS = {
     errno.ENOSPC: ("no space is left on the disk", f"free some disk space (windlass gc helps), {RESUME}"),
-    errno.EDQUOT: ("the disk quota is used up", f"free some disk space or have the quota raised, {RESUME}"),
+    errno.EDQUOT: ("the disk quota is used up", f"free some disk space or raise the quota, {RESUME}"),
     errno.EROFS: ("the file system is read-only", f"mount it for writing, {RESUME}"),
     errno.EMFILE: ("too many files are open in this process", f"raise the limit (ulimit -n 4096), {RESUME}"),
-    errno.ENFILE: ("too many files are open on this machine", f"end what holds them (fs.file-max), {RESUME}"),
-    errno.ENOMEM: ("no memory is left", f"end other programs or use fewer --slots, {RESUME}"),
-    errno.EAGAIN: ("no more processes may be started", f"raise the limit (ulimit -u) or use fewer --slots, {RESUME}"),
-    errno.EIO: ("the disk reports an error", f"look at the disk and at the system's log, {RESUME}"),
+    errno.ENFILE: ("too many files are open on this machine", f"close programs that hold them (fs.file-max), {RESUME}"),
+    errno.ENOMEM: ("no memory is left", f"close other programs or use fewer --slots, {RESUME}"),
+    errno.EAGAIN: ("no more processes can be started", f"raise the limit (ulimit -u) or use fewer --slots, {RESUME}"),
+    errno.EIO: ("the disk reports an error", f"check the disk and the system log, {RESUME}"),
 }
 _LACK_BY_WORDS = {
     "no space left on device": errno.ENOSPC,
@@ -125,9 +125,9 @@ _LACK_BY_WORDS = {
 
 
 def exhausted(error: BaseException, path: object = "") -> ExhaustedError | None:
-    """The stopped error for an OSError that tells of the machine and not of Windlass; None for all others.
+    """The error for an OSError that the machine caused, not Windlass. None for any other error.
 
-    `path` is used where the error names no file.
+    `path` is used if the error names no file.
     """
     if not isinstance(error, OSError) or error.errno not in _LACKS:
         return None
@@ -136,7 +136,7 @@ def exhausted(error: BaseException, path: object = "") -> ExhaustedError | None:
 
 
 def exhausted_in(text: str, path: object = "") -> ExhaustedError | None:
-    """The same for what another program said about itself, as git does on its standard error."""
+    """The same for an error message of another program, such as git's standard error."""
     low = text.lower()
     number = next((number for words, number in _LACK_BY_WORDS.items() if words in low), None)
     return _lacking(number, str(path)) if number is not None else None
@@ -148,17 +148,17 @@ def _lacking(number: int, where: str) -> ExhaustedError:
 
 
 def require_text(text: str, what: str) -> str:
-    """The text itself. Bytes that are no UTF-8 come in as lone surrogates, which nothing can store or print."""
+    """Return the text. Raise if it has lone surrogates: they come from bytes that are not UTF-8."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
         shown = text.encode("utf-8", "backslashreplace").decode()
-        raise UserError(f"{what} is not valid UTF-8: '{shown[:200]}'", hint="use a name or a text in UTF-8") from None
+        raise UserError(f"{what} is not valid UTF-8: '{shown[:200]}'", hint="use UTF-8") from None
     return text
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """' Did you mean x?' for the nearest known name, else the list of what exists."""
+    """A hint: the nearest known name, or else the list of known names."""
     names = sorted(known)
     match = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     if match:

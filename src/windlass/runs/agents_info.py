@@ -45,27 +45,27 @@ class AgentInfo(Struct, frozen=True):
         return not self.problem
 
 
-def agents(kit: Project) -> list[AgentInfo]:
-    config, roles = kit.config(), kit.roles()
+def agents(project: Project) -> list[AgentInfo]:
+    config, roles = project.config(), project.roles()
     users: dict[str, list[str]] = {}
     for name in sorted(roles):
         users.setdefault(assign(config, roles, name).agent, []).append(name)
-    for flow, role, profile in _lent(kit, roles):
+    for flow, role, profile in _lent(project, roles):
         agent = assign(config, roles, role, profile).agent
         if agent != assign(config, roles, role).agent:
             users.setdefault(agent, []).append(f"{role} (in flow '{flow}', as {profile})")
     # What a person configured comes before what only happens to be installed.
     names = dict.fromkeys([*config.agents.configured(), *registry.CLIS, *registry.ADAPTERS])
     with ThreadPoolExecutor() as pool:
-        return list(pool.map(lambda name: look_at(kit, config, name, tuple(users.get(name, ()))), names))
+        return list(pool.map(lambda name: look_at(project, config, name, tuple(users.get(name, ()))), names))
 
 
-def _lent(kit: Project, roles: Mapping[str, Role]) -> list[tuple[str, str, str]]:
+def _lent(project: Project, roles: Mapping[str, Role]) -> list[tuple[str, str, str]]:
     """Calls with the settings of another role: flow, role, profile. `flow check` tells of a flow that is not valid."""
     found: set[tuple[str, str, str]] = set()
-    for source in list_flows([folder / "flows" for folder in kit.folders()]):
+    for source in list_flows([folder / "flows" for folder in project.folders()]):
         try:
-            flow = kit.parse(source, roles)
+            flow = project.parse(source, roles)
         except UserError:
             continue
         parts = {part for phase in flow.all_phases() for part in phase.parts()}
@@ -73,11 +73,11 @@ def _lent(kit: Project, roles: Mapping[str, Role]) -> list[tuple[str, str, str]]
     return sorted(found)
 
 
-def look_at(kit: Project, config: Config, name: str, roles: tuple[str, ...] = ()) -> AgentInfo:
-    folder, environ = kit.world.cwd, kit.world.environ
+def look_at(project: Project, config: Config, name: str, roles: tuple[str, ...] = ()) -> AgentInfo:
+    folder, environ = project.host.cwd, project.host.environ
     job = Job("", "", 1, "", "", "", "", folder, folder, name)
     try:
-        adapter = kit.adapters(config, "")(name)
+        adapter = project.adapters(config, "")(name)
         program = adapter.program if isinstance(adapter, StartsAnother) else adapter.invocation(job).argv[0]
     except UserError as error:
         return AgentInfo(name, "", f"{error.message}; {error.hint}", Capabilities(), roles)

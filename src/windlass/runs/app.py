@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 
 
 class App(Struct, frozen=True, dict=True):
-    world: Host
+    host: Host
 
     @cached_property
     def service(self) -> Service:
-        return Service(self.world)
+        return Service(self.host)
 
     @cached_property
-    def kit(self) -> Project:
+    def project(self) -> Project:
         from windlass.runs.project import Project
 
-        return Project(self.world)
+        return Project(self.host)
 
     def start(self, start: Start) -> str:
         from windlass.runs.start import start_run
 
-        return start_run(self.kit, start, self.world.new_id())
+        return start_run(self.project, start, self.host.new_id())
 
     def drive(
         self,
@@ -59,9 +59,9 @@ class App(Struct, frozen=True, dict=True):
 
         with self._telling(run, on_event) as heard:
             return drive(
-                self.kit,
+                self.project,
                 run,
-                crash=_crash(self.world.environ),
+                crash=_crash(self.host.environ),
                 on_event=heard,
                 asker=asker,
                 **({"beside": beside} if beside else {}),
@@ -74,7 +74,7 @@ class App(Struct, frozen=True, dict=True):
     @contextmanager
     def _telling(self, run: str, on_event: Heard) -> Iterator[Heard]:
         """Events go to the interface first. Where messages are configured, they go out as well."""
-        if not self.kit.config().notify.urls:
+        if not self.project.config().notify.urls:
             yield on_event
             return
         from windlass.runs.notices import notices
@@ -83,19 +83,19 @@ class App(Struct, frozen=True, dict=True):
             on_event(recorded)
             watching.on_event(recorded)
 
-        with notices(self.kit, run, self.service.run(run).request) as watching:
+        with notices(self.project, run, self.service.run(run).request) as watching:
             yield both
 
     def detach(self, run: str) -> int:
         """Start a driver in a process and a session of its own. Returns its process id."""
         from windlass.private_files import make_private
 
-        folder = self.world.place.run_folder(run)
+        folder = self.host.place.run_folder(run)
         make_private(folder)
-        named = ["--repo", self.world.named] if self.world.named else []
+        named = ["--repo", self.host.named] if self.host.named else []
         # -P: nothing that lies in the user's repository is imported.
         argv = [sys.executable, "-P", "-m", "windlass", *named, "drive", run]
-        return self.world.spawn(argv, self.world.cwd, folder / "driver.log")
+        return self.host.spawn(argv, self.host.cwd, folder / "driver.log")
 
 
 class Apps(Protocol):

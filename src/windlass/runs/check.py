@@ -57,8 +57,8 @@ class CheckReport(Struct, frozen=True):
     """In words; '' when it was not asked for."""
 
 
-def circumstances(kit: Project) -> CheckSetup:
-    config = _configured(kit)
+def circumstances(project: Project) -> CheckSetup:
+    config = _configured(project)
     workspace = config.workspace
     return CheckSetup(
         tuple(" ".join(argv) for argv in config.checks.commands),
@@ -66,35 +66,35 @@ def circumstances(kit: Project) -> CheckSetup:
         tuple(" ".join(argv) for argv in workspace.setup),
         workspace.setup_timeout,
         workspace.copied,
-        tuple(sorted(agent_env(kit.world.environ, workspace.env, ci=True))),
+        tuple(sorted(agent_env(project.host.environ, workspace.env, ci=True))),
     )
 
 
-def rehearse(kit: Project, *, canary: bool) -> CheckReport:
-    config, repo = _configured(kit), git.discover(kit.world.cwd)
-    verdict, words = _in_a_slot(kit, config, repo, repo.head, "check", recall=False, canary=canary)
+def rehearse(project: Project, *, canary: bool) -> CheckReport:
+    config, repo = _configured(project), git.discover(project.host.cwd)
+    verdict, words = _in_a_slot(project, config, repo, repo.head, "check", recall=False, canary=canary)
     results = tuple(event for event in verdict.events if isinstance(event, CommandFinished))
     return CheckReport(repo.head, git.is_dirty(repo), verdict.ok, results, words)
 
 
 def check_tree(
-    kit: Project, repo: git.UserRepo, tree: str, parents: Sequence[str], known: frozenset[str]
+    project: Project, repo: git.UserRepo, tree: str, parents: Sequence[str], known: frozenset[str]
 ) -> CheckVerdict:
     """The checks on a tree that no branch has yet. What was found for it before counts, as it does in a run.
 
     `known`: tests that a person accepted as failing. Without configured checks: unchecked.
     """
-    config, world = kit.config(), kit.world
+    config, host = project.config(), project.host
     if not config.checks.commands:
         return CheckVerdict(True, "unchecked")
-    engine = EngineRepo.open(repo, state_dir(world.environ))
+    engine = EngineRepo.open(repo, state_dir(host.environ))
     commit = commit_tree(engine, tree, list(parents), "What landing would make\n", 0.0)
-    verdict, _ = _in_a_slot(kit, config, repo, commit, "land", recall=True, known=known)
+    verdict, _ = _in_a_slot(project, config, repo, commit, "land", recall=True, known=known)
     return verdict
 
 
 def _in_a_slot(
-    kit: Project,
+    project: Project,
     config: Config,
     repo: git.UserRepo,
     commit: str,
@@ -104,12 +104,12 @@ def _in_a_slot(
     canary: bool = False,
     known: frozenset[str] = frozenset(),
 ) -> tuple[CheckVerdict, str]:
-    place = kit.world.place
+    place = project.host.place
     try:
         with driver_lock(place.lock(RUN), RUN):
-            store = Store.open(place.database, kit.world.clock, create=True)
+            store = Store.open(place.database, project.host.clock, create=True)
             try:
-                return asyncio.run(_check(kit, config, store, repo, commit, recall, canary, known))
+                return asyncio.run(_check(project, config, store, repo, commit, recall, canary, known))
             finally:
                 store.close()
     except StoppedError as error:
@@ -122,8 +122,8 @@ def _in_a_slot(
         ) from None
 
 
-def _configured(kit: Project) -> Config:
-    config = kit.config()
+def _configured(project: Project) -> Config:
+    config = project.config()
     if not config.checks.commands:
         raise UserError(
             "no checks are configured: what lands would be called 'unchecked'",
@@ -133,7 +133,7 @@ def _configured(kit: Project) -> Config:
 
 
 async def _check(
-    kit: Project,
+    project: Project,
     config: Config,
     store: Store,
     repo: git.UserRepo,
@@ -143,17 +143,17 @@ async def _check(
     known: frozenset[str],
 ) -> tuple[CheckVerdict, str]:
     """What the checks said, and the canary in words."""
-    world = kit.world
-    engine = EngineRepo.open(repo, state_dir(world.environ))
+    host = project.host
+    engine = EngineRepo.open(repo, state_dir(host.environ))
     slots = Slots(engine)
-    _retire_leftovers(slots, world.clock())
-    machine = DriverHost(socket.gethostname(), boot_id(), world.environ, world.clock)
-    folder = world.place.home / RUN
+    _retire_leftovers(slots, host.clock())
+    machine = DriverHost(socket.gethostname(), boot_id(), host.environ, host.clock)
+    folder = host.place.home / RUN
     checker = Checker(
         CheckServices(store, Journal(store, RUN, 0), config, slots, folder, machine, StopRequests()), recall=recall
     )
     checker.known = known
-    desk = Workspace(engine, slots, RUN, commit, world.clock, checker.prepare)
+    desk = Workspace(engine, slots, RUN, commit, host.clock, checker.prepare)
     # What a ref of a run leads to is not kept once more when the slot is left.
     engine.set_tip(RUN, commit, engine.tip(RUN))
     try:

@@ -68,11 +68,11 @@ class DoctorFinding(Struct, frozen=True):
 Probe = Callable[[Project], Iterator[DoctorFinding]]
 
 
-def examine(kit: Project) -> list[DoctorFinding]:
+def examine(project: Project) -> list[DoctorFinding]:
     found = [*on_machine()]
     for topic, probe in PROBES.items():
         try:
-            found += probe(kit)
+            found += probe(project)
         except WindlassError as error:
             found.append(DoctorFinding(Level.FIX, topic, error.message, error.hint))
     # Several probes may stumble over the same stone.
@@ -100,8 +100,8 @@ def blind() -> Iterator[DoctorFinding]:
 # -- probes
 
 
-def _repository(kit: Project) -> Iterator[DoctorFinding]:
-    repo = git.discover(kit.world.cwd)
+def _repository(project: Project) -> Iterator[DoctorFinding]:
+    repo = git.discover(project.host.cwd)
     where = f"on branch '{repo.branch}'" if repo.branch else "with a detached HEAD"
     yield DoctorFinding(Level.OK, "repository", f"{repo.root} {where} at {repo.head[:12]}")
     for odd in git.oddities(repo):
@@ -114,23 +114,23 @@ def _repository(kit: Project) -> Iterator[DoctorFinding]:
         )
 
 
-def _checkout(kit: Project) -> Iterator[DoctorFinding]:
+def _checkout(project: Project) -> Iterator[DoctorFinding]:
     """A landing that was killed is finished or taken back: until then the checkout is half of each."""
-    settled = settle_checkout(Service(kit.world))
+    settled = settle_checkout(Service(project.host))
     if settled:
         level = Level.WARN if settled.untouched or settled.how == "left" else Level.NOTE
         yield DoctorFinding(level, "checkout", settled.text)
 
 
-def _config(kit: Project) -> Iterator[DoctorFinding]:
-    config = kit.config()
+def _config(project: Project) -> Iterator[DoctorFinding]:
+    config = project.config()
     yield DoctorFinding(
         Level.OK, "config", f"readable; warns at ${config.budget.warn_usd:g}, stops at ${config.budget.stop_usd:g}"
     )
 
 
-def _checks(kit: Project) -> Iterator[DoctorFinding]:
-    commands = [" ".join(argv) for argv in kit.config().checks.commands]
+def _checks(project: Project) -> Iterator[DoctorFinding]:
+    commands = [" ".join(argv) for argv in project.config().checks.commands]
     if commands:
         yield DoctorFinding(Level.OK, "checks", f"{'; '.join(commands)} (windlass check tries them)")
     else:
@@ -138,9 +138,9 @@ def _checks(kit: Project) -> Iterator[DoctorFinding]:
         yield DoctorFinding(Level.WARN, "checks", "none are configured: what lands is called 'unchecked'", hint)
 
 
-def _agents(kit: Project) -> Iterator[DoctorFinding]:
-    config, roles = kit.config(), kit.roles()
-    flow = kit.parse(kit.find_flow(config.flow), roles)
+def _agents(project: Project) -> Iterator[DoctorFinding]:
+    config, roles = project.config(), project.roles()
+    flow = project.parse(project.find_flow(config.flow), roles)
     needed = needed_roles(flow)
     parts = sorted({part for phase in flow.all_phases() for part in phase.parts()})
     players = {role: assign(config, roles, role, profile).agent for role, profile in parts if role in needed}
@@ -148,12 +148,12 @@ def _agents(kit: Project) -> Iterator[DoctorFinding]:
     if without:
         hint = 'windlass agents lists them; default = "NAME" under [agents] in .windlass/config.toml'
         yield DoctorFinding(Level.FIX, "agents", f"flow '{config.flow}' has no agent for {', '.join(without)}", hint)
-        if not installed.first(kit.world.environ):
+        if not installed.first(project.host.environ):
             for name in registry.CLIS:
                 yield DoctorFinding(Level.NOTE, "agents", f"{name} is not on the PATH", installed.install_command(name))
     for name in sorted(set(players.values()) - {"", "none"}):
-        yield from _agent_findings(look_at(kit, config, name))
-    for text in unpriced_models(kit.parse(kit.find_flow(config.flow), roles), roles, config):
+        yield from _agent_findings(look_at(project, config, name))
+    for text in unpriced_models(project.parse(project.find_flow(config.flow), roles), roles, config):
         hint = "cost_usd = 0 under its [agents] table, if it is a model of your own; docs/guides/agents.md"
         yield DoctorFinding(Level.WARN, "agents", text, hint)
 
@@ -170,36 +170,36 @@ def _agent_findings(one: AgentInfo) -> Iterator[DoctorFinding]:
         yield DoctorFinding(Level.NOTE, "agents", f"{one.name}: {one.login}", hint)
 
 
-def _space(kit: Project) -> Iterator[DoctorFinding]:
-    folder = _existing(state_dir(kit.world.environ) / "windlass")
+def _space(project: Project) -> Iterator[DoctorFinding]:
+    folder = _existing(state_dir(project.host.environ) / "windlass")
     left = shutil.disk_usage(folder).free
     text = f"{left / 2**30:.1f} GiB left on the disk of '{folder}'"
     level = Level.FIX if left < LITTLE_BYTES else Level.WARN if left < ENOUGH_BYTES else Level.OK
     yield DoctorFinding(level, "disk", text, "" if level is Level.OK else "free some space, or: windlass gc")
 
 
-def _folders(kit: Project) -> Iterator[DoctorFinding]:
-    for folder in (kit.world.place.home, state_dir(kit.world.environ) / "windlass"):
+def _folders(project: Project) -> Iterator[DoctorFinding]:
+    for folder in (project.host.place.home, state_dir(project.host.environ) / "windlass"):
         writable = os.access(_existing(folder), os.W_OK | os.X_OK)
         hint = "" if writable else "check its permissions and its owner"
         text = f"'{folder}' can{'' if writable else 'not'} be written"
         yield DoctorFinding(Level.OK if writable else Level.FIX, "folders", text, hint)
 
 
-def _database(kit: Project) -> Iterator[DoctorFinding]:
-    if not kit.world.place.database.exists():
+def _database(project: Project) -> Iterator[DoctorFinding]:
+    if not project.host.place.database.exists():
         yield DoctorFinding(Level.OK, "database", "there is none yet; the first run makes it")
         return
-    count = len(Service(kit.world).runs())
+    count = len(Service(project.host).runs())
     yield DoctorFinding(Level.OK, "database", f"readable, schema {VERSION}, {count} run(s)")
 
 
-def _engine(kit: Project) -> Iterator[DoctorFinding]:
+def _engine(project: Project) -> Iterator[DoctorFinding]:
     """The engine's repository: found, sealed, and with all that the journal names."""
-    if not kit.world.place.database.exists():
+    if not project.host.place.database.exists():
         return
-    service = Service(kit.world)
-    engine = EngineRepo.at(git.discover(kit.world.cwd), state_dir(kit.world.environ))
+    service = Service(project.host)
+    engine = EngineRepo.at(git.discover(project.host.cwd), state_dir(project.host.environ))
     rows = [row for row in service.runs() if not row.state.final]
     if engine.about and engine.about.note and rows:
         yield DoctorFinding(Level.NOTE, "engine", engine.about.note, "windlass doctor --repair")
@@ -214,14 +214,14 @@ def _engine(kit: Project) -> Iterator[DoctorFinding]:
         yield DoctorFinding(Level.OK, "engine", f"its repository in '{engine.home}' is whole")
 
 
-def repair(kit: Project) -> Iterator[DoctorFinding]:
+def repair(project: Project) -> Iterator[DoctorFinding]:
     """`doctor --repair`: make the engine's repository whole, or anew, from the user's repository and the journal."""
-    service = Service(kit.world)
+    service = Service(project.host)
     rows = [row for row in service.runs() if not row.state.final]
     for row in rows:
-        if service.driven(row.id):
+        if service.is_driven(row.id):
             raise UserError(f"run {row.id} is at work", hint=f"windlass pause {row.id}, then: windlass doctor --repair")
-    engine = EngineRepo.open(git.discover(kit.world.cwd), state_dir(kit.world.environ))
+    engine = EngineRepo.open(git.discover(project.host.cwd), state_dir(project.host.environ))
     if engine.about and engine.about.note:
         yield DoctorFinding(Level.NOTE, "repair", engine.about.note)
     records = [record_of(service.store, row) for row in rows]
@@ -229,13 +229,13 @@ def repair(kit: Project) -> Iterator[DoctorFinding]:
         aside = replace_engine(engine, records)
         yield DoctorFinding(Level.NOTE, "repair", f"the engine's repository was made anew; the old one is in '{aside}'")
     for row in rows:
-        yield from _repaired(kit, service.store, row, engine)
+        yield from _repaired(project, service.store, row, engine)
     yield DoctorFinding(Level.OK, "repair", "the engine's repository is whole")
 
 
-def _repaired(kit: Project, store: Store, row: RunRow, engine: EngineRepo) -> Iterator[DoctorFinding]:
-    flow = parse_flow(row.flow_text, row.flow, roles=set(kit.roles()), contracts=set(contracts.CONTRACTS))
-    with driver_lock(kit.world.place.lock(row.id), row.id):
+def _repaired(project: Project, store: Store, row: RunRow, engine: EngineRepo) -> Iterator[DoctorFinding]:
+    flow = parse_flow(row.flow_text, row.flow, roles=set(project.roles()), contracts=set(contracts.CONTRACTS))
+    with driver_lock(project.host.place.lock(row.id), row.id):
         tasks = {phase.id for phase in flow.all_phases() if phase.OWN_SLOTS}
         done = repair_repositories(store, row.id, engine, tasks)
         if done.notes or done.fallen:
@@ -244,24 +244,24 @@ def _repaired(kit: Project, store: Store, row: RunRow, engine: EngineRepo) -> It
         yield DoctorFinding(Level.NOTE, "repair", f"run {row.id}: {text}", f"windlass resume {row.id}")
 
 
-def _leftovers(kit: Project) -> Iterator[DoctorFinding]:
-    service = Service(kit.world)
+def _leftovers(project: Project) -> Iterator[DoctorFinding]:
+    service = Service(project.host)
     rows = service.runs()
-    at_rest = {row.id: row for row in rows if not service.driven(row.id)}
+    at_rest = {row.id: row for row in rows if not service.is_driven(row.id)}
     for row in at_rest.values():
         if not row.state.final and service.store.open_attempts(row.id):
             text = f"run {row.id} lost its driver while an agent was at work"
             yield DoctorFinding(Level.WARN, "leftovers", text, f"windlass resume {row.id}")
-    for pid, marker in marked(kit.world.place.home):
+    for pid, marker in marked(project.host.place.home):
         if marker.split(":")[0] in {*at_rest, CHECK}:
             yield DoctorFinding(Level.WARN, "leftovers", f"process {pid} is left of {marker}", f"kill {pid}")
     known = {row.id for row in rows if not row.state.final}
-    yield from _idle_slots(kit, known)
+    yield from _idle_slots(project, known)
 
 
-def _idle_slots(kit: Project, needed: set[str]) -> Iterator[DoctorFinding]:
-    repo = git.discover(kit.world.cwd)
-    state = state_dir(kit.world.environ)
+def _idle_slots(project: Project, needed: set[str]) -> Iterator[DoctorFinding]:
+    repo = git.discover(project.host.cwd)
+    state = state_dir(project.host.environ)
     # Looking must not create it.
     if not (state.resolve() / "windlass" / repo_id(repo.common_dir) / "repo.git").exists():
         return
@@ -271,7 +271,7 @@ def _idle_slots(kit: Project, needed: set[str]) -> Iterator[DoctorFinding]:
         yield DoctorFinding(Level.NOTE, "leftovers", f"{len(idle)} slot(s) of runs that are done", "windlass gc")
 
 
-def _limits(kit: Project) -> Iterator[DoctorFinding]:
+def _limits(project: Project) -> Iterator[DoctorFinding]:
     yield from blind()
 
 

@@ -27,23 +27,23 @@ LIMITS = Limits(wall_s=120.0, turns=5, usd=0.5)
 PROMPT = "Answer with the one word: ready. Do not use any tool."
 
 
-def try_agents(kit: Project) -> Iterator[DoctorFinding]:
-    config, roles = kit.config(), kit.roles()
-    flow = kit.parse(kit.find_flow(config.flow), roles)
+def try_agents(project: Project) -> Iterator[DoctorFinding]:
+    config, roles = project.config(), project.roles()
+    flow = project.parse(project.find_flow(config.flow), roles)
     needed = needed_roles(flow)
     parts = {part for phase in flow.all_phases() for part in phase.parts()}
     names = {assign(config, roles, role, profile).agent for role, profile in parts if role in needed}
     for name in sorted(names - {"", "none"}):
         try:
-            adapter = kit.adapters(config, "")(name)
+            adapter = project.adapters(config, "")(name)
         except UserError as error:
             yield DoctorFinding(Level.FIX, "try", f"{name}: {error.message}", error.hint)
             continue
-        yield _finding(name, _one_word(kit, config, adapter))
+        yield _finding(name, _one_word(project, config, adapter))
 
 
-def _one_word(kit: Project, config: Config, adapter: Adapter) -> AgentResult:
-    environ = kit.world.environ
+def _one_word(project: Project, config: Config, adapter: Adapter) -> AgentResult:
+    environ = project.host.environ
     with tempfile.TemporaryDirectory(prefix="windlass-try-", ignore_cleanup_errors=True) as folder:
         result = asyncio.run(
             run_agent(
@@ -53,10 +53,10 @@ def _one_word(kit: Project, config: Config, adapter: Adapter) -> AgentResult:
                 stop=asyncio.Event(),
                 on_event=lambda event: None,
                 on_started=lambda proc: None,
-                clock=kit.world.clock,
+                clock=project.host.clock,
             )
         )
-    return redacted_result(result, redactor(known_secrets(config, environ, kit.world.place.root)))
+    return redacted_result(result, redactor(known_secrets(config, environ, project.host.place.root)))
 
 
 def _job(agent: str, folder: Path) -> Job:

@@ -120,8 +120,8 @@ def drive(
 
     TakenOverError: another driver has the run now, and this one left everything as it was.
     """
-    with driver_lock(kit.world.place.lock(run), run) as lock:
-        store = Store.open(kit.world.place.database, kit.world.clock, drives=True)
+    with driver_lock(kit.host.place.lock(run), run) as lock:
+        store = Store.open(kit.host.place.database, kit.host.clock, drives=True)
         try:
             driver = _Driver(kit, store, lock, crash, beside)
             return driver.run(store.run(run), on_event, asker, policy, budget, cast, script)
@@ -141,7 +141,7 @@ class _Driver:
         """The driver before this one, when it may still be alive."""
         self._beside = beside
         self._store = store
-        self._world = kit.world
+        self._world = kit.host
         self._crash = crash
         self._new_limit: Recorded | None = None
         """Recorded before the journal begins to publish."""
@@ -237,7 +237,7 @@ class _Driver:
             ended = self._end(parts, projecting, ended)
             ended = replace(ended, kept=_kept(parts.slots, row.id))
             if ended.state is RunState.FINISHED and parts.world.flow.agent_branch:
-                await asyncio.to_thread(_clean_pool, parts.slots, self._kit.world.clock())
+                await asyncio.to_thread(_clean_pool, parts.slots, self._kit.host.clock())
         finally:
             watcher.cancel()
             projecting.close()

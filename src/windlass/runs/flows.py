@@ -97,7 +97,7 @@ class Flows:
 
     def _absent_instructions(self, flow: Flow) -> list[str]:
         """No fault of the flow: another repository may have the files."""
-        root = self._project.world.place.root
+        root = self._project.host.place.root
         absent = dict.fromkeys(file for _, file in instruction_files(flow) if not (root / file).is_file())
         return [
             f"note: '{file}' of its instructions is not in this repository; agents work without it" for file in absent

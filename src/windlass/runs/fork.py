@@ -62,14 +62,14 @@ class Beginning(Struct, frozen=True):
         return head_of(key) in self.heads
 
 
-def fork_run(kit: Project, store: Store, row: RunRow, phase: str, new_id: str) -> str:
+def fork_run(project: Project, store: Store, row: RunRow, phase: str, new_id: str) -> str:
     """The id of the new run, which is at rest before `phase`."""
-    flow = _flow(kit, row)
+    flow = _flow(project, row)
     beginning = find_beginning(store, row.id, flow, phase)
-    engine = EngineRepo.open(git.discover(kit.world.cwd), state_dir(kit.world.environ))
+    engine = EngineRepo.open(git.discover(project.host.cwd), state_dir(project.host.environ))
     _give_refs(engine, row, beginning, new_id)
     engine.settle()
-    _record(store, _new_row(kit, row, flow, new_id), row, beginning, phase)
+    _record(store, _new_row(project, row, flow, new_id), row, beginning, phase)
     return new_id
 
 
@@ -118,9 +118,9 @@ def _key(recorded: Recorded) -> str:
 # -- inside
 
 
-def _flow(kit: Project, row: RunRow) -> Flow:
+def _flow(project: Project, row: RunRow) -> Flow:
     where = f"{row.flow} (of run {row.id})"
-    return kit.parse(FlowSource(row.flow, kit.world.place.root / where, row.flow_text, "run"), kit.roles())
+    return project.parse(FlowSource(row.flow, project.host.place.root / where, row.flow_text, "run"), project.roles())
 
 
 def _give_refs(engine: EngineRepo, row: RunRow, beginning: Beginning, new_id: str) -> None:
@@ -133,13 +133,13 @@ def _give_refs(engine: EngineRepo, row: RunRow, beginning: Beginning, new_id: st
             engine.hold(new_id, name, sha)
 
 
-def _new_row(kit: Project, row: RunRow, flow: Flow, new_id: str) -> RunRow:
+def _new_row(project: Project, row: RunRow, flow: Flow, new_id: str) -> RunRow:
     names = {"slug": row.slug, "id8": new_id[:8], "date": row.date, "n": "1"}
     branch = flow.branch.format_map(names)
     # Two runs never share a branch, also where its name says nothing of the run.
     branch = f"{branch}-{new_id[:8]}" if branch == row.branch else branch
     options: dict[str, Json] = {**row.options, "in_place": False}
-    now = kit.world.clock()
+    now = project.host.clock()
     return replace(
         row,
         id=new_id,

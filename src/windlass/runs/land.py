@@ -54,7 +54,9 @@ class LandReport(Struct, frozen=True):
     """passed | known failures | unchecked | failed; '' when nothing was to be done."""
 
 
-def land(kit: Project, service: Service, row: RunRow, options: LandOptions, say: Callable[[str], None]) -> LandReport:
+def land(
+    project: Project, service: Service, row: RunRow, options: LandOptions, say: Callable[[str], None]
+) -> LandReport:
     """The run's tip onto the branch that is checked out. `say` is told what takes time. Raises with nothing changed."""
     settled = settle_checkout(service)
     if settled:
@@ -64,8 +66,8 @@ def land(kit: Project, service: Service, row: RunRow, options: LandOptions, say:
             f"run {row.id} is {row.state}, not finished",
             hint=f"windlass resume {row.id} goes on; windlass land {row.id} --unfinished takes what has landed so far",
         )
-    view, user = service.view(row.id), git.discover(service.world.cwd)
-    engine = EngineRepo.open(user, state_dir(service.world.environ))
+    view, user = service.view(row.id), git.discover(service.host.cwd)
+    engine = EngineRepo.open(user, state_dir(service.host.environ))
     tip = tip_of(service, engine, row.id)
     if tip == view.base:
         raise UserError(f"run {row.id} has landed nothing: there is nothing to take", hint=f"windlass show {row.id}")
@@ -77,7 +79,7 @@ def land(kit: Project, service: Service, row: RunRow, options: LandOptions, say:
         catch_up(service, engine, row.id, tip)
         return LandReport(name, LandResult(user.branch, user.head, user.head, "already"), "")
     message = _message(options, plan, view, name)
-    checks = _checks_of(kit, service, row.id, user, plan, options, say)
+    checks = _checks_of(project, service, row.id, user, plan, options, say)
     after = land_commit(user, plan, message, signoff=options.signoff)
     facts = {"tip": tip, "how": plan.kind, "checks": checks}
     result = land_plan(user, plan, after, row.id, facts, lambda move: record_landing(service.store, move))
@@ -91,7 +93,7 @@ def catch_up(service: Service, engine: EngineRepo, run: str, tip: str) -> None:
     A branch that the user moved or deleted is theirs.
     """
     last = service.store.last_of(run, BranchPublished)
-    if last is None or last.commit == tip or service.driven(run):
+    if last is None or last.commit == tip or service.is_driven(run):
         return
     ref = f"refs/heads/{last.branch}"
     now = git.read_refs(engine.user.root, ref).get(ref, "")
@@ -141,7 +143,7 @@ def _message(options: LandOptions, plan: LandPlan, view: View, name: str) -> str
 
 
 def _checks_of(
-    kit: Project,
+    project: Project,
     service: Service,
     run: str,
     user: git.UserRepo,
@@ -150,11 +152,11 @@ def _checks_of(
     say: Callable[[str], None],
 ) -> str:
     """What the checks say of the files as they would be. Red: refused, unless the person takes it anyway."""
-    commands = kit.config().checks.commands
+    commands = project.config().checks.commands
     if not commands:
         return "unchecked"
     say(f"running {plural(len(commands), 'check')} on what '{plan.branch}' would become ...")
-    verdict = check_tree(kit, user, plan.tree, [plan.before, plan.tip], known_failures(service.store, run))
+    verdict = check_tree(project, user, plan.tree, [plan.before, plan.tip], known_failures(service.store, run))
     if verdict.ok or options.force_red:
         return verdict.label
     red = [event for event in verdict.events if isinstance(event, CommandFinished) and not event.ok]
@@ -194,10 +196,10 @@ def collect(
     for row in chosen:
         _require_final(row)
     spared = {service.run(id).id for id in keep}
-    rows = {row.id: row for row in chosen if row.id not in spared and not service.driven(row.id)}
-    world, final = service.world, set(rows)
+    rows = {row.id: row for row in chosen if row.id not in spared and not service.is_driven(row.id)}
+    host, final = service.host, set(rows)
     settle_checkout(service)
-    engine = EngineRepo.open(git.discover(world.cwd), state_dir(world.environ))
+    engine = EngineRepo.open(git.discover(host.cwd), state_dir(host.environ))
     _require_known(engine, refs, final)
     for id in () if dry else rows:
         last = service.store.last_of(id, BranchPublished)
@@ -207,16 +209,16 @@ def collect(
     by_name = final if runs else set()
     found = gc(
         engine,
-        final | _checks(world),
+        final | _checks(host),
         dry=dry,
-        date=world.clock(),
+        date=host.clock(),
         named=refs,
         chosen=by_name,
         occupant=partial(_occupant, at_work()),
         branches=branches,
     )
-    freed = [] if keep_transcripts else [_free_transcripts(world, run, dry=dry) for run in sorted(final)]
-    homes = collect_homes(state_dir(world.environ), gone=gone, dry=dry) if not runs else ()
+    freed = [] if keep_transcripts else [_free_transcripts(host, run, dry=dry) for run in sorted(final)]
+    homes = collect_homes(state_dir(host.environ), gone=gone, dry=dry) if not runs else ()
     return [*found, *(one for one in freed if one), *homes]
 
 
@@ -228,9 +230,9 @@ def _occupant(processes: Sequence[ProcessActivity], lease: Lease, path: Path) ->
     return ""
 
 
-def _free_transcripts(world: Host, run: str, *, dry: bool) -> GcRemoved | None:
+def _free_transcripts(host: Host, run: str, *, dry: bool) -> GcRemoved | None:
     """The attempts' folders: prompts, streams, output of checks. Events, results and reports stay in the record."""
-    folders = [world.place.run_folder(run) / name for name in ("attempts", "setup")]
+    folders = [host.place.run_folder(run) / name for name in ("attempts", "setup")]
     size = sum(_bytes_below(folder) for folder in folders)
     if not any(folder.is_dir() for folder in folders):
         return None
@@ -271,6 +273,6 @@ def _require_known(engine: EngineRepo, refs: Collection[str], final: Collection[
             raise UserError(f"'{name}' is not a ref of a run that is done", hint="windlass gc --dry-run lists them")
 
 
-def _checks(world: Host) -> set[str]:
+def _checks(host: Host) -> set[str]:
     """A `windlass check` that was killed leaves a slot too."""
-    return set() if is_driven(world.place.lock(CHECK)) else {CHECK}
+    return set() if is_driven(host.place.lock(CHECK)) else {CHECK}

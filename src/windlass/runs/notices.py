@@ -163,21 +163,21 @@ class Notices:
         thread.start()
 
 
-def notices(kit: Project, run: str, request: str) -> Notices:
-    config, environ = kit.config(), kit.world.environ
-    hiding = redactor(known_secrets(config, environ, kit.world.place.root))
-    log = kit.world.place.run_folder(run) / LOG
+def notices(project: Project, run: str, request: str) -> Notices:
+    config, environ = project.config(), project.host.environ
+    hiding = redactor(known_secrets(config, environ, project.host.place.root))
+    log = project.host.place.run_folder(run) / LOG
 
     def send(notice: Notice) -> None:
         for problem in deliver(config.notify.urls, _redacted(notice, hiding)):
-            _note(log, f"{stamp(kit.world.clock())} {notice.title}: {problem}")
+            _note(log, f"{stamp(project.host.clock())} {notice.title}: {problem}")
 
     def result() -> NoticeResult:
-        with closing(Service(kit.world)) as service:
+        with closing(Service(project.host)) as service:
             view = service.view(run)
             return NoticeResult(view.has_code, view.shortfall)
 
-    return Notices(Subject(run, request, kit.world.place.root.name, kit.world.named), send, result=result)
+    return Notices(Subject(run, request, project.host.place.root.name, project.host.named), send, result=result)
 
 
 def deliver(urls: Sequence[str], notice: Notice) -> list[str]:

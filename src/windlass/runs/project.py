@@ -22,7 +22,7 @@ from windlass.runs.service import Host
 
 
 class Project(Struct, frozen=True):
-    world: Host
+    host: Host
 
     def config(self, budget: float | None = None, told: Mapping[str, str] | None = None) -> Config:
         """`told`: the roles of the command line."""
@@ -33,16 +33,16 @@ class Project(Struct, frozen=True):
         return self._with_default(self._load({**said, "roles": role_overrides.overrides(told, config, self.roles())}))
 
     def _load(self, said: dict[str, Any]) -> Config:
-        return load_config(self.world.place.root, config_dir(self.world.environ), said)
+        return load_config(self.host.place.root, config_dir(self.host.environ), said)
 
     def _with_default(self, config: Config) -> Config:
         if config.agents.default:
             return config
-        found = installed.first(self.world.environ, lambda name: str(config.agents.options(name).get("bin", "")))
+        found = installed.first(self.host.environ, lambda name: str(config.agents.options(name).get("bin", "")))
         return config.model_copy(update={"agents": config.agents.model_copy(update={"default": found})})
 
     def folders(self) -> list[Path]:
-        return [self.world.place.root / ".windlass", config_dir(self.world.environ)]
+        return [self.host.place.root / ".windlass", config_dir(self.host.environ)]
 
     def roles(self, beside: Path | None = None) -> dict[str, Role]:
         extra = [beside.parent.parent / "roles"] if beside else []
@@ -62,7 +62,7 @@ class Project(Struct, frozen=True):
                 options: dict[str, Any] = dict(config.agents.options(name))
                 if script:
                     options["script"] = script
-                made[name] = registry.make(name, options, self.world.environ)
+                made[name] = registry.make(name, options, self.host.environ)
             return made[name]
 
         return make

@@ -68,10 +68,10 @@ def check_told(told: Mapping[str, str], flow: Flow, roles: Mapping[str, Role]) -
             raise UserError(f"--role {role}: flow '{flow.flow}' has no such role", hint=near(role, played))
 
 
-def check_role(kit: Project, row: RunRow, role: str) -> None:
+def check_role(project: Project, row: RunRow, role: str) -> None:
     """A message for a role that the run's flow does not call would wait for ever."""
-    roles = kit.roles()
-    flow = kit.parse(FlowSource(row.flow, kit.world.place.root / row.flow, row.flow_text, "run"), roles)
+    roles = project.roles()
+    flow = project.parse(FlowSource(row.flow, project.host.place.root / row.flow, row.flow_text, "run"), roles)
     played = {name for phase in flow.all_phases() for name, _ in phase.parts()}
     if role not in played:
         raise UserError(f"--role {role}: flow '{flow.flow}' has no such role", hint=near(role, played))

@@ -11,7 +11,7 @@ from windlass.store.database import Store
 
 def settle_checkout(service: Service) -> Settled | None:
     """Finish or take back a landing that was killed. None: there was none."""
-    user = git.discover(service.world.cwd)
+    user = git.discover(service.host.cwd)
     return settle(user, lambda move: record_landing(service.store, move))
 
 

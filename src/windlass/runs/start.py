@@ -63,25 +63,25 @@ class Start(Struct, frozen=True):
     policy: AnswerPolicy = AnswerPolicy()
 
 
-def start_run(kit: Project, start: Start, run: str) -> str:
+def start_run(project: Project, start: Start, run: str) -> str:
     """The new run's id; nothing is dispatched yet."""
     git.require_git()
-    repo = git.discover(kit.world.cwd)
+    repo = git.discover(project.host.cwd)
     _refuse_odd(repo)
-    _require_room(repo, state_dir(kit.world.environ))
-    config = kit.config(start.budget, start.roles)
-    roles = kit.roles()
+    _require_room(repo, state_dir(project.host.environ))
+    config = project.config(start.budget, start.roles)
+    roles = project.roles()
     _check_roles(config, roles)
-    source = kit.find_flow(start.flow or config.flow)
-    flow = kit.parse(source, roles)
+    source = project.find_flow(start.flow or config.flow)
+    flow = project.parse(source, roles)
     settings = settings_for(flow, config, start.settings)
     _check_answers(flow, start.policy)
-    check_agents(kit.adapters(config, start.script), flow, roles, config, RoleOverrides(start.agent, start.roles))
-    return _create(kit, run, start, repo, config, source, flow, settings)
+    check_agents(project.adapters(config, start.script), flow, roles, config, RoleOverrides(start.agent, start.roles))
+    return _create(project, run, start, repo, config, source, flow, settings)
 
 
 def _create(
-    kit: Project,
+    project: Project,
     run: str,
     start: Start,
     repo: UserRepo,
@@ -91,12 +91,12 @@ def _create(
     settings: dict[str, str],
 ) -> str:
     git.fetch_missing(repo, repo.head)
-    now = kit.world.clock()
+    now = project.host.clock()
     date = _date(now)
     slug = _free_slug(flow, repo, slugify(start.request), date)
     branch = flow.branch.format_map({"slug": slug, "id8": run[:8], "date": date, "n": "1"})
-    store = Store.open(kit.world.place.database, kit.world.clock, create=True)
-    engine = EngineRepo.open(repo, state_dir(kit.world.environ))
+    store = Store.open(project.host.place.database, project.host.clock, create=True)
+    engine = EngineRepo.open(repo, state_dir(project.host.environ))
     engine.pin_base(run, repo.head)
     engine.set_tip(run, repo.head, "")
     if start.in_place:

@@ -76,12 +76,12 @@ def _began(service: Service, run: str) -> dict[tuple[str, int], float]:
 
 
 def _engine(service: Service) -> EngineRepo:
-    return EngineRepo.open(git.discover(service.world.cwd), state_dir(service.world.environ))
+    return EngineRepo.open(git.discover(service.host.cwd), state_dir(service.host.environ))
 
 
 def _has_engine(service: Service) -> bool:
     """Looking must not create it."""
-    home = state_dir(service.world.environ).resolve() / "windlass" / repo_id(service.world.place.common)
+    home = state_dir(service.host.environ).resolve() / "windlass" / repo_id(service.host.place.common)
     return (home / "repo.git").exists()
 
 
