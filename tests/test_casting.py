@@ -133,7 +133,11 @@ def test_a_role_is_remembered_with_the_run_and_can_be_changed_on_resume(tmp_path
         ("implmenter=scripted", "there is no such role", "did you mean 'implementer'?"),
         ("implementer=scriptd", "there is no agent 'scriptd'", "did you mean 'scripted'?"),
         ("implementer=scripted:x:hihg", "there is no effort 'hihg'", "did you mean 'high'?"),
-        ("implementer=other:x:high", "wants effort 'high', which agent 'other' cannot be told", "choose another agent"),
+        (
+            "implementer=other:x:high",
+            "agent 'other' has no such setting",
+            "choose another agent",
+        ),
         ("implementer", "does not have the form NAME=VALUE", "--role implementer=claude:opus:high"),
         ("implementer=none", "no agent is available for role 'implementer'", "--agent NAME"),
     ],

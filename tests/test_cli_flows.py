@@ -125,7 +125,7 @@ def test_simulate_says_what_a_person_can_repeat(front: Front) -> None:
     done = front("flow", "simulate", "plan", "--tasks", "2")
     assert done.code == 0
     assert "plan with 2 tasks:" in done.out
-    assert "more if a person goes round again: approve" in done.out
+    assert "more if a person chooses to repeat: approve" in done.out
 
 
 @pytest.mark.parametrize("given", ["max_task_review_cycle=2", "max_task_review_cycles=many", "nothing"])

@@ -119,7 +119,7 @@ def test_a_run_that_landed_nothing_cannot_be_landed(tmp_path: Path) -> None:
     front = Front(tmp_path, LEAN + QUICK)
     front.start([{"when": {}, "exit": 1}], "--yes")
     done = front("land", "--unfinished")
-    assert (done.code, "landed nothing" in done.err) == (1, True)
+    assert (done.code, "has no landed tasks" in done.err) == (1, True)
 
 
 # -- gc
@@ -266,7 +266,7 @@ def test_a_second_check_at_the_same_time_is_refused(tmp_path: Path) -> None:
     front = Front(tmp_path, GREEN)
     with driver_lock(front.service.host.place.lock(RUN), RUN):
         done = front("check")
-    assert (done.code, "another windlass check or land is at work" in done.err) == (1, True)
+    assert (done.code, "another windlass check or land is running" in done.err) == (1, True)
 
 
 def test_an_interrupted_check_ends_its_processes_and_gives_the_slot_back(tmp_path: Path) -> None:

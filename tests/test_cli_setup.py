@@ -168,7 +168,7 @@ def test_slots_of_runs_that_are_gone_are_noted(tmp_path: Path) -> None:
     front = Front(tmp_path, AGENT)
     slots = Slots(EngineRepo.open(git.discover(front.root), state_dir(front.env)))
     slots.take("gone", "execute/t1", front.git("rev-parse", "HEAD"))
-    assert "1 slot(s) of runs that are done" in findings(front)["note"]
+    assert "1 slot of finished or aborted runs" in findings(front)["note"]
 
 
 def test_a_process_that_an_attempt_left_behind_is_named(tmp_path: Path) -> None:

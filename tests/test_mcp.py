@@ -77,7 +77,7 @@ def test_a_host_starts_a_run_answers_its_questions_and_reads_the_report(front: F
         asked = await host.workflow("Add sub")
         assert "Approve this plan?" in asked.text
         assert "1) approve - Approve" in asked.text
-        assert "'revise' goes with a comment" in asked.text
+        assert "'revise' takes a comment" in asked.text
         refused = await host.workflow("perhaps")
         assert refused.failed
         assert "'perhaps' is not an answer to 'approve'" in refused.text

@@ -207,7 +207,7 @@ def test_a_message_that_cannot_be_delivered_hurts_nothing_and_tells_no_address(t
     assert done.code == 0
     log = (front.folder / "notify.log").read_text()
     assert "notify.urls 1 (json): was not delivered" in log
-    assert "notify.urls 2 (nowhere): is not understood" in log
+    assert "notify.urls 2 (nowhere): is not a known address" in log
     assert "secret" not in log + done.out + done.err
 
 

@@ -1,4 +1,4 @@
-"""What an interface can ask of Windlass in one repository: read runs, start one, drive one."""
+"""What an interface can do in one repository: read runs, start one, drive one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from windlass.runs.project import Project
     from windlass.runs.start import Start
 
-    Heard: TypeAlias = Callable[[Recorded], None]
+    EventHandler: TypeAlias = Callable[[Recorded], None]
 
 
 class App(Struct, frozen=True, dict=True):
@@ -57,12 +57,12 @@ class App(Struct, frozen=True, dict=True):
         from windlass.runs.drive import drive
         from windlass.runs.role_overrides import RoleOverrides
 
-        with self._telling(run, on_event) as heard:
+        with self._with_notices(run, on_event) as handler:
             return drive(
                 self.project,
                 run,
                 crash=_crash(self.host.environ),
-                on_event=heard,
+                on_event=handler,
                 asker=asker,
                 **({"beside": beside} if beside else {}),
                 policy=policy,
@@ -72,8 +72,8 @@ class App(Struct, frozen=True, dict=True):
             )
 
     @contextmanager
-    def _telling(self, run: str, on_event: Heard) -> Iterator[Heard]:
-        """Events go to the interface first. Where messages are configured, they go out as well."""
+    def _with_notices(self, run: str, on_event: EventHandler) -> Iterator[EventHandler]:
+        """Send events to the interface, and then to the configured notices."""
         if not self.project.config().notify.urls:
             yield on_event
             return
@@ -81,42 +81,42 @@ class App(Struct, frozen=True, dict=True):
 
         def both(recorded: Recorded) -> None:
             on_event(recorded)
-            watching.on_event(recorded)
+            notices_of_run.on_event(recorded)
 
-        with notices(self.project, run, self.service.run(run).request) as watching:
+        with notices(self.project, run, self.service.run(run).request) as notices_of_run:
             yield both
 
     def detach(self, run: str) -> int:
-        """Start a driver in a process and a session of its own. Returns its process id."""
+        """Start a driver in a new process and session. Returns its process id."""
         from windlass.private_files import make_private
 
         folder = self.host.place.run_folder(run)
         make_private(folder)
         named = ["--repo", self.host.named] if self.host.named else []
-        # -P: nothing that lies in the user's repository is imported.
+        # -P: do not import modules from the user's repository.
         argv = [sys.executable, "-P", "-m", "windlass", *named, "drive", run]
         return self.host.spawn(argv, self.host.cwd, folder / "driver.log")
 
 
 class Apps(Protocol):
-    """Makes the `App` of a repository. The composition root implements it and hands it to the interface."""
+    """Makes the `App` of a repository. The composition root implements this and passes it to the interface."""
 
     @property
     def environ(self) -> Mapping[str, str]: ...
 
     def at(self, place: str = "") -> App:
-        """Of the current folder, or of the folder or address that a person named."""
+        """The app of the current folder, or of the folder or URL that a person named."""
         ...
 
     def in_folder(self, folder: Path) -> App: ...
 
     def in_clone(self, url: str) -> App:
-        """Of the clone that Windlass keeps for this address. Makes the clone, or brings it up to date."""
+        """The app of the managed clone of this URL. Makes the clone, or updates it."""
         ...
 
 
 def _crash(environ: Mapping[str, str]) -> Callable[[str], None]:
-    """Crash points exist for the tests that kill a driver at every recorded step."""
+    """Crash points are for tests that kill a driver at every recorded step."""
     if "WINDLASS_CRASH" not in environ:
         return lambda point: None
     from windlass.testing.crash import crash_point

@@ -1,4 +1,4 @@
-"""The configured checks as a run does them, without a run: on HEAD for `windlass check`, on what `land` would make."""
+"""Runs the configured checks as a run does, but without a run: on HEAD for `windlass check`, on a merge for `land`."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from windlass.store.database import Store
 from windlass.tasks.checker import Checker, CheckVerdict
 
 RUN = "check"
-"""Stands for a run where a slot or a ref needs one; the ids of runs are hexadecimal."""
+"""Used in place of a run id, for slots and refs. It cannot clash: run ids are hexadecimal."""
 KEY = Key().child(RUN)
-NOTHING_TO_BREAK = "not possible: HEAD has no code besides tests, so nothing can be broken on purpose"
-PROVED = "good: with all code broken on purpose the checks are red, so they look at the slot"
+NOTHING_TO_BREAK = "not possible: HEAD has only tests, so there is no code to break on purpose"
+PROVED = "good: the checks fail when all code is broken on purpose, so they test the slot"
 
 
 class CheckSetup(Struct, frozen=True):
-    """How checks are run, for a person who wonders why they fail."""
+    """How the checks run, for a person who wonders why they fail."""
 
     commands: tuple[str, ...]
     timeout_s: float
@@ -44,7 +44,7 @@ class CheckSetup(Struct, frozen=True):
     setup_timeout_s: float
     copied: tuple[str, ...]
     variables: tuple[str, ...]
-    """Names of what the checks see of the environment."""
+    """The names of the environment variables that the checks see."""
 
 
 class CheckReport(Struct, frozen=True):
@@ -54,10 +54,10 @@ class CheckReport(Struct, frozen=True):
     ok: bool
     results: tuple[CommandFinished, ...]
     canary: str = ""
-    """In words; '' when it was not asked for."""
+    """The result in words; '' if it was not requested."""
 
 
-def circumstances(project: Project) -> CheckSetup:
+def check_setup(project: Project) -> CheckSetup:
     config = _configured(project)
     workspace = config.workspace
     return CheckSetup(
@@ -70,9 +70,9 @@ def circumstances(project: Project) -> CheckSetup:
     )
 
 
-def rehearse(project: Project, *, canary: bool) -> CheckReport:
+def check_head(project: Project, *, canary: bool) -> CheckReport:
     config, repo = _configured(project), git.discover(project.host.cwd)
-    verdict, words = _in_a_slot(project, config, repo, repo.head, "check", recall=False, canary=canary)
+    verdict, words = _check_in_slot(project, config, repo, repo.head, "check", recall=False, canary=canary)
     results = tuple(event for event in verdict.events if isinstance(event, CommandFinished))
     return CheckReport(repo.head, git.is_dirty(repo), verdict.ok, results, words)
 
@@ -80,20 +80,20 @@ def rehearse(project: Project, *, canary: bool) -> CheckReport:
 def check_tree(
     project: Project, repo: git.UserRepo, tree: str, parents: Sequence[str], known: frozenset[str]
 ) -> CheckVerdict:
-    """The checks on a tree that no branch has yet. What was found for it before counts, as it does in a run.
+    """Run the checks on a tree that is on no branch yet. As in a run, an earlier result for this tree counts.
 
-    `known`: tests that a person accepted as failing. Without configured checks: unchecked.
+    `known`: failing tests that a person accepted. Without configured checks, the verdict is 'unchecked'.
     """
     config, host = project.config(), project.host
     if not config.checks.commands:
         return CheckVerdict(True, "unchecked")
     engine = EngineRepo.open(repo, state_dir(host.environ))
     commit = commit_tree(engine, tree, list(parents), "What landing would make\n", 0.0)
-    verdict, _ = _in_a_slot(project, config, repo, commit, "land", recall=True, known=known)
+    verdict, _ = _check_in_slot(project, config, repo, commit, "land", recall=True, known=known)
     return verdict
 
 
-def _in_a_slot(
+def _check_in_slot(
     project: Project,
     config: Config,
     repo: git.UserRepo,
@@ -113,12 +113,12 @@ def _in_a_slot(
             finally:
                 store.close()
     except StoppedError as error:
-        # There is no run to resume: what was typed is typed again.
+        # There is no run to resume: the user must repeat the command.
         raise type(error)(error.message, hint=error.hint.replace("windlass resume", f"windlass {command}")) from error
     except LockHeldError:
         pid = holder(place.lock(RUN)) or "unknown"
         raise UserError(
-            f"another windlass check or land is at work here (process {pid})", hint="wait until it is done"
+            f"another windlass check or land is running here (process {pid})", hint="wait until it ends"
         ) from None
 
 
@@ -126,8 +126,8 @@ def _configured(project: Project) -> Config:
     config = project.config()
     if not config.checks.commands:
         raise UserError(
-            "no checks are configured: what lands would be called 'unchecked'",
-            hint='windlass init proposes some, or in .windlass/config.toml: [checks] commands = ["pytest -q"]',
+            "no checks are configured, so landings would be 'unchecked'",
+            hint='run windlass init, or add to .windlass/config.toml: [checks] commands = ["pytest -q"]',
         )
     return config
 
@@ -142,7 +142,7 @@ async def _check(
     canary: bool,
     known: frozenset[str],
 ) -> tuple[CheckVerdict, str]:
-    """What the checks said, and the canary in words."""
+    """Returns the verdict of the checks, and the result of the canary in words."""
     host = project.host
     engine = EngineRepo.open(repo, state_dir(host.environ))
     slots = Slots(engine)
@@ -153,26 +153,26 @@ async def _check(
         CheckServices(store, Journal(store, RUN, 0), config, slots, folder, machine, StopRequests()), recall=recall
     )
     checker.known = known
-    desk = Workspace(engine, slots, RUN, commit, host.clock, checker.prepare)
-    # What a ref of a run leads to is not kept once more when the slot is left.
+    workspace = Workspace(engine, slots, RUN, commit, host.clock, checker.prepare)
+    # With this ref, the commit is not kept a second time when the workspace leaves the slot.
     engine.set_tip(RUN, commit, engine.tip(RUN))
     try:
-        verdict = await checker.check(KEY, desk, commit, desk.tree)
-        words = await _canary(checker, desk) if canary and verdict.ok else ""
+        verdict = await checker.check(KEY, workspace, commit, workspace.tree)
+        words = await _canary(checker, workspace) if canary and verdict.ok else ""
     finally:
-        await desk.leave(KEY.text)
+        await workspace.leave(KEY.text)
         engine.drop([tip_ref(RUN)])
     return verdict, words
 
 
-async def _canary(checker: Checker, desk: Workspace) -> str:
-    tree = await asyncio.to_thread(canary_tree, desk.engine, desk.head)
-    if tree == desk.tree:
+async def _canary(checker: Checker, workspace: Workspace) -> str:
+    tree = await asyncio.to_thread(canary_tree, workspace.engine, workspace.head)
+    if tree == workspace.tree:
         return NOTHING_TO_BREAK
-    return await checker.canary(KEY.child("canary"), desk) or PROVED
+    return await checker.canary(KEY.child("canary"), workspace) or PROVED
 
 
 def _retire_leftovers(slots: Slots, now: float) -> None:
-    """A check that was killed may still have a process in its slot."""
+    """A killed check may still have a process in its slot."""
     for lease in slots.held(RUN):
         slots.retire(slots.slot(lease.n), Attempt(RUN, lease.key, 0), now)

@@ -1,4 +1,4 @@
-"""What starting and driving both need: config, roles, flows and agents as this repository has them."""
+"""The config, roles, flows and agents of a repository, for starting and driving runs."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Project(Struct, frozen=True):
 
     def config(self, budget: float | None = None, told: Mapping[str, str] | None = None) -> Config:
         """`told`: the roles of the command line."""
-        said: dict[str, Any] = {} if budget is None else {"budget": {"stop_usd": budget}}
-        config = self._with_default(self._load(said))
+        given: dict[str, Any] = {} if budget is None else {"budget": {"stop_usd": budget}}
+        config = self._with_default(self._load(given))
         if not told:
             return config
-        return self._with_default(self._load({**said, "roles": role_overrides.overrides(told, config, self.roles())}))
+        return self._with_default(self._load({**given, "roles": role_overrides.overrides(told, config, self.roles())}))
 
-    def _load(self, said: dict[str, Any]) -> Config:
-        return load_config(self.host.place.root, config_dir(self.host.environ), said)
+    def _load(self, given: dict[str, Any]) -> Config:
+        return load_config(self.host.place.root, config_dir(self.host.environ), given)
 
     def _with_default(self, config: Config) -> Config:
         if config.agents.default:
@@ -44,8 +44,8 @@ class Project(Struct, frozen=True):
     def folders(self) -> list[Path]:
         return [self.host.place.root / ".windlass", config_dir(self.host.environ)]
 
-    def roles(self, beside: Path | None = None) -> dict[str, Role]:
-        extra = [beside.parent.parent / "roles"] if beside else []
+    def roles(self, flow_file: Path | None = None) -> dict[str, Role]:
+        extra = [flow_file.parent.parent / "roles"] if flow_file else []
         return load_roles([*extra, *(folder / "roles" for folder in self.folders())])
 
     def find_flow(self, name: str) -> FlowSource:

@@ -35,7 +35,7 @@ def list_(as_json: bool) -> None:
       windlass flow list
       windlass flow list --json
     """
-    rows = _flows().listed()
+    rows = _flows().rows()
     if as_json:
         return echo_json(rows)
     out = page()
@@ -120,7 +120,7 @@ def new(name: str, as_json: bool) -> None:
     \b
       windlass flow new mine
     """
-    path, hidden = _flows().begin(name)
+    path, hidden = _flows().create(name)
     if as_json:
         return echo_json({"written": str(path), "instead_of": hidden})
     click.echo(f"written: {path}")

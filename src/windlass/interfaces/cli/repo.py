@@ -65,7 +65,7 @@ def land(
         return echo_json(
             {"run": row.id, "landed": done.name, **to_builtins(result), "checks": done.checks, "undo": undo}
         )
-    return click.echo(_landed(done.name, result, done.checks, undo), nl=False)
+    return click.echo(_landing_text(done.name, result, done.checks, undo), nl=False)
 
 
 @click.command(short_help="Remove files and refs of finished runs.")
@@ -101,7 +101,7 @@ def gc(
         raise click.UsageError("--gone is about other repositories and takes no RUN")
     found = collect(app().service, runs, keep, drop, dry=dry, keep_transcripts=keep_transcripts, gone=gone)
     if as_json:
-        return echo_json([_collected(entry) for entry in found])
+        return echo_json([_collected_json(entry) for entry in found])
     return click.echo(_removal_text(found, dry), nl=False)
 
 
@@ -145,17 +145,17 @@ def check(explain: bool, as_json: bool) -> int:
       windlass check
       windlass check --explain
     """
-    from windlass.runs.check import circumstances, rehearse
+    from windlass.runs.check import check_head, check_setup
 
     project = app().project
-    around = circumstances(project)
+    setup = check_setup(project)
     if not as_json:
-        click.echo(f"running {plural(len(around.commands), 'check')} on HEAD ...", err=True)
-    found = rehearse(project, canary=explain)
+        click.echo(f"running {plural(len(setup.commands), 'check')} on HEAD ...", err=True)
+    found = check_head(project, canary=explain)
     if as_json:
-        echo_json({**to_builtins(found), **({"how": to_builtins(around)} if explain else {})})
+        echo_json({**to_builtins(found), **({"how": to_builtins(setup)} if explain else {})})
     else:
-        click.echo(_checked(found, around if explain else None), nl=False)
+        click.echo(_check_text(found, setup if explain else None), nl=False)
     return Exit.OK if found.ok else Exit.STOPPED
 
 
@@ -164,7 +164,7 @@ def check(explain: bool, as_json: bool) -> int:
 HOW = {"fast-forward": "fast-forward", "merge": "merge commit", "squash": "one commit"}
 
 
-def _landed(branch: str, result: LandResult, checks: str, undo: str) -> str:
+def _landing_text(branch: str, result: LandResult, checks: str, undo: str) -> str:
     out = page()
     if result.kind == "already":
         out.line(f"'{result.branch}' already contains '{branch}'; nothing changed")
@@ -178,7 +178,7 @@ def _landed(branch: str, result: LandResult, checks: str, undo: str) -> str:
     return out.text()
 
 
-def _collected(entry: Collected) -> dict[str, str | bool]:
+def _collected_json(entry: Collected) -> dict[str, str | bool]:
     match entry:
         case GcRemoved():
             return {"what": entry.what, "removed": True, "reason": ""}
@@ -202,7 +202,7 @@ def _removal_text(found: list[Collected], dry: bool) -> str:
     return out.text()
 
 
-def _checked(found: CheckReport, around: CheckSetup | None) -> str:
+def _check_text(found: CheckReport, setup: CheckSetup | None) -> str:
     out = page()
     out.line(f"HEAD {short_sha(found.head)}{', without your uncommitted changes' if found.dirty else ''}")
     for result in found.results:
@@ -216,26 +216,26 @@ def _checked(found: CheckReport, around: CheckSetup | None) -> str:
         out.line(f"{word}  {result.command}  {result.seconds:.1f} s", hang=4)
         if not result.ok:
             out.block(result.tail, indent=4)
-    if around is not None:
-        _explained(out, around, found)
+    if setup is not None:
+        _explain(out, setup, found)
     return out.text()
 
 
-def _explained(out: Page, around: CheckSetup, found: CheckReport) -> None:
+def _explain(out: Page, setup: CheckSetup, found: CheckReport) -> None:
     out.line()
     out.field("Where", "a slot: a clean checkout of HEAD outside your repository, without ignored files", column=13)
-    out.field("Commands", f"in this order, up to the first that fails: {'; '.join(around.commands)}", column=13)
-    out.field("Time limit", f"{around.timeout_s:g} s each", column=13)
-    out.field("Set-up", _set_up(around), column=13)
-    out.field("Copied in", ", ".join(around.copied) or "nothing (workspace.copy)", column=13)
-    out.field("Environment", f"{', '.join(around.variables)}; add more with workspace.env", column=13)
+    out.field("Commands", f"in this order, up to the first that fails: {'; '.join(setup.commands)}", column=13)
+    out.field("Time limit", f"{setup.timeout_s:g} s each", column=13)
+    out.field("Set-up", _setup_text(setup), column=13)
+    out.field("Copied in", ", ".join(setup.copied) or "nothing (workspace.copy)", column=13)
+    out.field("Environment", f"{', '.join(setup.variables)}; add more with workspace.env", column=13)
     out.field("Canary", found.canary or "not tried, because the checks failed", column=13)
 
 
-def _set_up(around: CheckSetup) -> str:
-    if not around.setup:
+def _setup_text(setup: CheckSetup) -> str:
+    if not setup.setup:
         return "none (workspace.setup)"
-    return f"{'; '.join(around.setup)}, {around.setup_timeout_s:g} s each; once per slot and after a lock file changes"
+    return f"{'; '.join(setup.setup)}, {setup.setup_timeout_s:g} s each; once per slot and after a lock file changes"
 
 
 COMMANDS = {"land": land, "take": take, "gc": gc, "check": check}
