@@ -260,7 +260,7 @@ def test_an_editor_that_does_not_exist_is_said() -> None:
 
 
 def test_an_editor_that_returns_nothing_is_said(tmp_path: Path) -> None:
-    assert "returned nothing" in edit(program(tmp_path, ': > "$1"'), "", "What?", "").problem
+    assert "returned no text" in edit(program(tmp_path, ': > "$1"'), "", "What?", "").problem
 
 
 # -- the wire

@@ -257,7 +257,7 @@ def test_ctrl_o_takes_the_comment_from_the_editor(person: Person, tmp_path: Path
     ("body", "said"),
     [
         ("exit 3", "failed"),
-        (': > "$1"', "the editor returned nothing"),
+        (': > "$1"', "the editor returned no text"),
         ("", "no editor is set"),
     ],
 )

@@ -192,7 +192,7 @@ class ViewFiles:
 
 
 def edits(store: Store, run: str, folder: Path) -> list[ArtifactEdit]:
-    """Artifacts whose file differs from the recorded content."""
+    """Artifacts with a file that differs from the recorded content."""
     made: dict[str, ArtifactStored] = {}
     recorded_sha: dict[str, str] = {}
     for recorded in chain.from_iterable(store.event_pages(run)):

@@ -53,7 +53,7 @@ def review_name(role: str) -> str:
 
 
 def is_review(purpose: str) -> bool:
-    """Whether the dispatch is a review. Its verdict follows as an event of its own, so its end needs no line."""
+    """Whether the dispatch is a review. A separate event has its verdict, so its end needs no line."""
     return purpose.startswith(("review", "rereview"))
 
 
