@@ -229,11 +229,11 @@ def resume(run: str, budget: float | None, agent: str, script: str, detach: bool
     return continue_run(here, here.service.run_to_change(run).id, as_json, policy, detach=detach, **more)
 
 
-@click.command(short_help="Try again what stopped a run.")
+@click.command(short_help="Repeat the step that stopped a run.")
 @run_argument
 @json_option
 def retry(run: str, as_json: bool) -> int:
-    """Try again the phase or task that stopped a run, as a new visit. Everything else keeps its result.
+    """Repeat the phase or task that stopped a run, as a new visit. Everything else keeps its result.
 
     \b
       windlass retry

@@ -29,7 +29,7 @@ _windlass_notice
 }
 
 
-@click.command(short_help="Completion and notices for bash, zsh and fish.")
+@click.command(short_help="Print completion code for bash, zsh and fish.")
 @click.argument("shell", type=click.Choice(tuple(NOTICES)))
 @click.option("--notice", is_flag=True, help="Also print a line when you enter a repository with a run in progress.")
 def completions(shell: str, notice: bool) -> None:
