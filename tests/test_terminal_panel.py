@@ -148,7 +148,11 @@ def test_a_quota_wait_counts_down() -> None:
 @pytest.mark.req("S1-16")
 @pytest.mark.parametrize(
     ("usd", "warning"),
-    [(3.0, ""), (5.5, "! $6.65 spent, more than the $5.00"), (18.5, "! $19.65 of $20.00 spent: the run stops")],
+    [
+        (3.0, ""),
+        (5.5, "! $6.65 spent, more than your warning limit of $5.00"),
+        (18.5, "! $19.65 of $20.00 spent: the run will stop"),
+    ],
 )
 def test_the_budget_is_a_warning_before_it_is_an_end(usd: float, warning: str) -> None:
     found = live(executing(e.Activity("execute/t2/implement", "implementer", "usage", "", cost_usd=usd)))
