@@ -161,7 +161,7 @@ def test_a_folder_that_cannot_be_written_must_be_fixed(tmp_path: Path) -> None:
     front = Front(tmp_path, AGENT)
     (tmp_path / "file").write_text("in the way")
     front.env["XDG_STATE_HOME"] = str(tmp_path / "file" / "state")
-    assert any("cannot be written" in text for text in findings(front)["fix"])
+    assert any("is not writable" in text for text in findings(front)["fix"])
 
 
 def test_slots_of_runs_that_are_gone_are_noted(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_a_process_that_an_attempt_left_behind_is_named(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], env=env, stdin=subprocess.PIPE) as left:
         found = findings(front)["warn"]
         left.kill()
-    assert f"process {left.pid} is left of {marker}" in found
+    assert f"process {left.pid} is a leftover of {marker}" in found
 
 
 def test_the_diagnosis_fits_sixty_columns(tmp_path: Path) -> None:
