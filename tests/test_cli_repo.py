@@ -47,7 +47,7 @@ def test_landing_says_what_it_did_and_the_undo_brings_back_what_was(tmp_path: Pa
     before = footprint(front.root)
     done = front("land")
     assert done.code == 0
-    assert f"'main' now contains '{front.branch}' now" in done.out
+    assert f"'main' now contains '{front.branch}'" in done.out
     assert (front.root / "src" / "t1.py").exists()
     undo = next(line.strip() for line in done.out.splitlines() if "git reset --keep" in line)
     front.git(*undo.split()[1:])
