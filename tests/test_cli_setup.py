@@ -113,8 +113,8 @@ def test_submodules_and_lfs_are_refused_with_the_reason(tmp_path: Path) -> None:
     front = Front(tmp_path, AGENT)
     commit(front.root, {".gitmodules": "", ".gitattributes": "*.bin filter=lfs\n"})
     fix = " ".join(findings(front)["fix"])
-    assert "refused: submodules: they stay empty" in fix
-    assert "refused: Git LFS" in fix
+    assert "not supported: submodules: they stay empty" in fix
+    assert "not supported: Git LFS" in fix
 
 
 def test_a_shallow_clone_is_refused(tmp_path: Path) -> None:
