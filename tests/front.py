@@ -139,8 +139,8 @@ class Front:
 
     @property
     def service(self) -> Service:
-        world = Host(place.find(self.root), self.env, lambda: 0.0, self.root, new_id, spawn)
-        return Service(world)
+        host = Host(place.find(self.root), self.env, lambda: 0.0, self.root, new_id, spawn)
+        return Service(host)
 
     @property
     def run(self) -> str:
@@ -148,7 +148,7 @@ class Front:
 
     @property
     def folder(self) -> Path:
-        return self.service.world.place.run_folder(self.run)
+        return self.service.host.place.run_folder(self.run)
 
     @property
     def view(self) -> View:

@@ -117,7 +117,7 @@ def test_collecting_leaves_a_slot_in_which_a_process_is_alive(tmp_path: Path) ->
     with subprocess.Popen(["sleep", "600"], cwd=slot) as process:
         try:
             said = bench.windlass("gc")
-            assert f"process {process.pid} is at work in it" in said.out + said.err, str(said)
+            assert f"process {process.pid} is running in it" in said.out + said.err, str(said)
             assert slot.is_dir()
         finally:
             process.kill()

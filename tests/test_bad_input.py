@@ -246,7 +246,7 @@ def test_five_hundred_tasks_work_and_stay_fast(front: Front) -> None:
 
 
 def database(front: Front) -> Path:
-    return front.service.world.place.database
+    return front.service.host.place.database
 
 
 def test_a_database_of_a_newer_version_is_refused_and_untouched(front: Front) -> None:
@@ -296,7 +296,7 @@ def test_a_database_that_may_not_be_written_is_said(front: Front) -> None:
 
 def test_a_second_driver_is_refused_with_the_first_one_s_process(front: Front) -> None:
     front.start(basics("One"))
-    with driver_lock(front.service.world.place.lock(front.run), front.run):
+    with driver_lock(front.service.host.place.lock(front.run), front.run):
         done = front("resume")
         assert "waiting" in front("status").out
     refused(done, f"is driven by process {os.getpid()}", "windlass log")

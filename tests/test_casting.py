@@ -133,8 +133,12 @@ def test_a_role_is_remembered_with_the_run_and_can_be_changed_on_resume(tmp_path
         ("implmenter=scripted", "there is no such role", "did you mean 'implementer'?"),
         ("implementer=scriptd", "there is no agent 'scriptd'", "did you mean 'scripted'?"),
         ("implementer=scripted:x:hihg", "there is no effort 'hihg'", "did you mean 'high'?"),
-        ("implementer=other:x:high", "wants effort 'high', which agent 'other' cannot be told", "choose another agent"),
-        ("implementer", "it has the form NAME=VALUE", "--role implementer=claude:opus:high"),
+        (
+            "implementer=other:x:high",
+            "agent 'other' has no such setting",
+            "choose another agent",
+        ),
+        ("implementer", "does not have the form NAME=VALUE", "--role implementer=claude:opus:high"),
         ("implementer=none", "no agent is available for role 'implementer'", "--agent NAME"),
     ],
 )
@@ -228,7 +232,7 @@ def test_windlass_agents_shows_who_plays_every_role_of_every_flow(tmp_path: Path
     tables = "".join(f'[roles.{role}]\nagent = "a-{role}"\n' for role in roles if role != "planner")
     front.configure(scripted(front) + agents + tables)
     shown = {one["name"]: one["roles"] for one in json.loads(front("agents", "--json").out)}
-    kit = Project(front.service.world)
+    kit = Project(front.service.host)
     config, loaded = kit.config(), kit.roles()
     walked = set()
     for source in list_flows([]):

@@ -126,7 +126,7 @@ def test_simulate_says_what_a_person_can_repeat(front: Front) -> None:
     done = front("flow", "simulate", "plan", "--tasks", "2")
     assert done.code == 0
     assert "plan with 2 tasks:" in done.out
-    assert "more if a person goes round again: approve" in done.out
+    assert "more if a person chooses to repeat: approve" in done.out
 
 
 @pytest.mark.parametrize("given", ["max_task_review_cycle=2", "max_task_review_cycles=many", "nothing"])
@@ -142,12 +142,12 @@ def test_a_new_flow_passes_the_check_and_is_never_overwritten(front: Front) -> N
     path.write_text("# my work\n")
     again = front("flow", "new", "mine")
     assert again.code == 1
-    assert "exists already" in again.err
+    assert "already exists" in again.err
     assert path.read_text() == "# my work\n"
 
 
 def test_a_new_flow_says_which_one_it_hides(front: Front) -> None:
-    assert "instead of 'plan' (built-in)" in front("flow", "new", "plan").err
+    assert "it replaces 'plan' (built-in)" in front("flow", "new", "plan").err
 
 
 @pytest.mark.parametrize("name", ["../evil", "a/b", "-x y", ""])

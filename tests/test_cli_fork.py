@@ -105,7 +105,7 @@ def test_answers_are_shared_and_questions_of_the_phase_are_asked_again(tmp_path:
     assert [row.answer for row in front.service.store.questions.all(after)] == ["approve"]
     assert front.service.store.questions.all(before) == []
     assert front("resume", before).code == 10
-    assert [row.id for row in front.service.pending(before)] == ["approve"]
+    assert [row.id for row in front.service.questions.pending(before)] == ["approve"]
 
 
 def test_a_retried_stop_before_the_phase_is_shared(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_a_repository_without_runs_says_how_to_start_one(tmp_path: Path, argv: l
     front = Front(tmp_path)
     done = front(*argv)
     assert (done.code, done.out) == (0, 'No runs here yet. Start one: windlass run "what to build"\n')
-    assert not front.service.world.place.home.exists()
+    assert not front.service.host.place.home.exists()
     assert json.loads(front(*argv, "--json").out) in ({"runs": 0}, [])
 
 
@@ -181,7 +181,7 @@ def test_an_answer_that_is_no_option_changes_nothing(waiting: Front) -> None:
     done = waiting("answer", "aprove", "--no-resume")
     assert done.code == 1
     assert "approve" in done.err
-    assert len(waiting.service.pending(waiting.run)) == 1
+    assert len(waiting.service.questions.pending(waiting.run)) == 1
 
 
 def test_a_question_that_is_not_open_is_refused(waiting: Front) -> None:
@@ -199,13 +199,13 @@ def test_the_second_answer_is_told_who_was_first(waiting: Front) -> None:
 
 def test_pausing_a_run_at_rest_says_so(waiting: Front) -> None:
     done = waiting("pause")
-    assert (done.code, "at rest already" in done.out) == (0, True)
+    assert (done.code, "is not running" in done.out) == (0, True)
 
 
 def test_pausing_a_driven_run_is_asked_of_its_driver(waiting: Front) -> None:
     run = waiting.run
-    with driver_lock(waiting.service.world.place.lock(run), run):
-        assert "pauses when the agents at work are done" in waiting("pause").out
+    with driver_lock(waiting.service.host.place.lock(run), run):
+        assert "will pause when its running agents finish" in waiting("pause").out
     assert waiting.service.run(run).wanted == "pause"
 
 
@@ -227,7 +227,7 @@ def test_a_finished_run_cannot_be_paused_retried_or_resumed(finished: Front) -> 
 
 def test_a_driven_run_is_not_driven_twice(waiting: Front) -> None:
     run = waiting.run
-    with driver_lock(waiting.service.world.place.lock(run), run):
+    with driver_lock(waiting.service.host.place.lock(run), run):
         done = waiting("resume")
     assert done.code == 1
     assert f"run {run} is driven by process" in done.err

@@ -47,7 +47,7 @@ def test_landing_says_what_it_did_and_the_undo_brings_back_what_was(tmp_path: Pa
     before = footprint(front.root)
     done = front("land")
     assert done.code == 0
-    assert f"'main' has '{front.branch}' now" in done.out
+    assert f"'main' now contains '{front.branch}'" in done.out
     assert (front.root / "src" / "t1.py").exists()
     undo = next(line.strip() for line in done.out.splitlines() if "git reset --keep" in line)
     front.git(*undo.split()[1:])
@@ -119,7 +119,7 @@ def test_a_run_that_landed_nothing_cannot_be_landed(tmp_path: Path) -> None:
     front = Front(tmp_path, LEAN + QUICK)
     front.start([{"when": {}, "exit": 1}], "--yes")
     done = front("land", "--unfinished")
-    assert (done.code, "landed nothing" in done.err) == (1, True)
+    assert (done.code, "has no landed tasks" in done.err) == (1, True)
 
 
 # -- gc
@@ -264,9 +264,9 @@ def test_a_slot_that_a_killed_check_left_is_not_used_again_and_is_collected(tmp_
 
 def test_a_second_check_at_the_same_time_is_refused(tmp_path: Path) -> None:
     front = Front(tmp_path, GREEN)
-    with driver_lock(front.service.world.place.lock(RUN), RUN):
+    with driver_lock(front.service.host.place.lock(RUN), RUN):
         done = front("check")
-    assert (done.code, "another windlass check or land is at work" in done.err) == (1, True)
+    assert (done.code, "another windlass check or land is running" in done.err) == (1, True)
 
 
 def test_an_interrupted_check_ends_its_processes_and_gives_the_slot_back(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def _agent_of(front: Front) -> int:
     """The running check's process, as soon as its supervisor has said who it is."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
-        for file in front.service.world.place.home.glob("check/**/proc.json"):
+        for file in front.service.host.place.home.glob("check/**/proc.json"):
             return int(json.loads(file.read_text())["agent"]["pid"])
         time.sleep(0.02)
     raise AssertionError("the check did not start")

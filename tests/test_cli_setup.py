@@ -60,7 +60,7 @@ def test_the_doctor_changes_nothing(tmp_path: Path) -> None:
     before = footprint(front.root)
     front("doctor")
     assert footprint(front.root) == before
-    assert not front.service.world.place.home.exists()
+    assert not front.service.host.place.home.exists()
     assert list(state_dir(front.env).iterdir()) == []
 
 
@@ -74,7 +74,7 @@ def test_roles_without_an_agent_must_be_fixed(tmp_path: Path) -> None:
     done = front("doctor")
     assert done.code == 1
     assert "no agent for implementer, planner" in " ".join(done.out.split())
-    assert "to mend before a run can start" in done.out
+    assert "to fix before a run can start" in done.out
 
 
 def test_an_agent_that_is_not_installed_must_be_fixed(tmp_path: Path) -> None:
@@ -114,8 +114,8 @@ def test_submodules_and_lfs_are_refused_with_the_reason(tmp_path: Path) -> None:
     front = Front(tmp_path, AGENT)
     commit(front.root, {".gitmodules": "", ".gitattributes": "*.bin filter=lfs\n"})
     fix = " ".join(findings(front)["fix"])
-    assert "refused: submodules: they stay empty" in fix
-    assert "refused: Git LFS" in fix
+    assert "not supported: submodules: they stay empty" in fix
+    assert "not supported: Git LFS" in fix
 
 
 def test_a_shallow_clone_is_refused(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_bad_config_is_named_with_its_line(tmp_path: Path) -> None:
 
 def test_an_unreadable_database_is_reported_and_kept(tmp_path: Path) -> None:
     front = Front(tmp_path, AGENT)
-    database = front.service.world.place.database
+    database = front.service.host.place.database
     database.parent.mkdir(parents=True)
     database.write_bytes(b"this is no database, " * 100)
     assert any("cannot be read" in text for text in findings(front)["fix"])
@@ -163,14 +163,14 @@ def test_a_folder_that_cannot_be_written_must_be_fixed(tmp_path: Path) -> None:
     front = Front(tmp_path, AGENT)
     (tmp_path / "file").write_text("in the way")
     front.env["XDG_STATE_HOME"] = str(tmp_path / "file" / "state")
-    assert any("cannot be written" in text for text in findings(front)["fix"])
+    assert any("is not writable" in text for text in findings(front)["fix"])
 
 
 def test_slots_of_runs_that_are_gone_are_noted(tmp_path: Path) -> None:
     front = Front(tmp_path, AGENT)
     slots = Slots(EngineRepo.open(user_repo.discover(front.root), state_dir(front.env)))
     slots.take("gone", "execute/t1", front.git("rev-parse", "HEAD"))
-    assert "1 slot(s) of runs that are done" in findings(front)["note"]
+    assert "1 slot of finished or aborted runs" in findings(front)["note"]
 
 
 def test_a_process_that_an_attempt_left_behind_is_named(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_a_process_that_an_attempt_left_behind_is_named(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], env=env, stdin=subprocess.PIPE) as left:
         found = findings(front)["warn"]
         left.kill()
-    assert f"process {left.pid} is left of {marker}" in found
+    assert f"process {left.pid} is a leftover of {marker}" in found
 
 
 def test_the_diagnosis_fits_sixty_columns(tmp_path: Path) -> None:

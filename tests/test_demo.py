@@ -129,4 +129,4 @@ def test_a_real_agent_that_is_not_there_is_told_before_anything_is_made(tmp_path
     argv = ("demo", "--agent", "claude", "--bin", str(tmp_path / "nowhere"), "--into", str(tmp_path / "sample"))
     done = windlass(tmp_path, *argv, cwd=tmp_path)
     assert (done.returncode, (tmp_path / "sample").exists()) == (1, False)
-    assert "hint: install claude, or say where it is: --bin PATH" in done.stderr
+    assert "hint: install claude, or give its path: --bin PATH" in done.stderr

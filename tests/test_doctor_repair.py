@@ -106,7 +106,7 @@ def test_doctor_names_only_processes_of_its_own_repository(tmp_path: Path) -> No
             started.append(subprocess.Popen(["sleep", "60"], env=env))
         until(lambda: all(Path(f"/proc/{one.pid}/cmdline").read_bytes().startswith(b"sleep") for one in started))
         said = ours.windlass("doctor").out
-        assert f"process {started[0].pid} is left of check:check@1" in said
+        assert f"process {started[0].pid} is a leftover of check:check@1" in said
         assert f"process {started[1].pid}" not in said
     finally:
         for one in started:

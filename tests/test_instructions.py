@@ -149,7 +149,7 @@ def test_flow_check_tells_which_instructions_this_repository_lacks(tmp_path: Pat
     front = Front(tmp_path, files={"AGENTS.md": RULES})
     ask(front, "[AGENTS.md, docs/style.md]")
     done = front("flow", "check", "task")
-    note = "note: 'docs/style.md' of its instructions is not in this repository; agents work without it"
+    note = "note: this repository has no instruction file 'docs/style.md'; agents work without it"
     assert (done.code, done.out) == (0, f"task: ok\n{note}\n")
     assert json.loads(front("flow", "check", "task", "--json").out)[0]["notes"] == [note]
 

@@ -41,7 +41,7 @@ def test_a_red_result_changes_nothing_and_says_so(tmp_path: Path) -> None:
     before = footprint(front.root)
     done = front("land")
     assert done.code == 12
-    assert "the checks are red on what 'main' would become" in done.err
+    assert "the checks fail on the merged result" in done.err
     assert "--force-red" in done.err
     assert footprint(front.root) == before
     assert front.status["landed"] is None
@@ -66,7 +66,7 @@ def test_a_merge_is_checked_and_a_tree_that_was_checked_is_not_checked_again(tmp
     commit(front.root, {"harmless.txt": "mine\n"})
     done = front("land")
     assert (done.code, "checks: passed" in done.out) == (0, True)
-    assert "running 1 check on what 'main' would become" in done.err
+    assert "running 1 check on the merged result" in done.err
     assert checks_run(front) == before + 1
 
 

@@ -77,7 +77,7 @@ def test_a_host_starts_a_run_answers_its_questions_and_reads_the_report(front: F
         asked = await host.workflow("Add sub")
         assert "Approve this plan?" in asked.text
         assert "1) approve - Approve" in asked.text
-        assert "'revise' goes with a comment" in asked.text
+        assert "'revise' takes a comment" in asked.text
         refused = await host.workflow("perhaps")
         assert refused.failed
         assert "'perhaps' is not an answer to 'approve'" in refused.text
@@ -103,7 +103,7 @@ def test_a_run_goes_on_when_the_host_is_gone_and_no_call_waits_longer_than_it_wa
 
     async def begin(host: Host) -> None:
         told = await host.workflow("Add sub", wait_s=0)
-        assert "goes on in the background" in told.text
+        assert "continues in the background" in told.text
         running = await host("status", wait_s=0.5)
         assert "no driver is alive" not in running.text
 

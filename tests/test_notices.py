@@ -191,14 +191,14 @@ def test_questions_that_were_answered_beforehand_are_no_message_and_the_end_is_o
     front = Front(tmp_path, notifying(inbox.url))
     assert front.start(basics("One"), "--yes").code == 0
     assert inbox.titles == ["finished"]
-    assert f"Take it: windlass land {front.run}" in inbox.got[0]["message"]
+    assert f"Land it: windlass land {front.run}" in inbox.got[0]["message"]
 
 
 def test_a_run_that_stops_says_why_and_how_to_go_on(tmp_path: Path, inbox: Inbox) -> None:
     front = Front(tmp_path, notifying(inbox.url))
     assert front.start(basics("One"), "--yes", "--budget", "0").code == 12
     assert inbox.titles == ["is stopped"]
-    assert f"Go on: windlass resume {front.run}" in inbox.got[0]["message"]
+    assert f"Continue: windlass resume {front.run}" in inbox.got[0]["message"]
 
 
 def test_a_message_that_cannot_be_delivered_hurts_nothing_and_tells_no_address(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_a_message_that_cannot_be_delivered_hurts_nothing_and_tells_no_address(t
     assert done.code == 0
     log = (front.folder / "notify.log").read_text()
     assert "notify.urls 1 (json): was not delivered" in log
-    assert "notify.urls 2 (nowhere): is not understood" in log
+    assert "notify.urls 2 (nowhere): is not a known address" in log
     assert "secret" not in log + done.out + done.err
 
 

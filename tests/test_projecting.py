@@ -110,7 +110,7 @@ def files(front: Front, timers: Timers) -> Any:
     """The files of a run that rests after its first task."""
     assert front.start(basics("One", "Two", "Three"), *APPROVED, "--set", "execution_mode=checkpoint").code == 11
     service = front.service
-    row, kit = service.run(), Project(service.world)
+    row, kit = service.run(), Project(service.host)
     flow = kit.parse(kit.find_flow("plan"), kit.roles())
     with closing(service.store) as store:
         made = ViewFiles(store, row, flow, front.folder, timers, None, timers.later, "unchecked")

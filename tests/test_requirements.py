@@ -263,7 +263,7 @@ def test_revise_hands_the_words_to_the_planner_and_reviews_and_asks_again(tmp_pa
     front = Brainstorm(tmp_path, QUICK + NO_EXTRAS)
     front.begin()
     front.say_yes("1", "fast", "1", "1", "yes", "yes", "yes")
-    [waiting] = front.service.pending(front.run)
+    [waiting] = front.service.questions.pending(front.run)
     assert waiting.data["comment"] == "editor"
     before = len(front.keys)
     assert front.say_yes("revise | Split the login").code == 10

@@ -99,4 +99,4 @@ def test_a_plan_that_cannot_be_carried_out_is_refused_before_a_run_begins(
 def test_neither_a_request_nor_a_plan_is_said(front: Front) -> None:
     done = front.task([builder()])
     assert done.code == 1
-    assert "a request or --plan is needed" in done.err
+    assert "give a request or --plan" in done.err

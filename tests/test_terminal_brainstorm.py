@@ -86,7 +86,7 @@ def test_a_brainstorm_from_the_first_question_to_the_report_looks_like_this(samp
         tty.send(DOWN, ENTER)
         album.shows(tty, "a section of the design", RIGHT)
         tty.send("no", ENTER)
-        album.shows(tty, "what to change in it", "What shall change?")
+        album.shows(tty, "what to change in it", "What should change?")
         tty.send("Shorter, please", ENTER)
         album.shows(tty, "the section as it was revised", "section-1: revise")
         for title in ("Components", "Data flow", "Errors and testing"):
@@ -134,7 +134,7 @@ def test_left_resized_and_answered_from_elsewhere_it_stays_at_the_question_that_
     assert sample.keys == bought == ["scout/scout", "questions/brainstormer"]
     answered = [(event.id, event.by) for event in sample.events(QuestionAnswered)]
     assert answered == [("question-1", "terminal"), ("question-2", "windlass answer")]
-    assert [question.id for question in sample.service.pending(sample.run)] == ["question-3"]
+    assert [question.id for question in sample.service.questions.pending(sample.run)] == ["question-3"]
 
 
 def whole(text: str, columns: int) -> bool:

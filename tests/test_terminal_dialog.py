@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 import session_events as s
 from windlass.answers import validate
-from windlass.interfaces.terminal.dialog import Dialog, entered, moved, opened, toggled, typed
+from windlass.interfaces.terminal.dialog import Dialog, match_text, move, open_dialog, submit, toggle
 from windlass.interfaces.terminal.dialog_view import dialog_lines, text_room
 from windlass.interfaces.terminal.editor import CUT, edit, editor_of
 from windlass.interfaces.terminal.hints import hints
@@ -48,66 +48,72 @@ def problem(found: Dialog | Answer) -> str:
 
 @pytest.mark.parametrize("text", ["revise", "2", "Revise", " REVISE "])
 def test_a_choice_is_made_by_key_number_or_label(text: str) -> None:
-    assert entered(opened(CHOICE), text) == Answer("revise", "", "terminal")
+    assert submit(open_dialog(CHOICE), text) == Answer("revise", "", "terminal")
 
 
 def test_a_stray_enter_chooses_nothing() -> None:
-    assert "choose one" in problem(entered(opened(CHOICE), ""))
+    assert "choose one" in problem(submit(open_dialog(CHOICE), ""))
 
 
 def test_enter_takes_the_default_or_what_the_arrows_point_at() -> None:
-    with_default = opened(replace(CHOICE, default="revise"))
-    assert entered(with_default, "") == Answer("revise", "", "terminal")
-    assert entered(moved(with_default, 1), "") == Answer("x", "", "terminal")
-    assert entered(moved(opened(CHOICE), -1), "") == Answer("x", "", "terminal")
+    with_default = open_dialog(replace(CHOICE, default="revise"))
+    assert submit(with_default, "") == Answer("revise", "", "terminal")
+    assert submit(move(with_default, 1), "") == Answer("x", "", "terminal")
+    assert submit(move(open_dialog(CHOICE), -1), "") == Answer("x", "", "terminal")
 
 
 def test_words_that_name_an_option_point_at_it_and_others_point_at_none() -> None:
-    assert [typed(opened(CHOICE), text).cursor for text in ("revise", "2", "Abort", "rev", "9")] == [1, 1, 2, -1, -1]
+    assert [match_text(open_dialog(CHOICE), text).cursor for text in ("revise", "2", "Abort", "rev", "9")] == [
+        1,
+        1,
+        2,
+        -1,
+        -1,
+    ]
 
 
 @pytest.mark.parametrize("text", ["0", "4", "-1", "99999999", "approve revise", "appr"])
 def test_what_names_no_option_is_said_and_chooses_nothing(text: str) -> None:
-    assert problem(entered(opened(CHOICE), text)).startswith("one of 1) approve, 2) revise")
+    assert problem(submit(open_dialog(CHOICE), text)).startswith("one of 1) approve, 2) revise")
 
 
 def test_several_are_marked_with_space_or_named_with_commas() -> None:
-    dialog = toggled(moved(toggled(moved(opened(MULTI), 1)), 2))
-    assert entered(dialog, "") == Answer("approve,x", "", "terminal")
-    assert entered(opened(MULTI), "3, Approve") == Answer("approve,x", "", "terminal")
-    assert entered(toggled(dialog), "") == Answer("approve", "", "terminal")
-    assert problem(entered(opened(MULTI), "1, 9")).startswith("some of")
+    dialog = toggle(move(toggle(move(open_dialog(MULTI), 1)), 2))
+    assert submit(dialog, "") == Answer("approve,x", "", "terminal")
+    assert submit(open_dialog(MULTI), "3, Approve") == Answer("approve,x", "", "terminal")
+    assert submit(toggle(dialog), "") == Answer("approve", "", "terminal")
+    assert problem(submit(open_dialog(MULTI), "1, 9")).startswith("some of")
     assert validate(MULTI, "x,x,2") == Answer("revise,x")
 
 
 def test_an_input_has_its_default_and_its_check() -> None:
-    assert entered(opened(NUMBER), "") == Answer("3", "", "terminal")
-    assert entered(opened(NUMBER), "5") == Answer("5", "", "terminal")
-    assert problem(entered(opened(NUMBER), "five")) == "a whole number from 1 is expected"
+    assert submit(open_dialog(NUMBER), "") == Answer("3", "", "terminal")
+    assert submit(open_dialog(NUMBER), "5") == Answer("5", "", "terminal")
+    assert problem(submit(open_dialog(NUMBER), "five")) == "a whole number from 1 is expected"
 
 
 def test_a_confirmation_is_yes_or_no_by_key_or_arrow() -> None:
-    assert entered(opened(CONFIRM), "yes") == Answer("yes", "", "terminal")
-    assert entered(moved(moved(opened(CONFIRM), 1), 1), "") == Answer("no", "", "terminal")
-    assert problem(entered(opened(CONFIRM), "y")) == "yes or no is expected"
+    assert submit(open_dialog(CONFIRM), "yes") == Answer("yes", "", "terminal")
+    assert submit(move(move(open_dialog(CONFIRM), 1), 1), "") == Answer("no", "", "terminal")
+    assert problem(submit(open_dialog(CONFIRM), "y")) == "yes or no is expected"
 
 
 def test_a_choice_that_needs_a_comment_asks_for_it_and_does_not_go_on_without() -> None:
-    asked = entered(opened(COMMENT), "revise")
+    asked = submit(open_dialog(COMMENT), "revise")
     assert isinstance(asked, Dialog)
-    assert (asked.asks, asked.lists) == ("What shall change?", False)
-    assert "needs a comment" in problem(entered(asked, "  "))
-    assert entered(asked, "smaller tasks") == Answer("revise", "smaller tasks", "terminal")
-    assert entered(opened(COMMENT), "approve") == Answer("approve", "", "terminal")
+    assert (asked.asks, asked.lists) == ("What should change?", False)
+    assert "needs a comment" in problem(submit(asked, "  "))
+    assert submit(asked, "smaller tasks") == Answer("revise", "smaller tasks", "terminal")
+    assert submit(open_dialog(COMMENT), "approve") == Answer("approve", "", "terminal")
 
 
 @pytest.mark.req("S1-68")
 def test_a_comment_for_the_editor_opens_it() -> None:
-    asked = entered(opened(replace(CHOICE, comment="editor")), "revise")
+    asked = submit(open_dialog(replace(CHOICE, comment="editor")), "revise")
     assert isinstance(asked, Dialog)
     assert asked.wants_editor
-    assert opened(Question("q", "Write", type="editor")).wants_editor
-    assert not opened(COMMENT).wants_editor
+    assert open_dialog(Question("q", "Write", type="editor")).wants_editor
+    assert not open_dialog(COMMENT).wants_editor
 
 
 # -- showing
@@ -117,7 +123,7 @@ def test_the_options_with_the_chosen_one_pointed_at() -> None:
     about = replace(
         CHOICE, options=(Choice("single-pass", "Single pass", "one round"), Choice("iterative", "Iterative"))
     )
-    assert lines(opened(replace(about, default="iterative"))) == [
+    assert lines(open_dialog(replace(about, default="iterative"))) == [
         "? Approve?",
         "    1 Single pass: one round",
         "  ▸ 2 Iterative (default)",
@@ -128,7 +134,7 @@ def test_a_key_that_only_spells_its_label_is_not_said_twice() -> None:
     long = "Names are kept in a file that every user of this service can read"
     said = (("everything-but-health", "Everything but /health"), ("names-are-kept-in-a-file-that-every-user", long))
     options = tuple(Choice(*one) for one in (*said, ("fix", "Fix them"), ("option-4", "東京")))
-    assert [line[6:] for line in lines(opened(replace(CHOICE, options=options)))[1:]] == [
+    assert [line[6:] for line in lines(open_dialog(replace(CHOICE, options=options)))[1:]] == [
         *(label for _, label in said),
         "fix — Fix them",
         "option-4 — 東京",
@@ -137,48 +143,48 @@ def test_a_key_that_only_spells_its_label_is_not_said_twice() -> None:
 
 @pytest.mark.req("S1-34")
 def test_a_question_has_its_title_where_there_is_room() -> None:
-    titled = opened(replace(CHOICE, title="Question 2 of 5"))
+    titled = open_dialog(replace(CHOICE, title="Question 2 of 5"))
     assert lines(titled)[:2] == ["─── Question 2 of 5 ───", "? Approve?"]
     assert lines(titled, room=6)[0] == "? Approve?"
 
 
 def test_a_narrow_line_of_hints_is_said_shorter_before_it_is_cut() -> None:
-    wide, narrow = (plain(hints(opened(replace(NUMBER, default="")), "3f2a", Look(width))) for width in (80, 60))
+    wide, narrow = (plain(hints(open_dialog(replace(NUMBER, default="")), "3f2a", Look(width))) for width in (80, 60))
     assert wide.strip() == "Enter sends · Esc leaves it open · Ctrl-J new line · Ctrl-O editor"
     assert narrow.strip() == "Enter sends · Esc leaves it open · ^J new line · ^O editor"
 
 
 def test_forty_options_scroll_with_the_chosen_one_in_sight() -> None:
     for cursor in (-1, 0, 17, 39):
-        shown = lines(replace(opened(MANY), cursor=cursor), room=12)
+        shown = lines(replace(open_dialog(MANY), cursor=cursor), room=12)
         assert len(shown) <= 12
         assert any(f"Option {max(cursor, 0)}" in line.split("—")[-1] for line in shown)
-    assert lines(replace(opened(MANY), cursor=39), room=12)[1].strip() == "↑ 31 more"
-    assert lines(opened(MANY), room=12)[-1].strip() == "↓ 31 more"
+    assert lines(replace(open_dialog(MANY), cursor=39), room=12)[1].strip() == "↑ 31 more"
+    assert lines(open_dialog(MANY), room=12)[-1].strip() == "↓ 31 more"
 
 
 def test_a_label_of_five_thousand_letters_is_three_lines() -> None:
     long = replace(CHOICE, options=(Choice("a", "word " * 1000), Choice("b", "x" * 5000)))
-    assert len(lines(opened(long), room=30)) == 7
+    assert len(lines(open_dialog(long), room=30)) == 7
 
 
 def test_options_with_the_same_key_are_told_apart_by_number_and_give_that_key() -> None:
     twins = replace(CHOICE, options=(Choice("same", "One"), Choice("same", "Two")))
-    assert entered(opened(twins), "2") == Answer("same", "", "terminal")
-    assert [line[:5] for line in lines(opened(twins))[1:]] == ["    1", "    2"]
+    assert submit(open_dialog(twins), "2") == Answer("same", "", "terminal")
+    assert [line[:5] for line in lines(open_dialog(twins))[1:]] == ["    1", "    2"]
 
 
 def test_a_long_text_is_read_page_by_page() -> None:
     text = "\n\n".join(f"paragraph {n}" for n in range(40))
-    first = lines(opened(CHOICE), text=text)
+    first = lines(open_dialog(CHOICE), text=text)
     assert len(first) <= 20
     assert "paragraph 0" in first
     assert any(line.endswith("of 79, PgUp PgDn") for line in first)
     look = Look(80, 20)
-    page = text_room(opened(CHOICE), markdown(text, look), look, 20)
-    second = lines(replace(opened(CHOICE), scroll=page), text=text)
+    page = text_room(open_dialog(CHOICE), markdown(text, look), look, 20)
+    second = lines(replace(open_dialog(CHOICE), scroll=page), text=text)
     assert "paragraph 0" not in second
-    last = lines(replace(opened(CHOICE), scroll=1000), text=text)
+    last = lines(replace(open_dialog(CHOICE), scroll=1000), text=text)
     assert "paragraph 39" in last
 
 
@@ -206,7 +212,11 @@ def test_whatever_is_asked_fits_and_hides_nothing(
 ) -> None:
     question = Question("q", text, tuple(Choice(*option) for option in options), kind, detail=detail, title=text)
     look = Look(width, room, unicode)
-    for dialog in (opened(question), moved(opened(question, "no"), 1), replace(opened(question), chosen=text)):
+    for dialog in (
+        open_dialog(question),
+        move(open_dialog(question, "no"), 1),
+        replace(open_dialog(question), chosen=text),
+    ):
         shown = dialog_lines(dialog, markdown(detail, look), look, room)
         for line in [*shown, *hints(dialog, "3f2a", look)]:
             words = "".join(span.text for span in line)
@@ -250,7 +260,7 @@ def test_an_editor_that_does_not_exist_is_said() -> None:
 
 
 def test_an_editor_that_returns_nothing_is_said(tmp_path: Path) -> None:
-    assert "returned nothing" in edit(program(tmp_path, ': > "$1"'), "", "What?", "").problem
+    assert "returned no text" in edit(program(tmp_path, ': > "$1"'), "", "What?", "").problem
 
 
 # -- the wire

@@ -46,9 +46,9 @@ def test_a_run_looks_like_this(tmp_path: Path, columns: int) -> None:
         tty.send("d")
         album.shows(tty, "with details", "  working ")
         tty.send("t")
-        album.shows(tty, "telling", "What shall the agent that writes code know?")
+        album.shows(tty, "telling", "What should the agent that writes code know?")
         tty.send(ESCAPE)
-        tty.wait_gone("What shall the agent that writes code know?")
+        tty.wait_gone("What should the agent that writes code know?")
         (Path(front.env["HOME"]) / "gate").touch()
         assert tty.end() == Exit.OK
         album.ends(tty, "everything, when it is over")

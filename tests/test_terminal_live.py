@@ -114,7 +114,7 @@ def test_ctrl_c_once_pauses_when_the_agents_are_done(person: Person) -> None:
     with person.run(scout(), planner("One", "Two"), person.held(), passing(), argv=("--yes",)) as tty:
         tty.wait("▸ running while")
         tty.send(CTRL_C)
-        tty.wait("pausing when the agents are done")
+        tty.wait("pausing when the agents finish")
         person.gate.touch()
         assert tty.end() == Exit.PAUSED
     assert person.front.events(QuestionAnswered)
@@ -139,7 +139,7 @@ def test_a_pause_can_be_taken_back(person: Person) -> None:
     with person.run(scout(), planner("One"), person.held(), passing(), argv=("--yes",)) as tty:
         tty.wait("▸ running while")
         tty.send("p")
-        tty.wait("pausing when the agents are done")
+        tty.wait("pausing when the agents finish")
         tty.send("p")
         tty.wait("p pause")
         person.gate.touch()
@@ -150,9 +150,9 @@ def test_what_a_person_tells_goes_with_the_next_dispatch_that_writes_code(person
     with person.run(scout(), planner("One", "Two"), person.held(), passing(), argv=("--yes",)) as tty:
         tty.wait("▸ running while")
         tty.send("t")
-        tty.wait("What shall the agent that writes code know?")
+        tty.wait("What should the agent that writes code know?")
         tty.send("use the Clock class", ENTER)
-        tty.wait("told by terminal: use the Clock class")
+        tty.wait("message from terminal: use the Clock class")
         person.gate.touch()
         assert tty.end() == Exit.OK
     assert [event.text for event in person.front.events(RunTold)] == ["use the Clock class"]
@@ -174,11 +174,11 @@ def test_left_to_the_background_the_run_goes_on_without_paying_twice(person: Per
     with person.run(scout(), planner("One", "Two"), person.held(), passing(), argv=("--yes",)) as tty:
         tty.wait("▸ running while")
         tty.send("b")
-        tty.wait("to the background when the agents are done")
+        tty.wait("to the background when the agents finish")
         person.gate.touch()
         assert tty.end() == Exit.OK
-        assert "goes on in the background (process" in tty.scrollback
-    until(lambda: person.front.view.state.final and not person.front.service.driven(person.front.run), 60)
+        assert "continues in the background (process" in tty.scrollback
+    until(lambda: person.front.view.state.final and not person.front.service.is_driven(person.front.run), 60)
     assert person.front.view.state == "finished"
     assert len(set(person.front.keys)) == len(person.front.keys)
 
@@ -202,7 +202,7 @@ def test_a_terminal_that_is_closed_leaves_the_question_open(person: Person) -> N
         # 120: Python could not flush its last words, because there is nobody left to read them.
         assert tty.end() in (Exit.PAUSED, Exit.INTERRUPTED, 120)
     assert person.front.view.state == "paused"
-    assert [question.id for question in person.front.service.pending(person.front.run)] == ["approve"]
+    assert [question.id for question in person.front.service.questions.pending(person.front.run)] == ["approve"]
     assert person.front("answer", "approve").code == Exit.OK
 
 
@@ -246,7 +246,7 @@ def test_ctrl_o_takes_the_comment_from_the_editor(person: Person, tmp_path: Path
     with person.run(env=env) as tty:
         tty.wait(ASKED)
         tty.send("revise", ENTER)
-        tty.wait("What shall change?")
+        tty.wait("What should change?")
         tty.send(CTRL_O)
         tty.wait("approve: revise (by terminal): Split it.")
         tty.send(ESCAPE)
@@ -257,7 +257,7 @@ def test_ctrl_o_takes_the_comment_from_the_editor(person: Person, tmp_path: Path
     ("body", "said"),
     [
         ("exit 3", "failed"),
-        (': > "$1"', "the editor returned nothing"),
+        (': > "$1"', "the editor returned no text"),
         ("", "no editor is set"),
     ],
 )
@@ -267,7 +267,7 @@ def test_an_editor_that_is_no_help_leaves_the_dialog_to_write_in(
     with person.run(env=editor(tmp_path, body) if body else {}) as tty:
         tty.wait(ASKED)
         tty.send("revise", ENTER)
-        tty.wait("What shall change?")
+        tty.wait("What should change?")
         tty.send(CTRL_O)
         tty.wait(said)
         tty.send("Split it.", ENTER)
@@ -281,13 +281,13 @@ def test_what_was_written_while_another_answered_is_not_lost(person: Person, tmp
     with person.run(*rules, env=editor(tmp_path, body)) as tty:
         tty.wait(ASKED)
         tty.send("revise", ENTER)
-        tty.wait("What shall change?")
+        tty.wait("What should change?")
         tty.send(CTRL_O)
         until(opened.exists)
         assert person.front("answer", "approve").code == 0
         until(lambda: "execute/t1/implement" in person.front.keys)
         closed.touch()
-        tty.wait("it was answered meanwhile")
+        tty.wait("the question has been answered in the meantime")
         assert "    My words." in tty.scrollback
         person.gate.touch()
         assert tty.end() == Exit.OK
@@ -338,7 +338,7 @@ def test_a_bare_windlass_asks_what_to_build_and_starts_it(person: Person) -> Non
     person.front.say(basics("One"))
     person.front.configure(scripted(person.front))
     with person() as tty:
-        tty.wait("What is to be built?")
+        tty.wait("What do you want to build?")
         assert "─── Start Workflow ───" in tty.lines
         tty.send("Add sub", ENTER)
         tty.wait(ASKED)
@@ -351,7 +351,7 @@ def test_a_bare_windlass_asks_what_to_build_and_starts_it(person: Person) -> Non
 @pytest.mark.parametrize("key", [ENTER, CTRL_C, CTRL_D])
 def test_nothing_to_build_leaves_nothing_behind(person: Person, key: str) -> None:
     with person() as tty:
-        tty.wait("What is to be built?")
+        tty.wait("What do you want to build?")
         tty.send(key)
         assert tty.end() == Exit.OK
     assert not (person.front.root / ".git" / "windlass" / "windlass.db").exists()
@@ -365,7 +365,7 @@ def test_a_request_beside_an_active_run_is_confirmed_first(person: Person, answe
         tty.send(ESCAPE)
         tty.end()
     with person.run() as tty:
-        tty.wait("Start the new one?")
+        tty.wait("and start a new one?")
         tty.send(answer, ENTER)
         tty.wait(ASKED)
         tty.send(ESCAPE)

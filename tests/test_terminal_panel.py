@@ -12,7 +12,7 @@ import session_events as s
 from windlass import events as e
 from windlass.events import Event, Recorded
 from windlass.interfaces.terminal.live_state import Live, Mood
-from windlass.interfaces.terminal.panel import bar, beside_dialog, panel
+from windlass.interfaces.terminal.panel import bar, panel, panel_above_dialog
 from windlass.interfaces.terminal.spans import Look, Span, cells, cut, plain, row
 from windlass.text import HIDDEN
 from windlass.views.build import ViewBuilder
@@ -30,7 +30,7 @@ def live_of(records: Iterable[Recorded]) -> Live:
     for recorded in records:
         folder.feed(recorded)
         if isinstance(recorded.event, e.Activity):
-            found.note(recorded.event)
+            found.add(recorded.event)
     return found
 
 
@@ -148,7 +148,11 @@ def test_a_quota_wait_counts_down() -> None:
 @pytest.mark.req("S1-16")
 @pytest.mark.parametrize(
     ("usd", "warning"),
-    [(3.0, ""), (5.5, "! $6.65 spent, more than the $5.00"), (18.5, "! $19.65 of $20.00 spent: the run stops")],
+    [
+        (3.0, ""),
+        (5.5, "! $6.65 spent, more than your warning limit of $5.00"),
+        (18.5, "! $19.65 of $20.00 spent: the run will stop"),
+    ],
 )
 def test_the_budget_is_a_warning_before_it_is_an_end(usd: float, warning: str) -> None:
     found = live(executing(e.Activity("execute/t2/implement", "implementer", "usage", "", cost_usd=usd)))
@@ -188,7 +192,7 @@ def test_a_long_plan_shows_the_tasks_around_the_one_at_work() -> None:
     ("mood", "words"),
     [
         (Mood.RUNNING, "p pause"),
-        (Mood.PAUSING, "p goes on"),
+        (Mood.PAUSING, "p: continue"),
         (Mood.LEAVING, "b again: now"),
         (Mood.STOPPING, "stopping"),
     ],
@@ -226,7 +230,7 @@ def test_whatever_happens_it_fits_and_hides_nothing(
         found.details = details
         lines = panel(found, look, NOW)
         assert len(lines) <= height
-        for line in [*lines, *beside_dialog(found, look, NOW, 6)]:
+        for line in [*lines, *panel_above_dialog(found, look, NOW, 6)]:
             text = "".join(span.text for span in line)
             assert cells(line) <= width
             assert not HIDDEN.search(text)

@@ -14,7 +14,7 @@ import pytest
 from front import LEAN, Front, basics, builder, passing, plan_text
 from windlass.events import TaskLanded
 from windlass.interfaces.cli import COMMANDS, HIDDEN, NO_JSON, cli
-from windlass.interfaces.terminal.dialog import Dialog, entered, opened
+from windlass.interfaces.terminal.dialog import Dialog, open_dialog, submit
 from windlass.model import Choice, Question
 
 BAD = os.fsdecode(b"caf\xe9")
@@ -60,16 +60,16 @@ def test_an_argument_that_is_no_utf_8_is_the_user_s_to_fix(front: Front, argv: t
 @pytest.mark.parametrize("kind", ["choice", "input"])
 def test_what_is_typed_and_is_no_utf_8_is_asked_again(kind: str) -> None:
     options = (Choice("approve", "Approve"),) if kind == "choice" else ()
-    found = entered(opened(Question("q", "Well?", options, type=kind)), BAD)
+    found = submit(open_dialog(Question("q", "Well?", options, type=kind)), BAD)
     assert isinstance(found, Dialog)
     assert found.problem == "it is not valid UTF-8"
 
 
 def test_a_comment_that_is_no_utf_8_is_asked_again() -> None:
     question = Question("q", "Well?", (Choice("revise", "Revise"),), comment="required")
-    dialog = entered(opened(question), "revise")
+    dialog = submit(open_dialog(question), "revise")
     assert isinstance(dialog, Dialog)
-    found = entered(dialog, BAD)
+    found = submit(dialog, BAD)
     assert isinstance(found, Dialog)
     assert found.problem == "it is not valid UTF-8"
 

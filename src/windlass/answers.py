@@ -1,4 +1,4 @@
-"""What counts as an answer: by key, number or label, never by a guess."""
+"""Validates answers: by key, number or label, never by a guess."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from windlass.model import Answer, Json, Question
 
 
 class Asker(Protocol):
-    """A face that can ask right now. Contract: None when the person closed the prompt without an answer."""
+    """An interface that can ask a person now. Contract: None if the person closed the prompt without an answer."""
 
     async def __call__(self, key: str, question: Question, problem: str) -> Answer | None: ...
 
 
 class AnswerPolicy(Struct, frozen=True):
-    """Answers given beforehand."""
+    """Answers given in advance."""
 
     answers: Mapping[str, str] = field(default_factory=dict)
-    """id or key -> value, for the first time it is asked; `id*` for every time."""
+    """id or key -> value, for the first time the question is asked; `id*` for every time."""
     yes: bool = False
-    """Answer what declares `yes:`."""
+    """Answer questions that declare `yes:`."""
     yes_to: frozenset[str] = frozenset()
-    """Mandatory ones named on the command line."""
+    """Mandatory questions that the command line names."""
     wait: bool = False
-    """Without a terminal: wait for another process to answer, instead of ending."""
+    """Without a terminal: wait until another process answers, instead of ending."""
 
     def to_json(self) -> dict[str, Json]:
         yes_to: list[Json] = [*sorted(self.yes_to)]
@@ -45,7 +45,7 @@ class AnswerPolicy(Struct, frozen=True):
 
 
 def validate(question: Question, raw: str, comment: str = "") -> Answer | str:
-    """The answer in its canonical form, or what is wrong with it. Never a guess."""
+    """Returns the answer in its canonical form, or the problem as a text."""
     text = raw.strip()
     if not (_is_text(text) and _is_text(comment)):
         return "it is not valid UTF-8"
@@ -61,7 +61,7 @@ def validate(question: Question, raw: str, comment: str = "") -> Answer | str:
 
 
 def _is_text(text: str) -> bool:
-    """Bytes that are no UTF-8 come in as lone surrogates, which nothing can store."""
+    """Bytes that are not UTF-8 become lone surrogates, which cannot be stored."""
     return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
@@ -80,7 +80,7 @@ def _input(question: Question, text: str) -> str | None:
 
 
 def _several(question: Question, text: str) -> str | None:
-    """Keys, numbers or labels with commas between them; the canonical form has the keys in the options' order."""
+    """Keys, numbers or labels, separated by commas. The canonical form has the keys in the order of the options."""
     whole = _choice(question, text)
     if whole is not None:
         return whole
@@ -91,7 +91,7 @@ def _several(question: Question, text: str) -> str | None:
 
 
 def _choice(question: Question, text: str) -> str | None:
-    """By key, number or label; case does not matter, anything ambiguous is refused."""
+    """By key, number or label, ignoring case. An ambiguous text is refused."""
     keys = [option.key for option in question.options]
     if text in keys:
         return text
@@ -123,6 +123,6 @@ def _comment_missing(question: Question, value: str, comment: str) -> str:
 
 
 def comment_wanted(question: Question, value: str) -> bool:
-    """Whether a person who chose this option is asked for a comment: not for the plain way on."""
+    """Whether to ask a person who chose this option for a comment. The option that simply continues needs none."""
     exempt = question.comment.removeprefix("required-unless-") if "-unless-" in question.comment else question.yes
     return bool(question.comment) and value != exempt

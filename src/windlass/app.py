@@ -1,4 +1,4 @@
-"""The composition root: the only place that reads the environment, the clock and chance."""
+"""The composition root: the only place that reads the environment, the clock and random numbers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a run has cost: known, assumed, left. The only place that adds these up and puts them into words.
+"""The cost of a run: known, assumed, left. The only place that adds these up and formats them.
 
-Light: `status` loads it.
+`status` loads this module, so it imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 ASSUMED_USD = 0.5
-"""For a dispatch of unknown cost whose record does not say what was assumed for it: old ones do not."""
+"""For a dispatch of unknown cost, if its record has no assumed amount. Old records have none."""
 
 
 def dollars(amount: float) -> str:
@@ -17,11 +17,11 @@ def dollars(amount: float) -> str:
 
 class Cost(NamedTuple):
     known: float = 0.0
-    """What agents reported, or what the tokens that they reported cost."""
+    """The cost that agents reported, or the price of the tokens that they reported."""
     assumed: float = 0.0
-    """Counted for what nobody reported, until it is known."""
+    """The amount assumed for unreported cost, until it is known."""
     unknown: int = 0
-    """Dispatches that the assumed part stands for."""
+    """The number of dispatches with an assumed cost."""
     limit: float | None = None
 
     @property
@@ -34,14 +34,14 @@ class Cost(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Of a part of a run: `$0.16 + $0.50 assumed`."""
+        """For a part of a run: `$0.16 + $0.50 assumed`."""
         if not self.unknown:
             return dollars(self.known)
         return f"{f'{dollars(self.known)} + ' if self.known else ''}{dollars(self.assumed)} assumed"
 
     @property
     def line(self) -> str:
-        """Of a whole run: `$0.66 of $20.00 ($0.50 of it assumed for 1 dispatch of unknown cost), $19.34 left`."""
+        """For a whole run: `$0.66 of $20.00 ($0.50 of it assumed for 1 dispatch of unknown cost), $19.34 left`."""
         left = "" if self.left is None else f", {dollars(self.left)} left"
         return f"{self.spent_of_limit}{left}"
 
@@ -58,7 +58,7 @@ class Cost(NamedTuple):
 
 
 def assumed_for(cost_usd: float | None, assumed_usd: float | None) -> float:
-    """What counts besides a dispatch's known cost."""
+    """The amount to count in addition to a dispatch's known cost."""
     if assumed_usd is not None:
         return assumed_usd
     return ASSUMED_USD if cost_usd is None else 0.0

@@ -1,4 +1,4 @@
-"""The nouns every other module speaks in. Frozen, and free of behaviour that touches the world."""
+"""The values that all other modules share. Frozen, without side effects."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ PART = re.compile(rf"(?P<id>{ID.pattern})(?:\+(?P<visit>[1-9][0-9]*))?(?:#(?P<cy
 
 
 def is_id(text: str) -> bool:
-    """An id is valid in keys, refs and file names; git forbids '..', a final '.' and '.lock'."""
+    """Whether the text is valid in keys, refs and file names. git forbids '..', a final '.' and '.lock'."""
     return bool(ID.fullmatch(text)) and ".." not in text and not text.endswith((".", ".lock"))
 
 
 def is_inner_path(text: str) -> bool:
-    """By its words alone: a file below the repository's root, outside `.git`."""
+    """Whether the text names a file inside the repository and outside `.git`. Does not read the disk."""
     parts = text.lower().split("/")
     odd = text.startswith("~") or "\\" in text or ":" in text or not text.isprintable()
     return bool(text.strip()) and not odd and not {"", ".", "..", ".git"} & set(parts)
@@ -37,9 +37,9 @@ def is_inner_path(text: str) -> bool:
 class KeyPart(Struct, frozen=True):
     id: str
     visit: int = 1
-    """nth time the machine entered this phase or task; 1 is not written."""
+    """How often the machine has entered this phase or task. 1 is not written."""
     cycle: int | None = None
-    """nth round of a bounded loop inside a kind; written in loops, nowhere else."""
+    """The round of a bounded loop inside a kind. Written only in loops."""
 
     def __str__(self) -> str:
         visit = f"+{self.visit}" if self.visit > 1 else ""
@@ -48,7 +48,7 @@ class KeyPart(Struct, frozen=True):
 
 
 class Key(Struct, frozen=True, dict=True):
-    """A step's name: reads like a path, valid in refs and file names."""
+    """The name of a step. It reads like a path, and is valid in refs and file names."""
 
     parts: tuple[KeyPart, ...] = ()
 
@@ -81,13 +81,13 @@ def _parse_part(piece: str, whole: str) -> KeyPart:
 
 class RunState(StrEnum):
     RUNNING = "running"
-    #: a question is pending
+    #: a question is open
     WAITING = "waiting"
     #: checkpoint, batch, `pause`, quota wait when detached
     PAUSED = "paused"
-    #: something a person must mend; resumable
+    #: a person must fix something; can be resumed
     STOPPED = "stopped"
-    #: a gate or a mandatory decision is missing; resumable
+    #: a required approval or decision is missing; can be resumed
     BLOCKED = "blocked"
     ABORTED = "aborted"
     FINISHED = "finished"
@@ -113,7 +113,7 @@ class Severity(IntEnum):
 
 
 class Verdict(StrEnum):
-    """Six canonical verdicts; each contract maps its own words to them."""
+    """The six canonical verdicts. Each contract maps its own words to them."""
 
     PASS = "pass"
     PASS_WITH_NOTES = "pass_with_notes"
@@ -124,27 +124,27 @@ class Verdict(StrEnum):
 
 
 class ErrorClass(StrEnum):
-    """Why an attempt has no good result. What follows is decided by `engine.policy`, by class alone."""
+    """Why an attempt has no good result. `engine/retry.py` decides by class what happens next."""
 
-    #: again, not charged, after a persisted timer
+    #: tried again after a stored wait, without using up an attempt
     RATE_LIMITED = "rate_limited"
     OVERLOADED = "overloaded"
     KILLED = "killed"
     DRIVER_LOST = "driver_lost"
-    #: the run stops; resume tries again
+    #: the run stops; `resume` tries again
     AUTH = "auth"
     BILLING = "billing"
     MISSING_BINARY = "missing_binary"
     DISK_FULL = "disk_full"
     OVER_BUDGET = "over_budget"
-    #: after 2 reminders: Failed
+    #: fails after 2 reminders
     BAD_OUTPUT = "bad_output"
-    #: after the policy's count: Failed
+    #: fails after the configured number of attempts
     CRASHED = "crashed"
     TIMED_OUT = "timed_out"
     REFUSED = "refused"
     CONTEXT_OVERFLOW = "context_overflow"
-    #: Failed at once: it would write as much again
+    #: fails at once: another attempt would write as much again
     TOO_MUCH_OUTPUT = "too_much_output"
 
 
@@ -156,11 +156,11 @@ class Finding(Struct, frozen=True):
     suggestion: str = ""
     role: str = ""
     tasks: tuple[str, ...] = ()
-    """Of a plan: the tasks that it is about, by number, title or id; `plan` for the plan as a whole."""
+    """For a review of a plan: the tasks concerned, by number, title or id; `plan` for the whole plan."""
 
     @property
     def identity(self) -> str:
-        """Role, file and normalised message: the same complaint is the same finding whatever its line or severity."""
+        """Role, file and normalised message. A finding keeps its identity if its line or severity changes."""
         words = re.sub(r"[^a-z0-9]+", " ", self.message.lower()).strip()
         return digest([self.role, self.file, words])[:16]
 
@@ -173,7 +173,7 @@ class Finding(Struct, frozen=True):
             "line": self.line,
             "suggestion": self.suggestion,
             "role": self.role,
-            # Findings are compared with those of older versions, which did not know this.
+            # Left out if empty: findings are compared with those of older versions, which lack this field.
             **about,
         }
 
@@ -195,7 +195,7 @@ class Finding(Struct, frozen=True):
 
 
 class Task(Struct, frozen=True):
-    """One item of a plan, as the engine holds it: the id is given once and never re-used."""
+    """One task of a plan. Its id is assigned once and never reused."""
 
     id: str
     title: str
@@ -204,9 +204,9 @@ class Task(Struct, frozen=True):
     depends_on: tuple[str, ...] = ()
     difficulty: str = "medium"
     tdd: str = ""
-    """What the plan declares: behaviour-change | test-only | preserve | exempt; '' when nothing."""
+    """The plan's declaration: behaviour-change | test-only | preserve | exempt; '' if there is none."""
     visit: int = 1
-    """2 and more: a landed task that a later plan changed, run again as a follow-up on the tip."""
+    """2 or more: a later plan changed this landed task, and it runs again on the tip."""
 
     def to_json(self) -> dict[str, Json]:
         return {
@@ -217,7 +217,7 @@ class Task(Struct, frozen=True):
             "depends_on": list(self.depends_on),
             "difficulty": self.difficulty,
             "visit": self.visit,
-            # Left out when empty: recorded steps are compared by these fields.
+            # Left out if empty: recorded steps are compared by these fields.
             **({"tdd": self.tdd} if self.tdd else {}),
         }
 
@@ -244,12 +244,12 @@ class Usage(Struct, frozen=True, eq=False):
     output: int = 0
     cached: int = 0
     cost_usd: float | None = None
-    """None: the agent did not say. Unknown is never 0."""
+    """None: the agent did not report it. Unknown is never 0."""
     priced: bool = False
-    """It told tokens, and the money is ours: by a price list."""
+    """The agent reported tokens, and Windlass computed the cost from a price list."""
 
     def __eq__(self, other: object) -> bool:
-        """The same tokens and money, whoever reckoned the money: a CLI repeats its reports."""
+        """The same tokens and cost, no matter who computed the cost. A CLI may repeat its reports."""
         return isinstance(other, Usage) and self._amounts() == other._amounts()
 
     def __hash__(self) -> int:
@@ -259,13 +259,13 @@ class Usage(Struct, frozen=True, eq=False):
         return self.input, self.output, self.cached, self.cost_usd
 
     def to_json(self, assumed_usd: float | None = None) -> dict[str, Json]:
-        """`assumed_usd`: what is counted besides, for what nobody told."""
-        told: dict[str, Json] = {"input": self.input, "output": self.output, "cached": self.cached}
-        return {**told, "cost_usd": self.cost_usd} | ({} if assumed_usd is None else {"assumed_usd": assumed_usd})
+        """`assumed_usd`: the amount to count in addition, for unreported cost."""
+        tokens: dict[str, Json] = {"input": self.input, "output": self.output, "cached": self.cached}
+        return {**tokens, "cost_usd": self.cost_usd} | ({} if assumed_usd is None else {"assumed_usd": assumed_usd})
 
 
 class RunFacts(Struct, frozen=True):
-    """What is frozen when a run starts. Every step may use it as an input."""
+    """Facts that never change after a run starts. Every step may use them as inputs."""
 
     id: str
     request: str
@@ -277,16 +277,16 @@ class RunFacts(Struct, frozen=True):
     branch: str
     started_at: float
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Given up front by config or --set; these are not asked."""
+    """From the config or `--set`. No question asks for these."""
 
 
-#: made once: json.dumps builds an encoder for every call with options
+#: created once, because json.dumps with options builds an encoder for every call
 canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 compact = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def digest(value: Json) -> str:
-    """One hash for fingerprints: equal values, equal digest, whatever the order of keys."""
+    """The hash for fingerprints. Equal values have equal digests, whatever the order of their keys."""
     return text_digest(canonical(value))
 
 
@@ -314,7 +314,7 @@ class Choice(Struct, frozen=True):
 
 
 class Question(Struct, frozen=True):
-    """A question as it is stored and shown. `text` and `detail` are already rendered."""
+    """A question in its stored form. `text` and `detail` are rendered."""
 
     id: str
     text: str
@@ -329,14 +329,14 @@ class Question(Struct, frozen=True):
     yes: str = ""
     mandatory: bool = False
     back: tuple[str, ...] = ()
-    """Option keys that lead back: never answered automatically."""
+    """Keys of options that lead back. They are never chosen automatically."""
     check: str = ""
     """For input: '' | int."""
     task: str = ""
     title: str = ""
-    """The heading of its dialog, as `Question 2 of 5`."""
+    """The heading of its dialog, such as `Question 2 of 5`."""
     objection: str = ""
-    """Why `--yes` may not answer it: what a review found and nobody has mended. Not stored: it is true now."""
+    """Why `--yes` must not answer it: a review has an open finding. Not stored, because it can change."""
 
 
 class Answer(Struct, frozen=True):
@@ -374,7 +374,7 @@ def question_of(data: Mapping[str, object]) -> Question:
 
 
 class LandStyle(StrEnum):
-    #: forward where it can be, else a merge commit; `merge.ff` of the user's configuration decides as for `git merge`
+    #: fast-forward if possible, else a merge commit; obeys the user's `merge.ff` as `git merge` does
     AUTO = "auto"
     NO_FF = "no-ff"
     SQUASH = "squash"
@@ -382,7 +382,7 @@ class LandStyle(StrEnum):
 
 class LandResult(Struct, frozen=True):
     branch: str
-    """The user's branch that has the work now."""
+    """The user's branch that now contains the work."""
     before: str
     after: str
     kind: str

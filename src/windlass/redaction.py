@@ -1,4 +1,4 @@
-"""Secrets do not enter the record: known values and what has the form of a key become `[redacted]`."""
+"""Keeps secrets out of records: replaces known values, and text in the form of a key, with `[redacted]`."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from windlass.model import Json
 
 REDACTED = "[redacted]"
 SHORTEST = 8
-"""A shorter value is likely to be a word that stands in any text."""
+"""A shorter value is probably an ordinary word."""
 _NAMES = re.compile(
     r"KEY(?!BOARD|MAP|RING)|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH(?!OR)|_PASS$|_PAT$", re.IGNORECASE
 )
 _PLACES = re.compile(
     r"(?:/|~/|\./|[A-Za-z]:\\)(?:home|Users|root|etc|var|run|tmp|opt|usr|mnt|private)\b|https?://[^@]*$"
 )
-#: what is set where no secret is kept; blacking these out would make every second sentence unreadable
+#: common values that are no secrets; redacting them would make texts unreadable
 _WORDS = frozenset(
     {"postgres", "password", "changeme", "disabled", "required", "optional", "anonymous", "development", "production"}
     | {"localhost", "undefined", "redacted", REDACTED}
 )
-#: one setting a line: `NAME=value`, `export NAME="value"`, `name: value`, `"name": "value",`
+#: one setting per line: `NAME=value`, `export NAME="value"`, `name: value`, `"name": "value",`
 _SETTING = re.compile(r"""^\s*(?:export\s+|set\s+)?["']?([A-Za-z_/:.][\w./:-]{0,100})["']?\s*[=:]\s*(.+?)\s*,?\s*$""")
 _QUOTED = re.compile(r"""(["'`])(.*)\1(?:\s+\#.*)?$""")
-#: in a file of settings: what is no secret, although nobody says so in its name
+#: values in a file of settings that are no secrets, whatever their name
 _PLAIN = re.compile(
     r"[a-z]+|[A-Z]+|[A-Z][a-z]+|[-+]?[0-9.,:_]{1,20}|[a-z0-9-]+(?:\.[a-z0-9-]+)+(?::[0-9]+)?|\$\{?\w+\}?"
 )
 _TEMPLATES = (".example", ".sample", ".template", ".dist", ".defaults", "-example", "-sample")
 MOST_FILES, MOST_FILE_BYTES, MOST_VALUES = 50, 256 * 1024, 500
-#: What begins each form, and the form from there on. Looking for the beginning is fast, and most texts hold none of
-#: them. What may not stand before it is asked after it. None looks far ahead from many places: hostile text must not
-#: take long. A group is what stays.
+#: The beginning of each form, and a pattern from there. Searching for the beginning is fast, and most texts contain
+#: none. What must not come before the beginning is checked after it. No pattern looks far ahead from many positions,
+#: so that hostile text cannot take long. A group is the part that stays.
 _FORMS = tuple(
     (begin, re.compile(re.escape(begin) + form))
     for begin, form in (
@@ -65,7 +65,7 @@ _FORMS = tuple(
         ),
     )
 )
-#: the same for values that only the name before them gives away; the name stays
+#: the same for values that only the name before them reveals; the name stays
 _NAMED_FORMS = tuple(
     (begin, re.compile(f"({re.escape(begin)}{between}){value}"))
     for begins, between, value in (
@@ -90,10 +90,10 @@ _NAMED_FORMS = tuple(
 
 
 class Redactor(Struct, frozen=True, dict=True):
-    """Contract: the same text in, the same text out; what was redacted once stays as it is."""
+    """Contract: the same input gives the same output; redacting a redacted text changes nothing."""
 
     _known: tuple[str, ...]
-    """The longest first: one may be the beginning of another."""
+    """Longest first, because one may be the beginning of another."""
 
     @cached_property
     def _values(self) -> re.Pattern[str]:
@@ -123,13 +123,13 @@ class Redactor(Struct, frozen=True, dict=True):
 
 
 def redactor(values: Iterable[str] = ()) -> Redactor:
-    """`values`: secrets that are known."""
-    written = {form for value in values if is_secret(value) for form in _written(value.strip())}
+    """`values`: the known secrets."""
+    written = {form for value in values if is_secret(value) for form in _spellings(value.strip())}
     return Redactor(tuple(sorted(written, key=lambda value: (-len(value), value))))
 
 
-def _written(value: str) -> Iterator[str]:
-    """How a value stands in a text: as it is, in JSON, in an address."""
+def _spellings(value: str) -> Iterator[str]:
+    """The forms of a value in a text: plain, in JSON, in a URL."""
     yield value
     yield json.dumps(value)[1:-1]
     yield json.dumps(value, ensure_ascii=False)[1:-1]
@@ -137,15 +137,15 @@ def _written(value: str) -> Iterator[str]:
 
 
 def secrets_in(environ: Mapping[str, str]) -> list[str]:
-    """Values of variables whose name says that they are secret."""
+    """The values of variables with names that suggest a secret."""
     return [value for name, value in environ.items() if _NAMES.search(name) and is_secret(value)]
 
 
 def secrets_below(root: Path, globs: Sequence[str] = ()) -> list[str]:
     """Values of the checkout's `.env` files, and of the files that match `globs` (workspace.copy).
 
-    In a `.env` file every value counts that is not plainly harmless; in other files those with a telling name. What a
-    committed template (`.env.example`) shows as well is no secret.
+    In a `.env` file, every value counts unless it is plainly harmless. In other files, only values with a name that
+    suggests a secret count. A value that a committed template (`.env.example`) also shows is no secret.
     """
     patterns = dict.fromkeys([".env", ".env.*", *globs])
     found = (path for pattern in patterns for path in sorted(root.glob(pattern)))
@@ -184,22 +184,22 @@ def _settings(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _is_harmless(value: str) -> bool:
-    """A word, a number, a host, a reference to another variable: they stand in any text."""
+    """Whether the value is a word, a number, a host or a reference to another variable."""
     return _PLAIN.fullmatch(value) is not None
 
 
 def _secret_parts(value: str) -> Iterator[str]:
-    """Of an address only the password, and the query that may hold a key; else the whole value."""
+    """For a URL: the password, and the values of the query, which may contain a key. Otherwise the whole value."""
     if "://" not in value:
         if is_secret(value):
             yield value
         return
     try:
-        parts = urlsplit(value)
-        told = [parts.password or "", *(pair.partition("=")[2] for pair in parts.query.split("&"))]
+        url = urlsplit(value)
+        found = [url.password or "", *(pair.partition("=")[2] for pair in url.query.split("&"))]
     except ValueError:
-        told = [value]
-    yield from (part for part in told if is_secret(part) and not _is_harmless(part))
+        found = [value]
+    yield from (part for part in found if is_secret(part) and not _is_harmless(part))
 
 
 def is_secret(value: str) -> bool:

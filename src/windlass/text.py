@@ -1,4 +1,4 @@
-"""Text that is safe to show: what agents wrote without terminal tricks, money, times, wrapped lines."""
+"""Text that is safe to show: removes terminal escapes, formats money and times, wraps lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ESCAPE = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?|\x1b[ -/]*[0-~]?"
 )
 BREAK = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
-#: control, invisible, bidirectional, lone surrogate and tag characters: they change what a person believes to read
+#: control, invisible, bidirectional, lone surrogate and tag characters: they make text look different from what it is
 HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f"
     "\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
@@ -27,22 +27,22 @@ ASCII = str.maketrans(
 
 
 def plain(text: str) -> str:
-    """Untrusted text without terminal escapes and without characters that hide, reorder or overwrite text.
+    """Remove terminal escapes, and characters that hide, reorder or overwrite text.
 
-    Line breaks and tabs stay. Everything that agents, git, plan files and repositories wrote goes through here before
-    it is shown, stored in a commit or compared.
+    Line breaks and tabs stay. All text of agents, git, plan files and repositories passes through here before Windlass
+    shows it, compares it or stores it in a commit.
     """
     return HIDDEN.sub("", ESCAPE.sub("", text.replace("\r\n", "\n")))
 
 
 def clean_block(text: str, limit: int = 20_000) -> str:
-    """Several lines, without anything that moves a cursor, hides or reorders text."""
+    """Several lines, without characters that move a cursor, or hide or reorder text."""
     cut = BREAK.sub("\n", text[: limit * 4])
     return shorten(plain(cut).expandtabs(4), limit)
 
 
 def clean(text: str, limit: int = 300) -> str:
-    """One line, without anything that moves a cursor, hides or reorders text."""
+    """One line, without characters that move a cursor, or hide or reorder text."""
     return shorten(" ".join(clean_block(text, limit * 4).split()), limit)
 
 
@@ -55,7 +55,7 @@ def to_ascii(text: str) -> str:
 
 
 def wrapped(text: str, width: int, indent: str = "", hang: str | None = None) -> list[str]:
-    """Lines of at most `width`; words longer than a line are broken, commands and paths excepted by nothing."""
+    """Lines of at most `width` characters. A word longer than a line is broken, even if it is a command or a path."""
     return textwrap.wrap(
         text,
         max(width, len(indent) + 10, len(hang or "") + 10),
@@ -66,7 +66,7 @@ def wrapped(text: str, width: int, indent: str = "", hang: str | None = None) ->
 
 
 class Page:
-    """Lines for a person: every text that goes in is cleaned, fitted to the width and, where asked, to ASCII."""
+    """Lines for a person. All text is cleaned, wrapped to the width and, if wanted, converted to ASCII."""
 
     def __init__(self, width: int = 80, *, unicode: bool = True) -> None:
         self.width = max(width, 30)
@@ -83,7 +83,7 @@ class Page:
         self._lines += wrapped(safe, self.width, head, " " * column) or [head.rstrip()]
 
     def command(self, text: str, *, indent: int = 2) -> None:
-        """A line to copy: never wrapped, so that it can be pasted."""
+        """Add a command to copy. It is never wrapped."""
         self._lines.append(" " * indent + self._fit(clean(text, 2000)))
 
     def block(self, text: str, *, indent: int = 0, limit: int = 20_000) -> None:
@@ -91,7 +91,7 @@ class Page:
             self._lines += wrapped(self._fit(line.rstrip()), self.width, " " * indent) or [""]
 
     def table(self, rows: Iterable[tuple[str, ...]]) -> None:
-        """Columns as wide as their widest cell; what is left of the width goes to the last one."""
+        """Add rows with aligned columns. A row longer than the width is cut."""
         cells = [[self._fit(clean(cell, 200)) for cell in row] for row in rows]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         for row in cells:
@@ -110,7 +110,7 @@ def money(amount: float) -> str:
 
 
 def reckoned(prices: str) -> str:
-    """Of money that is not an agent's own word."""
+    """A note for a cost that the agent did not report itself."""
     return f" (in part from tokens, at list prices of {prices})" if prices else ""
 
 

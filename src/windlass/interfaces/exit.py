@@ -1,4 +1,4 @@
-"""What the shell is told, whatever happened."""
+"""Runs a command line and turns every result and error into an exit code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def run(argv: Sequence[str], apps: Apps) -> int:
     from windlass.interfaces.cli.common import Session
 
     for stream in (sys.stdin, sys.stdout):
-        # What a person typed, or a file's name, need not be UTF-8: it is refused or escaped, never a traceback.
+        # Input and file names may not be UTF-8. Windlass refuses or escapes them instead of failing with a traceback.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="surrogateescape" if stream is sys.stdin else "backslashreplace")
     try:
@@ -34,20 +34,20 @@ def run(argv: Sequence[str], apps: Apps) -> int:
     except click.Abort:
         return Exit.INTERRUPTED
     except click.ClickException as error:
-        return _say(error.format_message(), "", Exit.USER, argv)
+        return _report(error.format_message(), "", Exit.USER, argv)
     except WindlassError as error:
-        return _say(error.message, error.hint, error.exit, argv)
+        return _report(error.message, error.hint, error.exit, argv)
     except KeyboardInterrupt:
-        return _say("interrupted", "windlass status shows whether a run has begun", Exit.INTERRUPTED, argv)
+        return _report("interrupted", "windlass status shows whether a run has started", Exit.INTERRUPTED, argv)
     except BrokenPipeError:
-        # The reader went away; Python would complain once more when it flushes at the end.
+        # The reader closed the pipe. Without this, Python reports the error again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.OK
     except Exception as error:
-        lacking = exhausted(error)
-        if lacking is None:
+        exhaustion = exhausted(error)
+        if exhaustion is None:
             return _bug(argv, apps.environ)
-        return _say(lacking.message, _without_a_run(lacking.hint, argv), lacking.exit, argv)
+        return _report(exhaustion.message, _retry_hint(exhaustion.hint, argv), exhaustion.exit, argv)
 
 
 def _usage(error: click.UsageError) -> int:
@@ -55,8 +55,8 @@ def _usage(error: click.UsageError) -> int:
     return Exit.USAGE
 
 
-def _say(message: str, hint: str, code: Exit, argv: Sequence[str]) -> int:
-    hint = _from_here(hint, argv)
+def _report(message: str, hint: str, code: Exit, argv: Sequence[str]) -> int:
+    hint = _with_repo(hint, argv)
     if "--json" in argv:
         click.echo(json.dumps({"error": message, "hint": hint, "exit": int(code)}))
     else:
@@ -66,15 +66,15 @@ def _say(message: str, hint: str, code: Exit, argv: Sequence[str]) -> int:
     return code
 
 
-def _without_a_run(hint: str, argv: Sequence[str]) -> str:
-    """Only who drives a run has one to resume; the others type their command again."""
+def _retry_hint(hint: str, argv: Sequence[str]) -> str:
+    """For a command that drives no run, replace `windlass resume` in the hint with the command itself."""
     word = next((word for word in argv if not word.startswith("-")), "")
     drives = word in ("", "run", "resume", "retry", "task", "answer", "drive", "demo")
     return hint if drives else hint.replace("windlass resume", f"windlass {word}")
 
 
-def _from_here(hint: str, argv: Sequence[str]) -> str:
-    """Who named a repository must name it again in the next command."""
+def _with_repo(hint: str, argv: Sequence[str]) -> str:
+    """If the command line named a repository, name it in the hint's commands too."""
     named = [after for word, after in itertools.pairwise(argv) if word == "--repo"]
     named += [word.partition("=")[2] for word in argv if word.startswith("--repo=")]
     if not hint or not named:
@@ -85,7 +85,7 @@ def _from_here(hint: str, argv: Sequence[str]) -> str:
 
 
 def _bug(argv: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Ours: the details go to a file that can be sent in, one line to the screen."""
+    """Print one line, and write the details to a file that the user can send in."""
     import traceback
 
     from windlass.runs.bug_log import write_bug_log
@@ -96,6 +96,6 @@ def _bug(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     except (OSError, WindlassError):
         path = "(no log could be written)"
         click.echo(text, err=True)
-    return _say(
+    return _report(
         f"this is a bug in Windlass: {text.strip().splitlines()[-1]}", f"the details are in {path}", Exit.BUG, argv
     )

@@ -1,4 +1,4 @@
-"""What `agents` and `doctor` know of an agent without spending: installed, version, login, abilities, roles."""
+"""What `agents` and `doctor` find out about an agent without a model call: program, version, login, roles."""
 
 from __future__ import annotations
 
@@ -27,57 +27,57 @@ NOT_FOUND = "no login found"
 class AgentInfo(Struct, frozen=True):
     name: str
     path: str
-    """The program as found on this machine, '' when it is not."""
+    """The path of the program; '' if it is not installed."""
     problem: str
-    """Why it cannot be used, '' when it can."""
+    """Why it cannot be used; '' if it can."""
     capabilities: Capabilities
     roles: tuple[str, ...] = ()
-    """Those that use it, as configured here."""
+    """The roles that use it in this configuration."""
     version: str = ""
-    """'' when it is not known."""
+    """'' if it is not known."""
     warning: str = ""
-    """Of a version that nobody tried."""
+    """A warning about an untested version."""
     login: str = ""
-    """As far as it can be known without spending; '' when nothing is known."""
+    """What is known about its login without a model call; '' if nothing is."""
 
     @property
     def usable(self) -> bool:
         return not self.problem
 
 
-def agents(kit: Project) -> list[AgentInfo]:
-    config, roles = kit.config(), kit.roles()
+def agents(project: Project) -> list[AgentInfo]:
+    config, roles = project.config(), project.roles()
     users: dict[str, list[str]] = {}
     for name in sorted(roles):
         users.setdefault(assign(config, roles, name).agent, []).append(name)
-    for flow, role, profile in _lent(kit, roles):
+    for flow, role, profile in _borrowed_profiles(project, roles):
         agent = assign(config, roles, role, profile).agent
         if agent != assign(config, roles, role).agent:
             users.setdefault(agent, []).append(f"{role} (in flow '{flow}', as {profile})")
-    # What a person configured comes before what only happens to be installed.
+    # Configured agents come before those that are merely installed.
     names = dict.fromkeys([*config.agents.configured(), *registry.CLIS, *registry.ADAPTERS])
     with ThreadPoolExecutor() as pool:
-        return list(pool.map(lambda name: look_at(kit, config, name, tuple(users.get(name, ()))), names))
+        return list(pool.map(lambda name: inspect_agent(project, config, name, tuple(users.get(name, ()))), names))
 
 
-def _lent(kit: Project, roles: Mapping[str, Role]) -> list[tuple[str, str, str]]:
-    """Calls with the settings of another role: flow, role, profile. `flow check` tells of a flow that is not valid."""
+def _borrowed_profiles(project: Project, roles: Mapping[str, Role]) -> list[tuple[str, str, str]]:
+    """Calls that use another role's settings: flow, role, profile. Invalid flows are skipped."""
     found: set[tuple[str, str, str]] = set()
-    for source in list_flows([folder / "flows" for folder in kit.folders()]):
+    for source in list_flows([folder / "flows" for folder in project.folders()]):
         try:
-            flow = kit.parse(source, roles)
+            flow = project.parse(source, roles)
         except UserError:
             continue
-        parts = {part for phase in flow.all_phases() for part in phase.parts()}
-        found |= {(flow.flow, role, profile) for role, profile in parts if profile}
+        pairs = {pair for phase in flow.all_phases() for pair in phase.parts()}
+        found |= {(flow.flow, role, profile) for role, profile in pairs if profile}
     return sorted(found)
 
 
-def look_at(kit: Project, config: Config, name: str, roles: tuple[str, ...] = ()) -> AgentInfo:
-    folder, environ = kit.world.cwd, kit.world.environ
+def inspect_agent(project: Project, config: Config, name: str, roles: tuple[str, ...] = ()) -> AgentInfo:
+    folder, environ = project.host.cwd, project.host.environ
     job = Job("", "", 1, "", "", "", "", name, folder, folder)
     try:
-        adapter = kit.adapters(config, "")(name)
+        adapter = project.adapters(config, "")(name)
         program = adapter.program if isinstance(adapter, StartsAnother) else adapter.invocation(job).argv[0]
     except UserError as error:
         return AgentInfo(name, "", f"{error.message}; {error.hint}", Capabilities(), roles)
@@ -110,14 +110,14 @@ def _login(name: str, options: Options, environ: Mapping[str, str]) -> str:
     if found.found:
         return f"found: {found.how}"
     if name == "claude" and claude.KEYCHAIN:
-        return "in the Keychain, which is not looked into; else: claude setup-token, and CLAUDE_CODE_OAUTH_TOKEN"
+        return "in the Keychain, which Windlass does not read; or use claude setup-token and CLAUDE_CODE_OAUTH_TOKEN"
     return f"{NOT_FOUND} ({found.how})"
 
 
 def candidates(project: Project) -> tuple[str, ...]:
-    """Agents that could do the work here: first those configured, then those logged in, then those installed.
+    """Agents that can work here: first the configured ones, then those with a login, then the installed ones.
 
-    The scripted agent and agents by a command template are left out: they need more than a name.
+    The scripted agent and command agents are left out: they need more than a name.
     """
     usable = [one for one in agents(project) if one.usable]
     mine = [one.name for one in usable if one.name in project.config().agents.configured()]

@@ -1,4 +1,4 @@
-"""A defect of Windlass itself: the details go to a file that a person can send in, without secrets."""
+"""Writes the details of a bug in Windlass to a file that the user can send in, without secrets."""
 
 from __future__ import annotations
 

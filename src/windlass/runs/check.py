@@ -1,4 +1,4 @@
-"""The configured checks as a run does them, without a run: on HEAD for `windlass check`, on what `land` would make."""
+"""Runs the configured checks as a run does, but without a run: on HEAD for `windlass check`, on a merge for `land`."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from windlass.store.port import Store
 from windlass.tasks.checker import Checker, CheckVerdict
 
 RUN = "check"
-"""Stands for a run where a slot or a ref needs one; the ids of runs are hexadecimal."""
+"""Used in place of a run id, for slots and refs. It cannot clash: run ids are hexadecimal."""
 KEY = Key().child(RUN)
-NOTHING_TO_BREAK = "not possible: HEAD has no code besides tests, so nothing can be broken on purpose"
-PROVED = "good: with all code broken on purpose the checks are red, so they look at the slot"
+NOTHING_TO_BREAK = "not possible: HEAD has only tests, so there is no code to break on purpose"
+PROVED = "good: the checks fail when all code is broken on purpose, so they test the slot"
 
 
 class CheckSetup(Struct, frozen=True):
-    """How checks are run, for a person who wonders why they fail."""
+    """How the checks run, for a person who wonders why they fail."""
 
     commands: tuple[str, ...]
     timeout_s: float
@@ -48,7 +48,7 @@ class CheckSetup(Struct, frozen=True):
     setup_timeout_s: float
     copied: tuple[str, ...]
     variables: tuple[str, ...]
-    """Names of what the checks see of the environment."""
+    """The names of the environment variables that the checks see."""
 
 
 class CheckReport(Struct, frozen=True):
@@ -58,11 +58,11 @@ class CheckReport(Struct, frozen=True):
     ok: bool
     results: tuple[CommandFinished, ...]
     canary: str = ""
-    """In words; '' when it was not asked for."""
+    """The result in words; '' if it was not requested."""
 
 
-def circumstances(kit: Project) -> CheckSetup:
-    config = _configured(kit)
+def check_setup(project: Project) -> CheckSetup:
+    config = _configured(project)
     workspace = config.workspace
     return CheckSetup(
         tuple(" ".join(argv) for argv in config.checks.commands),
@@ -70,35 +70,35 @@ def circumstances(kit: Project) -> CheckSetup:
         tuple(" ".join(argv) for argv in workspace.setup),
         workspace.setup_timeout,
         workspace.copied,
-        tuple(sorted(agent_env(kit.world.environ, workspace.env, ci=True))),
+        tuple(sorted(agent_env(project.host.environ, workspace.env, ci=True))),
     )
 
 
-def rehearse(kit: Project, *, canary: bool) -> CheckReport:
-    config, repo = _configured(kit), user_repo.discover(kit.world.cwd)
-    verdict, words = _in_a_slot(kit, config, repo, repo.head, "check", recall=False, canary=canary)
+def check_head(project: Project, *, canary: bool) -> CheckReport:
+    config, repo = _configured(project), user_repo.discover(project.host.cwd)
+    verdict, words = _check_in_slot(project, config, repo, repo.head, "check", recall=False, canary=canary)
     results = tuple(event for event in verdict.events if isinstance(event, CommandFinished))
     return CheckReport(repo.head, user_repo.is_dirty(repo), verdict.ok, results, words)
 
 
 def check_tree(
-    kit: Project, repo: user_repo.UserRepo, tree: str, parents: Sequence[str], known: frozenset[str]
+    project: Project, repo: user_repo.UserRepo, tree: str, parents: Sequence[str], known: frozenset[str]
 ) -> CheckVerdict:
-    """The checks on a tree that no branch has yet. What was found for it before counts, as it does in a run.
+    """Run the checks on a tree that is on no branch yet. As in a run, an earlier result for this tree counts.
 
-    `known`: tests that a person accepted as failing. Without configured checks: unchecked.
+    `known`: failing tests that a person accepted. Without configured checks, the verdict is 'unchecked'.
     """
-    config, world = kit.config(), kit.world
+    config, host = project.config(), project.host
     if not config.checks.commands:
         return CheckVerdict(True, "unchecked")
-    engine = EngineRepo.open(repo, state_dir(world.environ))
+    engine = EngineRepo.open(repo, state_dir(host.environ))
     commit = commit_tree(engine, tree, list(parents), "What landing would make\n", 0.0)
-    verdict, _ = _in_a_slot(kit, config, repo, commit, "land", recall=True, known=known)
+    verdict, _ = _check_in_slot(project, config, repo, commit, "land", recall=True, known=known)
     return verdict
 
 
-def _in_a_slot(
-    kit: Project,
+def _check_in_slot(
+    project: Project,
     config: Config,
     repo: user_repo.UserRepo,
     commit: str,
@@ -108,36 +108,36 @@ def _in_a_slot(
     canary: bool = False,
     known: frozenset[str] = frozenset(),
 ) -> tuple[CheckVerdict, str]:
-    place = kit.world.place
+    place = project.host.place
     try:
         with driver_lock(place.lock(RUN), RUN):
-            store = kit.world.open_store(create=True)
+            store = project.host.open_store(create=True)
             try:
-                return asyncio.run(_check(kit, config, store, repo, commit, recall, canary, known))
+                return asyncio.run(_check(project, config, store, repo, commit, recall, canary, known))
             finally:
                 store.close()
     except StoppedError as error:
-        # There is no run to resume: what was typed is typed again.
+        # There is no run to resume: the user must repeat the command.
         raise type(error)(error.message, hint=error.hint.replace("windlass resume", f"windlass {command}")) from error
     except LockHeldError:
         pid = holder(place.lock(RUN)) or "unknown"
         raise UserError(
-            f"another windlass check or land is at work here (process {pid})", hint="wait until it is done"
+            f"another windlass check or land is running here (process {pid})", hint="wait until it ends"
         ) from None
 
 
-def _configured(kit: Project) -> Config:
-    config = kit.config()
+def _configured(project: Project) -> Config:
+    config = project.config()
     if not config.checks.commands:
         raise UserError(
-            "no checks are configured: what lands would be called 'unchecked'",
-            hint='windlass init proposes some, or in .windlass/config.toml: [checks] commands = ["pytest -q"]',
+            "no checks are configured, so landings would be 'unchecked'",
+            hint='run windlass init, or add to .windlass/config.toml: [checks] commands = ["pytest -q"]',
         )
     return config
 
 
 async def _check(
-    kit: Project,
+    project: Project,
     config: Config,
     store: Store,
     repo: user_repo.UserRepo,
@@ -146,18 +146,18 @@ async def _check(
     canary: bool,
     known: frozenset[str],
 ) -> tuple[CheckVerdict, str]:
-    """What the checks said, and the canary in words."""
-    world = kit.world
-    engine = EngineRepo.open(repo, state_dir(world.environ))
+    """Returns the verdict of the checks, and the result of the canary in words."""
+    host = project.host
+    engine = EngineRepo.open(repo, state_dir(host.environ))
     slots = Slots(engine)
-    _retire_leftovers(slots, world.clock())
-    journal, folder = Journal(store, EpochClaim(RUN, 0)), world.place.home / RUN
-    secrets = redactor(known_secrets(config, world.environ, repo.root))
-    commands = CommandRunner(journal, config, slots, folder, world.environ, StopRequests(), secrets)
+    _retire_leftovers(slots, host.clock())
+    journal, folder = Journal(store, EpochClaim(RUN, 0)), host.place.home / RUN
+    secrets = redactor(known_secrets(config, host.environ, repo.root))
+    commands = CommandRunner(journal, config, slots, folder, host.environ, StopRequests(), secrets)
     checker = Checker(journal, config, engine, recall=recall)
     checker.known = known
-    workspace = Workspace(engine, RUN, commit, lambda: LocalCheckout(slots, RUN, world.clock, commands))
-    # What a ref of a run leads to is not kept once more when the slot is left.
+    workspace = Workspace(engine, RUN, commit, lambda: LocalCheckout(slots, RUN, host.clock, commands))
+    # With this ref, the commit is not kept a second time when the workspace leaves the slot.
     engine.refs.set_tip(RUN, commit, engine.refs.tip(RUN))
     try:
         verdict = await checker.check(KEY, workspace, commit, workspace.tree)
@@ -176,6 +176,6 @@ async def _canary(checker: Checker, engine: EngineRepo, workspace: Workspace) ->
 
 
 def _retire_leftovers(slots: Slots, now: float) -> None:
-    """A check that was killed may still have a process in its slot."""
+    """A killed check may still have a process in its slot."""
     for lease in slots.held(RUN):
         slots.retire(slots.slot(lease.n), Attempt(RUN, lease.key, 0), now)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Scene(Struct, frozen=True):
-    """What is played: a request, the words of the agents, and the answers of a person who is not there."""
+    """One demo: a request, the script of the agents, and the answers of the simulated person."""
 
     request: str
     script: Path
@@ -32,7 +32,7 @@ DATA = Path(windlass.__file__).parent / "demo"
 SETTLED = {"approve": "approve", "review_mode": "iterative", "execution_mode": "auto"}
 CHOSEN = {"question-1": "1", "question-2": "1", "question-3": "1", "question-4": "12 hours", "approach": "middleware"}
 REAL = CLIS
-"""Agents that can play the demo with a scripted model."""
+"""CLIs that can run the demo with a scripted model."""
 SCENES = {
     "plan": Scene("Add rate limiting with token bucket algorithm", DATA / "script.yaml", SETTLED),
     "brainstorm": Scene(
@@ -46,7 +46,7 @@ AUTHOR = ("-c", "user.name=Sample Author", "-c", "user.email=author@windlass.inv
 
 
 def scripted(scene: Scene) -> str:
-    return f"""# Agents whose words are written down in that file: no network, no key, no cost.
+    return f"""# Agents whose answers are scripted in that file: no network, no key, no cost.
 [agents]
 default = "scripted"
 
@@ -55,7 +55,7 @@ script = {json.dumps(str(scene.script))}"""
 
 
 def real_agent(agent: str, binary: str, url: str) -> str:
-    return f"""# A real CLI. The model behind it was a server of `windlass demo`, gone when the demo ended.
+    return f"""# A real CLI. Its model was a server of `windlass demo`, which ended with the demo.
 [agents]
 default = "{agent}"
 
@@ -66,18 +66,18 @@ api_key = "none needed\""""
 
 
 def scripted_model(scene: Scene) -> ScriptedModel:
-    """A model server on loopback that answers a real CLI with the scene's words."""
+    """A local model server that answers a real CLI from the scene's script."""
     from windlass.testing.scripted_model import ScriptedModel
 
     return ScriptedModel.from_file(scene.script)
 
 
 def make_sample(folder: Path, agents: str = "") -> None:
-    """A repository with one commit; its checks are its own tests."""
+    """Create a repository with one commit. Its checks are its own tests."""
     for path, text in _sample_files().items():
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(_filled(text, agents or scripted(SCENES["plan"])), encoding="utf-8")
+        file.write_text(_fill(text, agents or scripted(SCENES["plan"])), encoding="utf-8")
     git.require_git()
     git.run(["init", "--quiet", "--initial-branch=main"], folder)
     git.run(["add", "--all"], folder)
@@ -90,16 +90,16 @@ def _sample_files() -> dict[str, str]:
     return {path: str(text or "") for path, text in listed.items()}
 
 
-def _filled(text: str, agents: str) -> str:
+def _fill(text: str, agents: str) -> str:
     check = _check()
     files = [*check, "--junitxml={junit}", "{files}"] if "pytest" in check else [*check, "{files}"]
     return text.replace("{check}", json.dumps(check)).replace("{proof}", json.dumps(files)).replace("{agents}", agents)
 
 
 def _check() -> list[str]:
-    """The sample's tests run with either; which one this machine has is decided once and committed."""
+    """The sample's tests run with pytest or unittest. The choice is made once and committed."""
     if find_spec("pytest"):
-        # Plugins of other packages are not the sample's, and cost a second of every start.
+        # The sample does not need plugins of other packages, and they cost a second at every start.
         alone = ["env", "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1"]
         return [*alone, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     return [sys.executable, "-m", "unittest", "-q"]

@@ -1,4 +1,4 @@
-"""What `doctor` and `agents` know: whether a run could start here, and what nobody can promise."""
+"""Checks whether a run can start here, and lists what Windlass cannot detect."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from windlass.git.slots import Slots, SlotUse
 from windlass.git.state_folder import repo_id
 from windlass.locks import driver_lock
 from windlass.paths import state_dir
-from windlass.runs.agents_info import NOT_FOUND, AgentInfo, look_at
+from windlass.runs.agents_info import NOT_FOUND, AgentInfo, inspect_agent
 from windlass.runs.check import RUN as CHECK
 from windlass.runs.project import Project
 from windlass.runs.service import Service
@@ -36,16 +36,17 @@ from windlass.runs.start import needed_roles, unpriced_models
 from windlass.store.epoch import EpochClaim
 from windlass.store.port import Store
 from windlass.store.rows import RunRow
+from windlass.text import plural
 
 LITTLE_BYTES, ENOUGH_BYTES = 200 * 2**20, 2 * 2**30
 UNSEEN = (
-    "what an agent writes outside its slot and your repository (home folder, /tmp, other projects) is not seen",
-    "what an agent does over the network is not seen; it has the rights of your user",
-    "a file that changes in your checkout while an agent works is reported, though it may be you who changed it",
-    "files that git ignores are not looked at",
-    "an agent that reports no cost is counted with budget.unknown_usd, which is assumed and shown as such",
+    "Windlass does not see what an agent writes outside its slot and your repository (home folder, /tmp, ...)",
+    "Windlass does not see what an agent does over the network; an agent has the rights of your user",
+    "Windlass reports a file that changes in your checkout while an agent works, even if you changed it yourself",
+    "Windlass does not look at files that git ignores",
+    "if an agent reports no cost, Windlass assumes budget.unknown_usd and shows it as assumed",
 )
-UNSEEN_ELSEWHERE = "on this system a process that detaches itself is looked for, but may be missed"
+UNSEEN_ELSEWHERE = "on this system Windlass may miss a process that detaches itself"
 
 
 class Level(StrEnum):
@@ -53,9 +54,9 @@ class Level(StrEnum):
     NOTE = "note"
     #: it works, but not as well as it could
     WARN = "warn"
-    #: no run can start before it is mended
+    #: no run can start until it is fixed
     FIX = "fix"
-    #: what Windlass cannot know
+    #: what Windlass cannot detect
     BLIND = "blind"
 
 
@@ -69,14 +70,14 @@ class DoctorFinding(Struct, frozen=True):
 Probe = Callable[[Project], Iterator[DoctorFinding]]
 
 
-def examine(kit: Project) -> list[DoctorFinding]:
+def examine(project: Project) -> list[DoctorFinding]:
     found = [*on_machine()]
     for topic, probe in PROBES.items():
         try:
-            found += probe(kit)
+            found += probe(project)
         except WindlassError as error:
             found.append(DoctorFinding(Level.FIX, topic, error.message, error.hint))
-    # Several probes may stumble over the same stone.
+    # Several probes may find the same problem.
     first: dict[str, DoctorFinding] = {}
     for finding in found:
         first.setdefault(finding.text, finding)
@@ -84,7 +85,7 @@ def examine(kit: Project) -> list[DoctorFinding]:
 
 
 def on_machine() -> Iterator[DoctorFinding]:
-    """What can be said without a repository."""
+    """Checks that need no repository."""
     try:
         git.require_git()
         yield DoctorFinding(Level.OK, "git", f"version {'.'.join(map(str, git.git_version()))}")
@@ -101,61 +102,63 @@ def blind() -> Iterator[DoctorFinding]:
 # -- probes
 
 
-def _repository(kit: Project) -> Iterator[DoctorFinding]:
-    repo = user_repo.discover(kit.world.cwd)
+def _repository(project: Project) -> Iterator[DoctorFinding]:
+    repo = user_repo.discover(project.host.cwd)
     where = f"on branch '{repo.branch}'" if repo.branch else "with a detached HEAD"
     yield DoctorFinding(Level.OK, "repository", f"{repo.root} {where} at {repo.head[:12]}")
     for odd in user_repo.oddities(repo):
-        yield DoctorFinding(Level.FIX, "repository", f"refused: {odd}", "use a full clone without it")
+        yield DoctorFinding(Level.FIX, "repository", f"not supported: {odd}", "use a full clone without it")
     if not repo.branch:
         yield DoctorFinding(Level.NOTE, "repository", "windlass land needs a branch to land on", "git switch main")
     if user_repo.is_dirty(repo):
         yield DoctorFinding(
-            Level.NOTE, "repository", "there are uncommitted changes; a run starts from HEAD and does not see them"
+            Level.NOTE, "repository", "there are uncommitted changes; a run starts from HEAD and does not include them"
         )
 
 
-def _checkout(kit: Project) -> Iterator[DoctorFinding]:
-    """A landing that was killed is finished or taken back: until then the checkout is half of each."""
-    settled = settle_checkout(Service(kit.world))
+def _checkout(project: Project) -> Iterator[DoctorFinding]:
+    """Complete or undo a killed landing, which left the checkout half changed."""
+    settled = settle_checkout(Service(project.host))
     if settled:
         level = Level.WARN if settled.untouched or settled.how == "left" else Level.NOTE
         yield DoctorFinding(level, "checkout", settled.text)
 
 
-def _config(kit: Project) -> Iterator[DoctorFinding]:
-    config = kit.config()
+def _config(project: Project) -> Iterator[DoctorFinding]:
+    config = project.config()
     yield DoctorFinding(
-        Level.OK, "config", f"readable; warns at ${config.budget.warn_usd:g}, stops at ${config.budget.stop_usd:g}"
+        Level.OK,
+        "config",
+        f"readable; a run warns at ${config.budget.warn_usd:g} and stops at ${config.budget.stop_usd:g}",
     )
 
 
-def _checks(kit: Project) -> Iterator[DoctorFinding]:
-    commands = [" ".join(argv) for argv in kit.config().checks.commands]
+def _checks(project: Project) -> Iterator[DoctorFinding]:
+    commands = [" ".join(argv) for argv in project.config().checks.commands]
     if commands:
-        yield DoctorFinding(Level.OK, "checks", f"{'; '.join(commands)} (windlass check tries them)")
+        yield DoctorFinding(Level.OK, "checks", f"{'; '.join(commands)} (windlass check runs them)")
     else:
         hint = "windlass init proposes some"
-        yield DoctorFinding(Level.WARN, "checks", "none are configured: what lands is called 'unchecked'", hint)
+        yield DoctorFinding(Level.WARN, "checks", "none are configured, so landings are 'unchecked'", hint)
 
 
-def _agents(kit: Project) -> Iterator[DoctorFinding]:
-    config, roles = kit.config(), kit.roles()
-    flow = kit.parse(kit.find_flow(config.flow), roles)
+def _agents(project: Project) -> Iterator[DoctorFinding]:
+    config, roles = project.config(), project.roles()
+    flow = project.parse(project.find_flow(config.flow), roles)
     needed = needed_roles(flow)
-    parts = sorted({part for phase in flow.all_phases() for part in phase.parts()})
-    players = {role: assign(config, roles, role, profile).agent for role, profile in parts if role in needed}
+    pairs = sorted({pair for phase in flow.all_phases() for pair in phase.parts()})
+    players = {role: assign(config, roles, role, profile).agent for role, profile in pairs if role in needed}
     without = [role for role, player in players.items() if player in ("", "none")]
     if without:
-        hint = 'windlass agents lists them; default = "NAME" under [agents] in .windlass/config.toml'
+        hint = 'choose one from windlass agents: default = "NAME" under [agents] in .windlass/config.toml'
         yield DoctorFinding(Level.FIX, "agents", f"flow '{config.flow}' has no agent for {', '.join(without)}", hint)
-        if not installed.first(kit.world.environ):
+        if not installed.first(project.host.environ):
             for name in registry.CLIS:
                 yield DoctorFinding(Level.NOTE, "agents", f"{name} is not on the PATH", installed.install_command(name))
     for name in sorted(set(players.values()) - {"", "none"}):
-        yield from _agent_findings(look_at(kit, config, name))
-    for text in unpriced_models(kit.parse(kit.find_flow(config.flow), roles), roles, config):
-        hint = "cost_usd = 0 under its [agents] table, if it is a model of your own; docs/guides/agents.md"
+        yield from _agent_findings(inspect_agent(project, config, name))
+    for text in unpriced_models(project.parse(project.find_flow(config.flow), roles), roles, config):
+        hint = "for a model on your own machine, set cost_usd = 0 in its [agents] table; see docs/guides/agents.md"
         yield DoctorFinding(Level.WARN, "agents", text, hint)
 
 
@@ -167,41 +170,41 @@ def _agent_findings(one: AgentInfo) -> Iterator[DoctorFinding]:
     if one.warning:
         yield DoctorFinding(Level.WARN, "agents", one.warning)
     if one.usable and one.login.startswith(NOT_FOUND):
-        hint = f"log in with '{one.name}' itself; windlass doctor --try finds out whether it works"
+        hint = f"log in with '{one.name}' itself; windlass doctor --try tests it"
         yield DoctorFinding(Level.NOTE, "agents", f"{one.name}: {one.login}", hint)
 
 
-def _space(kit: Project) -> Iterator[DoctorFinding]:
-    folder = _existing(state_dir(kit.world.environ) / "windlass")
+def _space(project: Project) -> Iterator[DoctorFinding]:
+    folder = _existing(state_dir(project.host.environ) / "windlass")
     left = shutil.disk_usage(folder).free
     text = f"{left / 2**30:.1f} GiB left on the disk of '{folder}'"
     level = Level.FIX if left < LITTLE_BYTES else Level.WARN if left < ENOUGH_BYTES else Level.OK
     yield DoctorFinding(level, "disk", text, "" if level is Level.OK else "free some space, or: windlass gc")
 
 
-def _folders(kit: Project) -> Iterator[DoctorFinding]:
-    for folder in (kit.world.place.home, state_dir(kit.world.environ) / "windlass"):
+def _folders(project: Project) -> Iterator[DoctorFinding]:
+    for folder in (project.host.place.home, state_dir(project.host.environ) / "windlass"):
         writable = os.access(_existing(folder), os.W_OK | os.X_OK)
         hint = "" if writable else "check its permissions and its owner"
-        text = f"'{folder}' can{'' if writable else 'not'} be written"
+        text = f"'{folder}' is {'' if writable else 'not '}writable"
         yield DoctorFinding(Level.OK if writable else Level.FIX, "folders", text, hint)
 
 
-def _database(kit: Project) -> Iterator[DoctorFinding]:
-    if not kit.world.has_store:
-        yield DoctorFinding(Level.OK, "database", "there is none yet; the first run makes it")
+def _database(project: Project) -> Iterator[DoctorFinding]:
+    if not project.host.has_store:
+        yield DoctorFinding(Level.OK, "database", "there is none yet; the first run creates it")
         return
-    service = Service(kit.world)
+    service = Service(project.host)
     count = len(service.runs())
-    yield DoctorFinding(Level.OK, "database", f"readable, schema {service.store.schema}, {count} run(s)")
+    yield DoctorFinding(Level.OK, "database", f"readable, schema {service.store.schema}, {plural(count, 'run')}")
 
 
-def _engine(kit: Project) -> Iterator[DoctorFinding]:
-    """The engine's repository: found, sealed, and with all that the journal names."""
-    if not kit.world.has_store:
+def _engine(project: Project) -> Iterator[DoctorFinding]:
+    """Check the engine's repository: it exists, it is sealed, and it has every commit that the journal names."""
+    if not project.host.has_store:
         return
-    service = Service(kit.world)
-    engine = EngineRepo.at(user_repo.discover(kit.world.cwd), state_dir(kit.world.environ))
+    service = Service(project.host)
+    engine = EngineRepo.at(user_repo.discover(project.host.cwd), state_dir(project.host.environ))
     rows = [row for row in service.runs() if not row.state.final]
     if engine.about and engine.about.note and rows:
         yield DoctorFinding(Level.NOTE, "engine", engine.about.note, "windlass doctor --repair")
@@ -213,31 +216,31 @@ def _engine(kit: Project) -> Iterator[DoctorFinding]:
             Level.FIX, "engine", f"its repository in '{engine.home}': {text}", "windlass doctor --repair"
         )
     if not damage:
-        yield DoctorFinding(Level.OK, "engine", f"its repository in '{engine.home}' is whole")
+        yield DoctorFinding(Level.OK, "engine", f"its repository in '{engine.home}' is complete")
 
 
-def repair(kit: Project) -> Iterator[DoctorFinding]:
-    """`doctor --repair`: make the engine's repository whole, or anew, from the user's repository and the journal."""
-    service = Service(kit.world)
+def repair(project: Project) -> Iterator[DoctorFinding]:
+    """`doctor --repair`: repair the engine's repository, or rebuild it from the user's repository and the journal."""
+    service = Service(project.host)
     rows = [row for row in service.runs() if not row.state.final]
     for row in rows:
-        if service.driven(row.id):
-            raise UserError(f"run {row.id} is at work", hint=f"windlass pause {row.id}, then: windlass doctor --repair")
-    engine = EngineRepo.open(user_repo.discover(kit.world.cwd), state_dir(kit.world.environ))
+        if service.is_driven(row.id):
+            raise UserError(f"run {row.id} is running", hint=f"windlass pause {row.id}, then: windlass doctor --repair")
+    engine = EngineRepo.open(user_repo.discover(project.host.cwd), state_dir(project.host.environ))
     if engine.about and engine.about.note:
         yield DoctorFinding(Level.NOTE, "repair", engine.about.note)
     records = [record_of(service.store, row) for row in rows]
     if find_damage(engine, records):
         aside = replace_engine(engine, records)
-        yield DoctorFinding(Level.NOTE, "repair", f"the engine's repository was made anew; the old one is in '{aside}'")
+        yield DoctorFinding(Level.NOTE, "repair", f"the engine's repository was rebuilt; the old one is in '{aside}'")
     for row in rows:
-        yield from _repaired(kit, service.store, row, engine)
-    yield DoctorFinding(Level.OK, "repair", "the engine's repository is whole")
+        yield from _repair_run(project, service.store, row, engine)
+    yield DoctorFinding(Level.OK, "repair", "the engine's repository is complete")
 
 
-def _repaired(kit: Project, store: Store, row: RunRow, engine: EngineRepo) -> Iterator[DoctorFinding]:
-    flow = parse_recorded_flow(row.flow_text, row.flow, roles=set(kit.roles()), contracts=set(contracts.CONTRACTS))
-    with driver_lock(kit.world.place.lock(row.id), row.id):
+def _repair_run(project: Project, store: Store, row: RunRow, engine: EngineRepo) -> Iterator[DoctorFinding]:
+    flow = parse_recorded_flow(row.flow_text, row.flow, roles=set(project.roles()), contracts=set(contracts.CONTRACTS))
+    with driver_lock(project.host.place.lock(row.id), row.id):
         tasks = {phase.id for phase in flow.all_phases() if phase.OWN_SLOTS}
         done = repair_repositories(store, row.id, engine, tasks)
         if done.notes or done.fallen:
@@ -247,34 +250,36 @@ def _repaired(kit: Project, store: Store, row: RunRow, engine: EngineRepo) -> It
         yield DoctorFinding(Level.NOTE, "repair", f"run {row.id}: {text}", f"windlass resume {row.id}")
 
 
-def _leftovers(kit: Project) -> Iterator[DoctorFinding]:
-    service = Service(kit.world)
+def _leftovers(project: Project) -> Iterator[DoctorFinding]:
+    service = Service(project.host)
     rows = service.runs()
-    at_rest = {row.id: row for row in rows if not service.driven(row.id)}
+    at_rest = {row.id: row for row in rows if not service.is_driven(row.id)}
     for row in at_rest.values():
         if not row.state.final and service.store.attempts.running(row.id):
-            text = f"run {row.id} lost its driver while an agent was at work"
+            text = f"run {row.id} lost its driver while an agent was running"
             yield DoctorFinding(Level.WARN, "leftovers", text, f"windlass resume {row.id}")
-    for pid, marker in marked(kit.world.place.home):
+    for pid, marker in marked(project.host.place.home):
         if marker.split(":")[0] in {*at_rest, CHECK}:
-            yield DoctorFinding(Level.WARN, "leftovers", f"process {pid} is left of {marker}", f"kill {pid}")
+            yield DoctorFinding(Level.WARN, "leftovers", f"process {pid} is a leftover of {marker}", f"kill {pid}")
     known = {row.id for row in rows if not row.state.final}
-    yield from _idle_slots(kit, known)
+    yield from _idle_slots(project, known)
 
 
-def _idle_slots(kit: Project, needed: set[str]) -> Iterator[DoctorFinding]:
-    repo = user_repo.discover(kit.world.cwd)
-    state = state_dir(kit.world.environ)
-    # Looking must not create it.
+def _idle_slots(project: Project, needed: set[str]) -> Iterator[DoctorFinding]:
+    repo = user_repo.discover(project.host.cwd)
+    state = state_dir(project.host.environ)
+    # Reading must not create the repository.
     if not (state.resolve() / "windlass" / repo_id(repo.common_dir) / "repo.git").exists():
         return
     leases = Slots(EngineRepo.open(repo, state)).leases()
     idle = [lease for lease in leases if lease.use is not SlotUse.FREE and lease.run not in needed]
     if idle:
-        yield DoctorFinding(Level.NOTE, "leftovers", f"{len(idle)} slot(s) of runs that are done", "windlass gc")
+        yield DoctorFinding(
+            Level.NOTE, "leftovers", f"{plural(len(idle), 'slot')} of finished or aborted runs", "windlass gc"
+        )
 
 
-def _limits(kit: Project) -> Iterator[DoctorFinding]:
+def _limits(project: Project) -> Iterator[DoctorFinding]:
     yield from blind()
 
 
@@ -294,5 +299,5 @@ PROBES: dict[str, Probe] = {
 
 
 def _existing(path: Path) -> Path:
-    """It, or the nearest above it; a file in the way counts, because nothing can be made below it."""
+    """The path, or its nearest existing parent. A file counts too, because no folder can be made below it."""
     return next(folder for folder in (path, *path.parents) if folder.exists())

@@ -1,4 +1,4 @@
-"""`windlass doctor --try`: one word from each agent that a run would use. It spends a little, so only when asked."""
+"""`windlass doctor --try`: asks each agent that a run would use for one word. This costs a little."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from windlass.runs.project import Project
 from windlass.runs.start import needed_roles
 
 RUN = "try"
-"""Stands for a run in the marker of its processes; the ids of runs are hexadecimal."""
+"""Used in place of a run id in process markers. It cannot clash: run ids are hexadecimal."""
 LIMITS = Limits(wall_s=120.0, turns=5, usd=0.5)
 PROMPT = "Answer with the one word: ready. Do not use any tool."
 
 
-def try_agents(kit: Project) -> Iterator[DoctorFinding]:
-    config, roles = kit.config(), kit.roles()
-    flow = kit.parse(kit.find_flow(config.flow), roles)
+def try_agents(project: Project) -> Iterator[DoctorFinding]:
+    config, roles = project.config(), project.roles()
+    flow = project.parse(project.find_flow(config.flow), roles)
     needed = needed_roles(flow)
-    parts = {part for phase in flow.all_phases() for part in phase.parts()}
-    names = {assign(config, roles, role, profile).agent for role, profile in parts if role in needed}
+    pairs = {pair for phase in flow.all_phases() for pair in phase.parts()}
+    names = {assign(config, roles, role, profile).agent for role, profile in pairs if role in needed}
     for name in sorted(names - {"", "none"}):
         try:
-            adapter = kit.adapters(config, "")(name)
+            adapter = project.adapters(config, "")(name)
         except UserError as error:
             yield DoctorFinding(Level.FIX, "try", f"{name}: {error.message}", error.hint)
             continue
-        yield _finding(name, _one_word(kit, config, adapter))
+        yield _finding(name, _ask_for_word(project, config, adapter))
 
 
-def _one_word(kit: Project, config: Config, adapter: Adapter) -> AgentResult:
-    environ = kit.world.environ
+def _ask_for_word(project: Project, config: Config, adapter: Adapter) -> AgentResult:
+    environ = project.host.environ
     with tempfile.TemporaryDirectory(prefix="windlass-try-", ignore_cleanup_errors=True) as folder:
         result = asyncio.run(
             run_agent(
@@ -53,10 +53,10 @@ def _one_word(kit: Project, config: Config, adapter: Adapter) -> AgentResult:
                 stop=asyncio.Event(),
                 on_event=lambda event: None,
                 on_started=lambda proc: None,
-                clock=kit.world.clock,
+                clock=project.host.clock,
             )
         )
-    return redacted_result(result, redactor(known_secrets(config, environ, kit.world.place.root)))
+    return redacted_result(result, redactor(known_secrets(config, environ, project.host.place.root)))
 
 
 def _job(agent: str, folder: Path) -> Job:
@@ -84,5 +84,5 @@ def _finding(name: str, result: AgentResult) -> DoctorFinding:
     took = f"{result.seconds:.1f} s, {cost}"
     if result.error is None:
         return DoctorFinding(Level.OK, "try", f"{name}: answered in {took}")
-    hint = STOPS.get(result.error, "try again in a while, or start it by hand to see more").partition(" then: ")[0]
+    hint = STOPS.get(result.error, "try again later, or start it by hand to see more").partition(" then: ")[0]
     return DoctorFinding(Level.FIX, "try", f"{name}: {result.error} after {took}: {result.reason}", hint.rstrip(",;"))

@@ -150,7 +150,7 @@ def drive(
 
     TakenOverError: another driver has the run now, and this one left everything as it was.
     """
-    host, cast = project.world, RoleOverrides(agent, roles or {})
+    host, cast = project.host, RoleOverrides(agent, roles or {})
     with notified(project, run, on_event) as heard, driver_lock(host.place.lock(run), run) as lock:
         store = host.open_store(drives=True)
         try:
@@ -172,7 +172,7 @@ class _Driver:
         """The driver before this one, when it may still be alive."""
         self._beside = beside
         self._store = store
-        self._host = project.world
+        self._host = project.host
         self._crash = crash
         self._new_limit: Recorded | None = None
         """Recorded before the journal begins to publish."""
@@ -600,5 +600,5 @@ def notified(project: Project, run: str, on_event: Callable[[Recorded], None]) -
         on_event(recorded)
         messages.on_event(recorded)
 
-    with notices(project, run, Service(project.world).run(run).request) as messages:
+    with notices(project, run, Service(project.host).run(run).request) as messages:
         yield both

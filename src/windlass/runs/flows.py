@@ -1,4 +1,4 @@
-"""The flows of a repository: find, check, draw, simulate and begin one."""
+"""The flows of a repository: find, check, draw, simulate and create one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from windlass.runs.start import settings_for
 
 
 class FlowCheck(Struct, frozen=True):
-    """Everything that is wrong with one flow file."""
+    """The problems of one flow file."""
 
     name: str
     file: str
@@ -36,7 +36,7 @@ class FlowCheck(Struct, frozen=True):
 class SimulatedFlow(Struct, frozen=True):
     flow: str
     settings: Mapping[str, Any]
-    """In force."""
+    """The settings in use."""
     result: Simulation
 
 
@@ -45,15 +45,15 @@ class Flows:
         self._project = project
         self._folders = [folder / "flows" for folder in project.folders()]
 
-    def listed(self) -> list[dict[str, str]]:
-        """All flows, the repository's own before the person's before the built-in ones."""
+    def rows(self) -> list[dict[str, str]]:
+        """All flows: first the repository's, then the person's, then the built-in ones."""
         return [self._row(source) for source in list_flows(self._folders)]
 
     def text(self, name: str) -> str:
         return find_flow(name, self._folders).text
 
     def check(self, names: Sequence[str] = ()) -> list[FlowCheck]:
-        """Without names: all flows."""
+        """Without names, check all flows."""
         sources = [find_flow(name, self._folders) for name in names] or list_flows(self._folders)
         return [self._check(source) for source in sources]
 
@@ -62,13 +62,13 @@ class Flows:
         return mermaid(flow) if as_mermaid else graph(flow)
 
     def simulate(self, name: str, tasks: int, given: Mapping[str, str]) -> SimulatedFlow:
-        """The fewest and the most dispatches and questions that the flow can cause."""
+        """Compute the fewest and the most dispatches and questions of a flow."""
         flow = self._load(find_flow(name, self._folders))
         settings = settings_for(flow, self._project.config(), given)
         return SimulatedFlow(flow.flow, settings, simulate(flow, tasks, settings))
 
-    def begin(self, name: str) -> tuple[Path, list[str]]:
-        """Write a small flow that passes the check. Returns its file, and the origins of flows that it hides."""
+    def create(self, name: str) -> tuple[Path, list[str]]:
+        """Write a small valid flow. Returns its file, and the origins of the flows that it replaces."""
         name = name.removesuffix(".yaml")
         path = self._folders[0] / f"{name}.yaml"
         hidden = [source.origin for source in list_flows(self._folders) if source.name == name]
@@ -76,7 +76,7 @@ class Flows:
         return path, hidden
 
     def _load(self, source: FlowSource) -> Flow:
-        """With the roles beside it: X/flows/f.yaml may use X/roles."""
+        """Load a flow with the roles next to it: X/flows/f.yaml may use X/roles."""
         path = source.path.resolve()
         return self._project.parse(source, self._project.roles(path if path.parent.name == "flows" else None))
 
@@ -96,12 +96,10 @@ class Flows:
         return FlowCheck(source.name, str(source.path), notes=tuple(self._absent_instructions(flow)))
 
     def _absent_instructions(self, flow: Flow) -> list[str]:
-        """No fault of the flow: another repository may have the files."""
-        root = self._project.world.place.root
+        """Notes about missing instruction files. They are no problem of the flow: another repository may have them."""
+        root = self._project.host.place.root
         absent = dict.fromkeys(file for _, file in instruction_files(flow) if not (root / file).is_file())
-        return [
-            f"note: '{file}' of its instructions is not in this repository; agents work without it" for file in absent
-        ]
+        return [f"note: this repository has no instruction file '{file}'; agents work without it" for file in absent]
 
 
 def flow_names(folders: Sequence[Path]) -> list[str]:
@@ -114,7 +112,7 @@ def _write_new(path: Path, text: str) -> None:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise UserError(f"'{path}' exists already", hint="choose another name, or edit that file") from None
+        raise UserError(f"'{path}' already exists", hint="choose another name, or edit that file") from None
     except OSError as error:
         raise UserError(
             f"cannot write '{path}': {error.strerror}", hint="check the permissions of its folder"

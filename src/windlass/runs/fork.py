@@ -1,4 +1,4 @@
-"""A new run that shares the beginning of another: what was recorded before a phase is not paid for again."""
+"""Creates a run that reuses what another run recorded before a phase."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from windlass.store.port import Store
 from windlass.store.rows import RunRow, StepRow
 from windlass.store.tips import tip_of_steps
 
-#: they tell of the other run's own life and its money
+#: events about the other run's own progress and cost
 NOT_SHARED = (
     BranchPublished,
     BudgetChanged,
@@ -47,7 +47,7 @@ NOT_SHARED = (
     WaitStarted,
 )
 BEFORE_ALL = frozenset({"baseline", "adopt"})
-"""Heads of keys that belong to no phase and come before the first one."""
+"""First parts of keys that belong to no phase and come before the first one."""
 
 
 class Beginning(Struct, frozen=True):
@@ -62,14 +62,14 @@ class Beginning(Struct, frozen=True):
         return head_of(key) in self.heads
 
 
-def fork_run(kit: Project, store: Store, row: RunRow, phase: str, new_id: str) -> str:
+def fork_run(project: Project, store: Store, row: RunRow, phase: str, new_id: str) -> str:
     """The id of the new run, which is at rest before `phase`."""
-    flow = _flow(kit, row)
+    flow = _flow(project, row)
     beginning = find_beginning(store, row.id, flow, phase)
-    engine = EngineRepo.open(user_repo.discover(kit.world.cwd), state_dir(kit.world.environ))
+    engine = EngineRepo.open(user_repo.discover(project.host.cwd), state_dir(project.host.environ))
     _give_refs(engine, row, beginning, new_id)
     engine.barrier.settle()
-    _record(store, _new_row(kit, row, flow, new_id), row, beginning, phase)
+    _record(store, _new_row(project, row, flow, new_id), row, beginning, phase)
     return new_id
 
 
@@ -93,9 +93,9 @@ def head_of(key: str) -> str:
 
 
 def _steps(steps: Sequence[StepRow], heads: frozenset[str]) -> Iterator[StepRow]:
-    """A person's retries belong to no phase: those count that came before anything that is left out."""
-    left_out = [step.seq for step in steps if head_of(step.key) not in heads and not _is_retry(step)]
-    end = min(left_out, default=None)
+    """The steps to copy. A person's retries belong to no phase: those before the first omitted step are copied."""
+    omitted = [step.seq for step in steps if head_of(step.key) not in heads and not _is_retry(step)]
+    end = min(omitted, default=None)
     for step in steps:
         if head_of(step.key) in heads or (_is_retry(step) and (end is None or step.seq < end)):
             yield step
@@ -118,13 +118,13 @@ def _key(recorded: Recorded) -> str:
 # -- inside
 
 
-def _flow(kit: Project, row: RunRow) -> Flow:
+def _flow(project: Project, row: RunRow) -> Flow:
     where = f"{row.flow} (of run {row.id})"
-    return kit.parse(FlowSource(row.flow, kit.world.place.root / where, row.flow_text, "run"), kit.roles())
+    return project.parse(FlowSource(row.flow, project.host.place.root / where, row.flow_text, "run"), project.roles())
 
 
 def _give_refs(engine: EngineRepo, row: RunRow, beginning: Beginning, new_id: str) -> None:
-    """Commits that copied steps name stay reachable, also when the other run is collected."""
+    """Keep the commits of the copied steps reachable, even after `gc` removed the other run."""
     engine.user_refs.pin_base(new_id, row.base)
     engine.refs.set_tip(new_id, tip_of_steps(beginning.steps, row.base), "")
     for ref, sha in engine.refs.all().items():
@@ -133,13 +133,13 @@ def _give_refs(engine: EngineRepo, row: RunRow, beginning: Beginning, new_id: st
             engine.refs.hold(new_id, name, sha)
 
 
-def _new_row(kit: Project, row: RunRow, flow: Flow, new_id: str) -> RunRow:
+def _new_row(project: Project, row: RunRow, flow: Flow, new_id: str) -> RunRow:
     names = {"slug": row.slug, "id8": new_id[:8], "date": row.date, "n": "1"}
     branch = flow.branch.format_map(names)
-    # Two runs never share a branch, also where its name says nothing of the run.
+    # Two runs never share a branch, even if the branch template does not contain the run's id.
     branch = f"{branch}-{new_id[:8]}" if branch == row.branch else branch
     options: dict[str, Json] = {**row.options, "in_place": False}
-    now = kit.world.clock()
+    now = project.host.clock()
     return replace(
         row,
         id=new_id,

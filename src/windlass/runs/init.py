@@ -1,4 +1,4 @@
-"""A first configuration: what the repository itself suggests, as a commented file."""
+"""Proposes a first configuration from the repository's files, as a commented file."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ NODE_TOOLS = {
     "bun.lock": ("bun install --frozen-lockfile", "bun run test"),
     "package-lock.json": ("npm ci", "npm test"),
 }
-#: the first that is there: where a project has several, they say the same
+#: the first one that exists: a project with several usually repeats the same text in each
 INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
 NO_TEST = "no test specified"
 
 
-#: what the test script of a package calls, and how that runs some files and writes a report
+#: the runner in a package's test script -> a command that runs some files and writes a report
 NODE_RUNNERS = {
     "vitest": ["npx", "vitest", "run", "--reporter=junit", "--outputFile={junit}", "{files}"],
     "jest": [
@@ -40,20 +40,20 @@ NODE_RUNNERS = {
 }
 
 
-#: -count=1: the results of an earlier run do not count
+#: -count=1 ignores cached results
 GO_TEST = ("go", "test", "-json", "-count=1", "{folders}")
 
 
 class ConfigProposal(Struct, frozen=True):
     checks: tuple[str, ...] = ()
     setup: tuple[str, ...] = ()
-    """A slot is a clean checkout: what is not committed must be made there."""
+    """A slot is a clean checkout, so dependencies must be installed there."""
     agent: str = ""
     agents: tuple[str, ...] = ()
-    """All that could do the work here; the first is proposed."""
+    """All agents that can work here; the first one is proposed."""
     instructions: tuple[str, ...] = ()
     run_files: tuple[str, ...] = ()
-    """Runs some test files with a report, so that TDD can be proved."""
+    """A command that runs some test files and writes a report, for TDD proofs."""
 
 
 def with_checks(proposal: ConfigProposal, checks: tuple[str, ...]) -> ConfigProposal:
@@ -66,17 +66,17 @@ def with_checks(proposal: ConfigProposal, checks: tuple[str, ...]) -> ConfigProp
 
 
 def propose(root: Path, agents: tuple[str, ...] = ()) -> ConfigProposal:
-    """A `test` target of the project's own says best how it is tested; else what each language has."""
-    parts = [part for part in (_python(root), _node(root), _cargo(root), _go(root)) if part]
-    setup = tuple(command for commands, _ in parts for command in commands)
-    checks = tuple(command for _, commands in parts for command in commands)
+    """Propose the project's own `test` target, or else the usual command of each language."""
+    found = [commands for commands in (_python(root), _node(root), _cargo(root), _go(root)) if commands]
+    setup = tuple(command for commands, _ in found for command in commands)
+    checks = tuple(command for _, commands in found for command in commands)
     tested = ("make test",) if _has_test_target(root) else checks
-    told = tuple(name for name in INSTRUCTIONS if (root / name).is_file())[:1]
-    return ConfigProposal(tested, setup, agents[0] if agents else "", agents, told, _run_files(root, checks))
+    instructions = tuple(name for name in INSTRUCTIONS if (root / name).is_file())[:1]
+    return ConfigProposal(tested, setup, agents[0] if agents else "", agents, instructions, _run_files(root, checks))
 
 
 def _run_files(root: Path, checks: tuple[str, ...]) -> tuple[str, ...]:
-    """A command that runs files of one language cannot run those of another: with two, none is proposed."""
+    """A command can run the files of only one language. If the repository has two, propose none."""
     pytest = [command.split() for command in checks if command.endswith("pytest -q")]
     found = [(*words, "--junitxml={junit}", "{files}") for words in pytest]
     script = _test_script(root)
@@ -92,11 +92,11 @@ def _test_script(root: Path) -> str:
         return ""
 
 
-Part = tuple[tuple[str, ...], tuple[str, ...]]
-"""Set-up and checks."""
+Commands = tuple[tuple[str, ...], tuple[str, ...]]
+"""Set-up commands and checks."""
 
 
-def _python(root: Path) -> Part | None:
+def _python(root: Path) -> Commands | None:
     texts = [_text(root / name) for name in PYTEST_FILES]
     named = any("pytest" in text for text in texts) or bool(texts[0] or texts[1] or texts[2])
     if not named and not any(root.glob("tests/test_*.py")) and not any(root.glob("test_*.py")):
@@ -106,7 +106,7 @@ def _python(root: Path) -> Part | None:
     return (), ("python -m pytest -q",)
 
 
-def _node(root: Path) -> Part | None:
+def _node(root: Path) -> Commands | None:
     script = _test_script(root)
     if not script or NO_TEST in script:
         return None
@@ -116,11 +116,11 @@ def _node(root: Path) -> Part | None:
     return (install,), (test,)
 
 
-def _cargo(root: Path) -> Part | None:
+def _cargo(root: Path) -> Commands | None:
     return ((), ("cargo test",)) if (root / "Cargo.toml").is_file() else None
 
 
-def _go(root: Path) -> Part | None:
+def _go(root: Path) -> Commands | None:
     return ((), ("go test ./...",)) if (root / "go.mod").is_file() else None
 
 
@@ -137,7 +137,7 @@ def _text(path: Path) -> str:
 
 
 def render(proposal: ConfigProposal) -> str:
-    """The file; what is only possible stands in it as a comment."""
+    """Render the file. Settings without a proposal are comments."""
     return TEMPLATE.format(
         checks=_setting("commands", proposal.checks, ["pytest -q"]),
         run_files=_setting("run_files", proposal.run_files, EXAMPLE),
@@ -157,45 +157,45 @@ def _setting(name: str, commands: tuple[str, ...], example: list[str]) -> str:
 
 
 TEMPLATE = """\
-# Windlass in this repository. Commit it: everybody's runs use it.
-# Everything here can be left out; `windlass doctor` says what is in force.
+# The configuration of Windlass for this repository. Commit this file, so that all runs use it.
+# Every setting is optional; `windlass doctor` shows the values in use.
 
-# The flow of `windlass run` without --flow; `windlass flow list` names them.
+# The flow that `windlass run` uses without --flow; `windlass flow list` lists the flows.
 # flow = "plan"
 
 [checks]
-# Run on the code that is about to land, each as a list of words, without a shell. Without any, what lands is
-# called 'unchecked'. `windlass check` tries them.
+# Commands that must pass before code lands. No shell is used. Without checks, landings are 'unchecked'.
+# `windlass check` runs them.
 {checks}
 # timeout = "10m"
 
 [tests]
-# Runs some test files: the words of one command, {{files}} for them, or {{folders}} for their folders, and {{junit}}
-# for the JUnit report it writes. With it, flows that require TDD prove that a task's tests fail without its code;
-# without it that is 'unchecked'.
+# A command that runs some test files, as a list of words. {{files}} stands for the files, {{folders}} for their
+# folders, {{junit}} for the JUnit report that it writes. Flows that require TDD use it to prove that a task's tests
+# fail without its code. Without this command, TDD is 'unchecked'.
 {run_files}
 
 [workspace]
-# Agents and checks work in slots: clean checkouts outside this folder. Set-up runs once in each, and again when a
-# lock file changed.
+# Agents and checks work in slots: clean checkouts outside this folder. Set-up runs once in each slot, and again
+# when a lock file changes.
 {setup}
-# Files that git does not hold and a slot needs:
+# Files that are not in git but that a slot needs:
 # copy = [".env"]
-# Environment variables that agents and checks may see besides the usual ones:
+# Additional environment variables for agents and checks:
 # env = ["DATABASE_URL"]
-# Files of this repository that every agent is told to follow. Only what stands here reaches them:
+# Files of this repository that every agent must follow. Agents get no other instruction files:
 {instructions}
 
 [agents]
-# Who works when a role names nobody; `windlass agents` lists what is installed.{found}
+# The agent for roles that name none; `windlass agents` lists the installed ones.{found}
 {agent}
 
-# An agent's own settings; its login is yours and needs none of them:
+# Settings of one agent. It uses your own login, so you need none of them:
 # [agents.claude]
 # model = "NAME"
 # bin = "/path/to/claude"
 
-# A role can have an agent or a model of its own:
+# A role can use its own agent or model:
 # [roles.implementer]
 # agent = "NAME"
 # model = "NAME"

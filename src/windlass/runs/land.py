@@ -1,4 +1,4 @@
-"""What a person does with runs that are done: take the result, and collect what nobody needs any more."""
+"""After a run: land its result, and remove what is no longer needed."""
 
 from __future__ import annotations
 
@@ -43,43 +43,45 @@ class LandOptions(Struct, frozen=True):
     unfinished: bool = False
     style: LandStyle = LandStyle.AUTO
     message: str = ""
-    """A template with PLACEHOLDERS; '' is git's own words for a merge, the request for a squash."""
+    """A template with PLACEHOLDERS. '': git's default text for a merge, the request for a squash."""
     signoff: bool = False
     force_red: bool = False
 
 
 class LandReport(Struct, frozen=True):
     name: str
-    """What landed: the run's branch, or the run where it has none."""
+    """What landed: the run's branch, or the run if it has no branch."""
     result: LandResult
     checks: str
-    """passed | known failures | unchecked | failed; '' when nothing was to be done."""
+    """passed | known failures | unchecked | failed; '' if there was nothing to do."""
 
 
-def land(kit: Project, service: Service, row: RunRow, options: LandOptions, say: Callable[[str], None]) -> LandReport:
-    """The run's tip onto the branch that is checked out. `say` is told what takes time. Raises with nothing changed."""
+def land(
+    project: Project, service: Service, row: RunRow, options: LandOptions, say: Callable[[str], None]
+) -> LandReport:
+    """Merge the run's tip into the current branch. `say` prints progress. If it raises, nothing has changed."""
     settled = settle_checkout(service)
     if settled:
         say(settled.text)
     if row.state is not RunState.FINISHED and not options.unfinished:
         raise UserError(
             f"run {row.id} is {row.state}, not finished",
-            hint=f"windlass resume {row.id} goes on; windlass land {row.id} --unfinished takes what has landed so far",
+            hint=f"windlass resume {row.id} continues it; windlass land {row.id} --unfinished lands what is done",
         )
-    view, user = service.view(row.id), user_repo.discover(service.world.cwd)
-    engine = EngineRepo.open(user, state_dir(service.world.environ))
+    view, user = service.view(row.id), user_repo.discover(service.host.cwd)
+    engine = EngineRepo.open(user, state_dir(service.host.environ))
     tip = tip_of(service, engine, row.id)
     if tip == view.base:
-        raise UserError(f"run {row.id} has landed nothing: there is nothing to take", hint=f"windlass show {row.id}")
+        raise UserError(f"run {row.id} has no landed tasks", hint=f"windlass show {row.id}")
     name = view.published or f"run {row.id}"
     bring(engine, tip)
-    taken = _was_taken(user, view, tip)
-    plan = None if taken else plan_landing(user, tip, name, _style(options))
+    landed = _was_landed(user, view, tip)
+    plan = None if landed else plan_landing(user, tip, name, _style(options))
     if plan is None or plan.kind == "already":
         catch_up(service, engine, row.id, tip)
         return LandReport(name, LandResult(user.branch, user.head, user.head, "already"), "")
     message = _message(options, plan, view, name)
-    checks = _checks_of(kit, service, row.id, user, plan, options, say)
+    checks = _run_checks(project, service, row.id, user, plan, options, say)
     after = land_commit(user, plan, message, signoff=options.signoff)
     facts = {"tip": tip, "how": plan.kind, "checks": checks}
     result = land_plan(user, plan, after, row.id, facts, lambda move: record_landing(service.store, move))
@@ -88,12 +90,12 @@ def land(kit: Project, service: Service, row: RunRow, options: LandOptions, say:
 
 
 def catch_up(service: Service, engine: EngineRepo, run: str, tip: str) -> None:
-    """Move the run's branch to its tip, if it stayed behind because somebody had it checked out.
+    """Move the run's branch to its tip, if it stayed behind because it was checked out.
 
-    A branch that the user moved or deleted is theirs.
+    A branch that the user moved or deleted is not touched.
     """
     last = service.store.events.last(run, BranchPublished)
-    if last is None or last.commit == tip or service.driven(run):
+    if last is None or last.commit == tip or service.is_driven(run):
         return
     ref = f"refs/heads/{last.branch}"
     now = git.read_refs(engine.user.root, ref).get(ref, "")
@@ -105,14 +107,14 @@ def catch_up(service: Service, engine: EngineRepo, run: str, tip: str) -> None:
         service.store.events.add(Person(run), BranchPublished(done.branch, done.commit, done.note, tip))
 
 
-def _was_taken(user: user_repo.UserRepo, view: View, tip: str) -> bool:
-    """A squashed landing leaves no trace of the tip in the branch; the record knows of it."""
+def _was_landed(user: user_repo.UserRepo, view: View, tip: str) -> bool:
+    """Whether the journal records this landing. After a squash, the branch does not contain the tip."""
     landed = view.landed
     return landed is not None and landed.tip == tip and git.is_ancestor(user.root, landed.commit, user.head)
 
 
 def _style(options: LandOptions) -> LandStyle:
-    """A message or a sign-off needs a commit that can carry it."""
+    """A message or a sign-off needs a commit."""
     wants_commit = options.message or options.signoff
     return LandStyle.NO_FF if wants_commit and options.style is LandStyle.AUTO else options.style
 
@@ -141,8 +143,8 @@ def _message(options: LandOptions, plan: LandPlan, view: View, name: str) -> str
     return text
 
 
-def _checks_of(
-    kit: Project,
+def _run_checks(
+    project: Project,
     service: Service,
     run: str,
     user: user_repo.UserRepo,
@@ -150,24 +152,24 @@ def _checks_of(
     options: LandOptions,
     say: Callable[[str], None],
 ) -> str:
-    """What the checks say of the files as they would be. Red: refused, unless the person takes it anyway."""
-    commands = kit.config().checks.commands
+    """Run the checks on the merged files. Refuse if they fail, unless the person forces it."""
+    commands = project.config().checks.commands
     if not commands:
         return "unchecked"
-    say(f"running {plural(len(commands), 'check')} on what '{plan.branch}' would become ...")
-    verdict = check_tree(kit, user, plan.tree, [plan.before, plan.tip], known_failures(service.store, run))
+    say(f"running {plural(len(commands), 'check')} on the merged result ...")
+    verdict = check_tree(project, user, plan.tree, [plan.before, plan.tip], known_failures(service.store, run))
     if verdict.ok or options.force_red:
         return verdict.label
     red = [event for event in verdict.events if isinstance(event, CommandFinished) and not event.ok]
     raise StoppedError(
-        f"the checks are red on what '{plan.branch}' would become: {', '.join(event.command for event in red)}\n"
+        f"the checks fail on the merged result: {', '.join(event.command for event in red)}\n"
         f"{verdict.output.strip()[-2000:]}",
-        hint=f"nothing was changed; windlass land {run} --force-red takes it anyway",
+        hint=f"nothing was changed; windlass land {run} --force-red lands it anyway",
     )
 
 
 def known_failures(store: Store, run: str) -> frozenset[str]:
-    """Tests that failed before the run began and that a person accepted."""
+    """Tests that failed before the run started and that a person accepted."""
     accepted = any(q.answer == "accept" for q in store.questions.all(run) if q.id.startswith("baseline"))
     looks = [step.result for step in store.steps.all(run) if step.key.startswith("baseline/checks")]
     if not accepted or not looks or not isinstance(looks[-1], dict):
@@ -186,19 +188,20 @@ def collect(
     keep_transcripts: bool = False,
     gone: bool = False,
 ) -> list[Collected]:
-    """`runs`: only these, with the slots that --keep kept (all, when there are none); `keep`: not these.
+    """Remove data of final runs. Returns what was removed and what was kept.
 
-    `refs`: named, though no branch has them; `keep_transcripts`: what agents and checks wrote stays; `gone`: all of
-    what belongs to repositories that do not exist.
+    `runs`: only these, including their slots that `--keep` kept; empty means all final runs. `keep`: skip these.
+    `refs`: remove these even if no branch contains them. `keep_transcripts`: keep the output of agents and checks.
+    `gone`: also remove all data of repositories that no longer exist.
     """
     chosen = [service.run(id) for id in runs] or [row for row in service.runs() if row.state.final]
     for row in chosen:
         _require_final(row)
     spared = {service.run(id).id for id in keep}
-    rows = {row.id: row for row in chosen if row.id not in spared and not service.driven(row.id)}
-    world, final = service.world, set(rows)
+    rows = {row.id: row for row in chosen if row.id not in spared and not service.is_driven(row.id)}
+    host, final = service.host, set(rows)
     settle_checkout(service)
-    engine = EngineRepo.open(user_repo.discover(world.cwd), state_dir(world.environ))
+    engine = EngineRepo.open(user_repo.discover(host.cwd), state_dir(host.environ))
     _require_known(engine, refs, final)
     for id in () if dry else rows:
         last = service.store.events.last(id, BranchPublished)
@@ -208,30 +211,30 @@ def collect(
     by_name = final if runs else set()
     found = gc(
         engine,
-        final | _checks(world),
+        final | _checks(host),
         dry=dry,
-        date=world.clock(),
+        date=host.clock(),
         named=refs,
         chosen=by_name,
         occupant=partial(_occupant, at_work()),
         branches=branches,
     )
-    freed = [] if keep_transcripts else [_free_transcripts(world, run, dry=dry) for run in sorted(final)]
-    homes = collect_homes(state_dir(world.environ), gone=gone, dry=dry) if not runs else ()
-    return [*found, *(one for one in freed if one), *homes]
+    removed = [] if keep_transcripts else [_remove_transcripts(host, run, dry=dry) for run in sorted(final)]
+    homes = collect_homes(state_dir(host.environ), gone=gone, dry=dry) if not runs else ()
+    return [*found, *(one for one in removed if one), *homes]
 
 
 def _occupant(processes: Sequence[ProcessActivity], lease: Lease, path: Path) -> str:
-    """Somebody may be writing there, whatever is on record: a folder is never taken away under a process."""
+    """Names a process that works in the slot. Such a slot is never removed, whatever the records say."""
     for process in processes:
         if process.cwd.is_relative_to(path) or (lease.run and process.marker.startswith(f"{lease.run}:")):
-            return f"process {process.pid} is at work in it; `kill {process.pid}`, then `windlass gc`"
+            return f"process {process.pid} is running in it; `kill {process.pid}`, then `windlass gc`"
     return ""
 
 
-def _free_transcripts(world: Host, run: str, *, dry: bool) -> GcRemoved | None:
-    """The attempts' folders: prompts, streams, output of checks. Events, results and reports stay in the record."""
-    folders = [world.place.run_folder(run) / name for name in ("attempts", "setup")]
+def _remove_transcripts(host: Host, run: str, *, dry: bool) -> GcRemoved | None:
+    """Remove the attempts' folders: prompts, streams, output of checks. The database keeps events and results."""
+    folders = [host.place.run_folder(run) / name for name in ("attempts", "setup")]
     size = sum(_bytes_below(folder) for folder in folders)
     if not any(folder.is_dir() for folder in folders):
         return None
@@ -242,7 +245,7 @@ def _free_transcripts(world: Host, run: str, *, dry: bool) -> GcRemoved | None:
 
 
 def _bytes_below(folder: Path) -> int:
-    """On the disk; links are not followed."""
+    """The size on disk; links are not followed."""
     total = 0
     for place, _, names in os.walk(folder):
         for name in names:
@@ -252,7 +255,7 @@ def _bytes_below(folder: Path) -> int:
 
 
 def _own_branch(store: Store, row: RunRow) -> list[OwnBranch]:
-    """The branch that this run made, as it left it."""
+    """The branch that this run made, at the commit where the run left it."""
     last = store.events.last(row.id, BranchPublished)
     return [OwnBranch(row.id, last.branch, last.commit, row.facts.base)] if last and last.commit else []
 
@@ -260,7 +263,7 @@ def _own_branch(store: Store, row: RunRow) -> list[OwnBranch]:
 def _require_final(row: RunRow) -> None:
     if not row.state.final:
         raise UserError(
-            f"run {row.id} is {row.state}: its work is still needed", hint=f"windlass abort {row.id} ends it"
+            f"run {row.id} is {row.state}, so its work is still needed", hint=f"end it with windlass abort {row.id}"
         )
 
 
@@ -269,9 +272,11 @@ def _require_known(engine: EngineRepo, refs: Collection[str], final: Collection[
     present = {*engine.refs.all(), *git.read_refs(engine.user.root, "refs/windlass/")}
     for name in refs:
         if name not in present or not name.startswith(tuple(ours)):
-            raise UserError(f"'{name}' is not a ref of a run that is done", hint="windlass gc --dry-run lists them")
+            raise UserError(
+                f"'{name}' is not a ref of a finished or aborted run", hint="windlass gc --dry-run lists them"
+            )
 
 
-def _checks(world: Host) -> set[str]:
-    """A `windlass check` that was killed leaves a slot too."""
-    return set() if is_driven(world.place.lock(CHECK)) else {CHECK}
+def _checks(host: Host) -> set[str]:
+    """A killed `windlass check` leaves a slot too."""
+    return set() if is_driven(host.place.lock(CHECK)) else {CHECK}

@@ -1,7 +1,7 @@
-"""Messages to a person who is not looking: a run waits, failed or ended, and the command to go on.
+"""Messages to a person who is away: a run waits, failed or ended, with the command to continue.
 
-Contract: nothing here may hurt a run. What could not be delivered is a line in the run's `notify.log`, without the
-address, because addresses hold secrets.
+Contract: nothing here may disturb a run. A failed delivery is a line in the run's `notify.log`, without the address,
+because addresses contain secrets.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ from windlass.views.state import UNCHANGED, question_from
 LOG = "notify.log"
 MISSING = "the package 'apprise' is not installed: pip install 'windlass[notify]'"
 AT_A_TERMINAL_S = 30.0
-"""A question that is asked on a screen is likely to be seen; after this it is not."""
+"""A person at the terminal sees a question. If it is still open after this time, a message is sent."""
 LONGEST_S = 10.0
-"""How long an ending driver waits for messages that are on their way."""
+"""How long an ending driver waits for messages that are being sent."""
 
 
 class Notice(Struct, frozen=True):
     title: str
     body: str
     kind: str
-    """As apprise has it: info | success | warning | failure."""
+    """apprise's type: info | success | warning | failure."""
 
 
 class NoticeResult(Struct, frozen=True):
-    """What a finished run came to."""
+    """The result of a finished run."""
 
     has_code: bool = True
     shortfall: str = ""
-    """Of its tasks, in words; '' when all were carried out."""
+    """Which tasks are missing, in words; '' if all were carried out."""
 
 
 class Subject(Struct, frozen=True):
-    """What every message is about."""
+    """The run that every message is about."""
 
     run: str
     request: str
     repository: str
     place: str = ""
-    """How the person named it on the command line."""
+    """The repository as the command line named it."""
 
     def waits(self, asked: QuestionAsked) -> Notice:
         question = question_from(asked, 0.0)
@@ -72,15 +72,15 @@ class Subject(Struct, frozen=True):
     def ended(self, event: RunEnded, result: NoticeResult) -> Notice | None:
         match event.state:
             case RunState.FINISHED:
-                take = f"Take it: {called(self.place)} land {shown(self.run)}" if result.has_code else UNCHANGED
+                take = f"Land it: {called(self.place)} land {shown(self.run)}" if result.has_code else UNCHANGED
                 if result.shortfall:
                     return self._notice("finished in part", "warning", result.shortfall, take)
                 return self._notice("finished", "success", take)
             case RunState.ABORTED:
                 return self._notice("was aborted", "info", clean(event.reason, 300))
             case RunState.STOPPED | RunState.BLOCKED:
-                go_on = f"Go on: {called(self.place)} resume {shown(self.run)}"
-                lines = (clean(event.reason, 300), clean(addressed(event.hint, self.place), 300), go_on)
+                resume = f"Continue: {called(self.place)} resume {shown(self.run)}"
+                lines = (clean(event.reason, 300), clean(addressed(event.hint, self.place), 300), resume)
                 return self._notice(f"is {event.state}", "failure", *lines)
             case _:
                 return None
@@ -91,7 +91,7 @@ class Subject(Struct, frozen=True):
 
 
 class Notices:
-    """Watches a driver's events; entered before it drives, left when it is done."""
+    """Watches a driver's events. Enter it before the driver starts, and leave it when the driver is done."""
 
     def __init__(
         self,
@@ -110,11 +110,11 @@ class Notices:
     def on_event(self, recorded: Recorded) -> None:
         match recorded.event:
             case QuestionAsked() as event:
-                self._asked(event)
+                self._on_question(event)
             case QuestionAnswered(key=key):
                 self._close(key)
             case RunEnded() as event:
-                self._ended(event)
+                self._on_end(event)
             case _:
                 pass
 
@@ -130,8 +130,8 @@ class Notices:
         for thread in self._sending:
             thread.join(max(0.0, end - time.monotonic()))
 
-    def _asked(self, event: QuestionAsked) -> None:
-        """Many are answered at once by what was said beforehand; the others wait for the driver to leave or a while."""
+    def _on_question(self, event: QuestionAsked) -> None:
+        """Wait before sending: many questions are answered at once by `--yes` or `--answer`."""
         self._close(event.key)
         timer = threading.Timer(self._patience_s, self._overdue, [event.key])
         timer.daemon = True
@@ -139,9 +139,9 @@ class Notices:
         timer.start()
 
     def _overdue(self, key: str) -> None:
-        """Whoever takes the question out tells of it: the timer or the end."""
+        """The timer or the end of the run removes the question. The one that removes it sends the message."""
         asked, _ = self._open.pop(key, (None, None))
-        self._begin(self._subject.waits(asked) if asked else None)
+        self._send_soon(self._subject.waits(asked) if asked else None)
 
     def _close(self, key: str) -> QuestionAsked | None:
         asked, timer = self._open.pop(key, (None, None))
@@ -149,13 +149,13 @@ class Notices:
             timer.cancel()
         return asked
 
-    def _ended(self, event: RunEnded) -> None:
+    def _on_end(self, event: RunEnded) -> None:
         for asked in [self._close(key) for key in list(self._open)]:
             if asked and event.state == RunState.WAITING:
-                self._begin(self._subject.waits(asked))
-        self._begin(self._subject.ended(event, self._result()))
+                self._send_soon(self._subject.waits(asked))
+        self._send_soon(self._subject.ended(event, self._result()))
 
-    def _begin(self, notice: Notice | None) -> None:
+    def _send_soon(self, notice: Notice | None) -> None:
         if notice is None:
             return
         thread = threading.Thread(target=self._send, args=[notice], daemon=True, name="windlass-notice")
@@ -163,31 +163,31 @@ class Notices:
         thread.start()
 
 
-def notices(kit: Project, run: str, request: str) -> Notices:
-    config, environ = kit.config(), kit.world.environ
-    hiding = redactor(known_secrets(config, environ, kit.world.place.root))
-    log = kit.world.place.run_folder(run) / LOG
+def notices(project: Project, run: str, request: str) -> Notices:
+    config, environ = project.config(), project.host.environ
+    secrets = redactor(known_secrets(config, environ, project.host.place.root))
+    log = project.host.place.run_folder(run) / LOG
 
     def send(notice: Notice) -> None:
-        for problem in deliver(config.notify.urls, _redacted(notice, hiding)):
-            _note(log, f"{stamp(kit.world.clock())} {notice.title}: {problem}")
+        for problem in deliver(config.notify.urls, _redact(notice, secrets)):
+            _append(log, f"{stamp(project.host.clock())} {notice.title}: {problem}")
 
     def result() -> NoticeResult:
-        with closing(Service(kit.world)) as service:
+        with closing(Service(project.host)) as service:
             view = service.view(run)
             return NoticeResult(view.has_code, view.shortfall)
 
-    return Notices(Subject(run, request, kit.world.place.root.name, kit.world.named), send, result=result)
+    return Notices(Subject(run, request, project.host.place.root.name, project.host.named), send, result=result)
 
 
 def deliver(urls: Sequence[str], notice: Notice) -> list[str]:
-    """What went wrong, one line each; an address is named by its scheme and its place in the list."""
+    """Returns the problems, one line each. A line names an address only by its scheme and its position in the list."""
     if find_spec("apprise") is None:
         return [MISSING]
-    # It tells addresses when it complains; a logger that nobody set up writes to the terminal.
+    # apprise logs addresses, and a logger without a handler writes to the terminal.
     logging.getLogger("apprise").addHandler(logging.NullHandler())
     logging.getLogger("apprise").propagate = False
-    tried = ((number, url, _tried(url, notice)) for number, url in enumerate(urls, 1))
+    tried = ((number, url, _send(url, notice)) for number, url in enumerate(urls, 1))
     return [f"notify.urls {number} ({scheme(url)}): {problem}" for number, url, problem in tried if problem]
 
 
@@ -196,24 +196,24 @@ def scheme(url: str) -> str:
     return found[0] if found else "no scheme"
 
 
-def _tried(url: str, notice: Notice) -> str:
+def _send(url: str, notice: Notice) -> str:
     import apprise
 
     try:
         one = apprise.Apprise.instantiate(url)
         if one is None:
-            return "is not understood; see the list of addresses that apprise knows"
+            return "is not a known address; see apprise's list"
         sent = one.notify(title=notice.title, body=notice.body, notify_type=apprise.NotifyType(notice.kind))
-    except Exception as error:  # whatever a plugin does, the run goes on
+    except Exception as error:  # a plugin must not stop the run
         return f"failed ({type(error).__name__})"
     return "" if sent else "was not delivered"
 
 
-def _redacted(notice: Notice, hiding: Redactor) -> Notice:
-    return Notice(hiding.text(notice.title), hiding.text(notice.body), notice.kind)
+def _redact(notice: Notice, secrets: Redactor) -> Notice:
+    return Notice(secrets.text(notice.title), secrets.text(notice.body), notice.kind)
 
 
-def _note(log: Path, line: str) -> None:
+def _append(log: Path, line: str) -> None:
     try:
         with open_private(log) as file:
             file.write(line + "\n")

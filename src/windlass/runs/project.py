@@ -1,4 +1,4 @@
-"""What starting and driving both need: config, roles, flows and agents as this repository has them."""
+"""The config, roles, flows and agents of a repository, for starting and driving runs."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ from windlass.runs.service import Host
 
 
 class Project(Struct, frozen=True):
-    world: Host
+    host: Host
 
     def config(self, budget: float | None = None, told: Mapping[str, str] | None = None) -> Config:
         """`told`: the roles of the command line."""
-        said: dict[str, Any] = {} if budget is None else {"budget": {"stop_usd": budget}}
-        config = self._with_default(self._load(said))
+        given: dict[str, Any] = {} if budget is None else {"budget": {"stop_usd": budget}}
+        config = self._with_default(self._load(given))
         if not told:
             return config
-        return self._with_default(self._load({**said, "roles": role_overrides.overrides(told, config, self.roles())}))
+        return self._with_default(self._load({**given, "roles": role_overrides.overrides(told, config, self.roles())}))
 
-    def _load(self, said: dict[str, Any]) -> Config:
-        return load_config(self.world.place.root, config_dir(self.world.environ), said)
+    def _load(self, given: dict[str, Any]) -> Config:
+        return load_config(self.host.place.root, config_dir(self.host.environ), given)
 
     def _with_default(self, config: Config) -> Config:
         if config.agents.default:
             return config
-        found = installed.first(self.world.environ, lambda name: str(config.agents.options(name).get("bin", "")))
+        found = installed.first(self.host.environ, lambda name: str(config.agents.options(name).get("bin", "")))
         return replace(config, agents=replace(config.agents, default=found))
 
     def folders(self) -> list[Path]:
-        return [self.world.place.root / ".windlass", config_dir(self.world.environ)]
+        return [self.host.place.root / ".windlass", config_dir(self.host.environ)]
 
-    def roles(self, beside: Path | None = None) -> dict[str, Role]:
-        extra = [beside.parent.parent / "roles"] if beside else []
+    def roles(self, flow_file: Path | None = None) -> dict[str, Role]:
+        extra = [flow_file.parent.parent / "roles"] if flow_file else []
         return load_roles([*extra, *(folder / "roles" for folder in self.folders())])
 
     def find_flow(self, name: str) -> FlowSource:
@@ -63,7 +63,7 @@ class Project(Struct, frozen=True):
                 options: dict[str, Any] = dict(config.agents.options(name))
                 if script:
                     options["script"] = script
-                made[name] = registry.make(name, options, self.world.environ)
+                made[name] = registry.make(name, options, self.host.environ)
             return made[name]
 
         return make

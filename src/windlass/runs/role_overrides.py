@@ -1,4 +1,4 @@
-"""Who plays which role: `--role NAME=AGENT[:MODEL[:EFFORT]]` of the command line, put over the config."""
+"""`--role NAME=AGENT[:MODEL[:EFFORT]]` of the command line, which overrides the config."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def parse_part(role: str, text: str) -> RoleOverride:
     agent, _, rest = text.partition(":")
     if not agent:
         raise UserError(
-            f"--role {role}={text}: it names no agent", hint=f"--role {role}=claude, or {role}=claude:opus:high"
+            f"--role {role}={text} names no agent", hint=f"--role {role}=claude, or {role}=claude:opus:high"
         )
     model, colon, last = rest.rpartition(":")
     if colon and last in EFFORTS:
@@ -42,65 +42,65 @@ def parse_part(role: str, text: str) -> RoleOverride:
     meant = difflib.get_close_matches(last, EFFORTS, n=1, cutoff=0.7) if colon else []
     if meant:
         raise UserError(f"--role {role}={text}: there is no effort '{last}'", hint=f"did you mean '{meant[0]}'?")
-    # a model's own name may hold a colon
+    # the name of a model may contain a colon
     return RoleOverride(agent, rest)
 
 
-def overrides(told: Mapping[str, str], config: Config, roles: Mapping[str, Role]) -> dict[str, Any]:
-    """In the shape of the config file."""
-    return {role: _override(role, parse_part(role, text), config, roles) for role, text in told.items()}
+def overrides(given: Mapping[str, str], config: Config, roles: Mapping[str, Role]) -> dict[str, Any]:
+    """Returns the overrides in the form of the config file."""
+    return {role: _override(role, parse_part(role, text), config, roles) for role, text in given.items()}
 
 
 def _override(role: str, part: RoleOverride, config: Config, roles: Mapping[str, Role]) -> dict[str, str]:
-    said = {"agent": part.agent, "model": part.model, "effort": part.effort}
+    values = {"agent": part.agent, "model": part.model, "effort": part.effort}
     if part.agent == assign(config, roles, role).agent:
-        return {name: value for name, value in said.items() if value}
-    # a model is one agent's: what was chosen for another is not passed on
-    return said
+        return {name: value for name, value in values.items() if value}
+    # A model belongs to one agent: another agent does not get the configured model.
+    return values
 
 
-def check_told(told: Mapping[str, str], flow: Flow, roles: Mapping[str, Role]) -> None:
+def check_roles(named: Mapping[str, str], flow: Flow, roles: Mapping[str, Role]) -> None:
     played = {role for phase in flow.all_phases() for role in phase.roles()}
-    for role in told:
+    for role in named:
         if role not in roles:
             raise UserError(f"--role {role}: there is no such role", hint=near(role, played))
         if role not in played:
             raise UserError(f"--role {role}: flow '{flow.flow}' has no such role", hint=near(role, played))
 
 
-def check_role(kit: Project, row: RunRow, role: str) -> None:
-    """A message for a role that the run's flow does not call would wait for ever."""
-    roles = kit.roles()
-    flow = kit.parse(FlowSource(row.flow, kit.world.place.root / row.flow, row.flow_text, "run"), roles)
+def check_role(project: Project, row: RunRow, role: str) -> None:
+    """Refuse a message for a role that the run's flow does not call: nothing would ever deliver it."""
+    roles = project.roles()
+    flow = project.parse(FlowSource(row.flow, project.host.place.root / row.flow, row.flow_text, "run"), roles)
     played = {name for phase in flow.all_phases() for name, _ in phase.parts()}
     if role not in played:
         raise UserError(f"--role {role}: flow '{flow.flow}' has no such role", hint=near(role, played))
 
 
 def check_capable(adapter: Adapter, role: str, effort: str) -> None:
-    """What a role needs and its agent cannot do is said before the run, not in the middle of it."""
+    """Refuse an effort that the agent does not support, before the run starts."""
     if effort and not adapter.capabilities.effort:
         raise UserError(
-            f"role '{role}' wants effort '{effort}', which agent '{adapter.name}' cannot be told",
-            hint=f"drop effort under [roles.{role}], or choose another agent for it; windlass agents",
+            f"role '{role}' has effort '{effort}', but agent '{adapter.name}' has no such setting",
+            hint=f"remove effort under [roles.{role}], or choose another agent for it; see windlass agents",
         )
 
 
 class RoleOverrides(Struct, frozen=True):
     agent: str = ""
-    """Of every role that is not named."""
+    """The agent of every role that is not named."""
     roles: Mapping[str, str] = field(default_factory=dict)
     """Role -> AGENT[:MODEL[:EFFORT]]."""
 
     @classmethod
     def remembered(cls, options: Mapping[str, Json]) -> RoleOverrides:
-        """As the run's options hold it."""
-        told = options.get("roles")
-        roles = {role: str(text) for role, text in told.items()} if isinstance(told, dict) else {}
+        """Read the overrides from the run's options."""
+        stored = options.get("roles")
+        roles = {role: str(text) for role, text in stored.items()} if isinstance(stored, dict) else {}
         return cls(str(options.get("agent") or ""), roles)
 
     def changed_to(self, new: RoleOverrides) -> RoleOverrides:
-        """An agent for every role takes the place of all that was said before."""
+        """Merge with new overrides. A new agent for every role replaces all earlier ones."""
         return new if new.agent else RoleOverrides(self.agent, {**self.roles, **new.roles})
 
     def to_json(self) -> dict[str, Json]:

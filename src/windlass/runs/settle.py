@@ -1,4 +1,4 @@
-"""A landing into the user's checkout that was killed: it is finished or taken back, and recorded once."""
+"""Completes or undoes a killed landing in the user's checkout, and records it once."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from windlass.store.port import Store
 
 
 def settle_checkout(service: Service) -> Settled | None:
-    """Finish or take back a landing that was killed. None: there was none."""
-    user = user_repo.discover(service.world.cwd)
+    """Complete or undo a killed landing. None: there was none."""
+    user = user_repo.discover(service.host.cwd)
     return settle(user, lambda move: record_landing(service.store, move))
 
 
 def record_landing(store: Store, move: CheckoutMove) -> None:
-    """Once, also when the command that moved the branch was killed before it could say so."""
+    """Record the landing once, also if the command that moved the branch was killed before it could."""
     if move.kind != "land":
         return
     facts = move.facts

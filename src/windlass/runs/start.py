@@ -1,4 +1,4 @@
-"""Starting a run: everything that is wrong with the request is said before anything is recorded."""
+"""Starts a run. Every problem with the request is reported before anything is recorded."""
 
 from __future__ import annotations
 
@@ -37,51 +37,51 @@ from windlass.kinds.spec import PhaseSpec
 from windlass.model import Json, RunState, Usage, content_id, slugify
 from windlass.paths import state_dir
 from windlass.runs.project import Project
-from windlass.runs.role_overrides import AS_CONFIGURED, RoleOverrides, check_capable, check_told
+from windlass.runs.role_overrides import AS_CONFIGURED, RoleOverrides, check_capable, check_roles
 from windlass.store.rows import RunRow
 
 
 class Start(Struct, frozen=True):
-    """What `windlass run` was told."""
+    """The options of `windlass run`."""
 
     request: str
     flow: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
     agent: str = ""
     roles: Mapping[str, str] = field(default_factory=dict)
-    """Role -> AGENT[:MODEL[:EFFORT]]: before `agent` and the config."""
+    """Role -> AGENT[:MODEL[:EFFORT]]. Overrides `agent` and the config."""
     script: str = ""
     budget: float | None = None
     slots: int | None = None
     mode: str = ""
     in_place: bool = False
     keep: bool = False
-    """Its slots are not given back when it ends."""
+    """Keep the slots when the run ends."""
     detached: bool = False
     plan: str = ""
-    """The text of a plan the user wrote."""
+    """The text of the user's own plan."""
     policy: AnswerPolicy = AnswerPolicy()
 
 
-def start_run(kit: Project, start: Start, run: str) -> str:
-    """The new run's id; nothing is dispatched yet."""
+def start_run(project: Project, start: Start, run: str) -> str:
+    """Record a new run and return its id. Nothing is dispatched yet."""
     git.require_git()
-    repo = user_repo.discover(kit.world.cwd)
-    _refuse_odd(repo)
-    _require_room(repo, state_dir(kit.world.environ))
-    config = kit.config(start.budget, start.roles)
-    roles = kit.roles()
-    _check_roles(config, roles)
-    source = kit.find_flow(start.flow or config.flow)
-    flow = kit.parse(source, roles)
+    repo = user_repo.discover(project.host.cwd)
+    _refuse_unsupported(repo)
+    _require_room(repo, state_dir(project.host.environ))
+    config = project.config(start.budget, start.roles)
+    roles = project.roles()
+    _check_role_names(config, roles)
+    source = project.find_flow(start.flow or config.flow)
+    flow = project.parse(source, roles)
     settings = settings_for(flow, config, start.settings)
     _check_answers(flow, start.policy)
-    check_agents(kit.adapters(config, start.script), flow, roles, config, RoleOverrides(start.agent, start.roles))
-    return _create(kit, run, start, repo, config, source, flow, settings)
+    check_agents(project.adapters(config, start.script), flow, roles, config, RoleOverrides(start.agent, start.roles))
+    return _create(project, run, start, repo, config, source, flow, settings)
 
 
 def _create(
-    kit: Project,
+    project: Project,
     run: str,
     start: Start,
     repo: UserRepo,
@@ -91,12 +91,12 @@ def _create(
     settings: dict[str, str],
 ) -> str:
     user_repo.fetch_missing(repo, repo.head)
-    now = kit.world.clock()
+    now = project.host.clock()
     date = _date(now)
     slug = _free_slug(flow, repo, slugify(start.request), date)
     branch = flow.branch.format_map({"slug": slug, "id8": run[:8], "date": date, "n": "1"})
-    store = kit.world.open_store(create=True)
-    engine = EngineRepo.open(repo, state_dir(kit.world.environ))
+    store = project.host.open_store(create=True)
+    engine = EngineRepo.open(repo, state_dir(project.host.environ))
     engine.user_refs.pin_base(run, repo.head)
     engine.refs.set_tip(run, repo.head, "")
     if start.in_place:
@@ -126,8 +126,8 @@ def _create(
     return run
 
 
-def _check_roles(config: Config, roles: Mapping[str, Role]) -> None:
-    """A name of another project's role is no mistake, a misspelt one is."""
+def _check_role_names(config: Config, roles: Mapping[str, Role]) -> None:
+    """Refuse a misspelt role. An unknown name that is not similar to a known one may be another project's role."""
     for name in config.roles:
         meant = difflib.get_close_matches(name, roles, n=1, cutoff=0.8)
         if name not in roles and meant:
@@ -135,35 +135,35 @@ def _check_roles(config: Config, roles: Mapping[str, Role]) -> None:
 
 
 def check_agents(
-    make: Callable[[str], Adapter], flow: Flow, roles: Mapping[str, Role], config: Config, cast: RoleOverrides
+    make: Callable[[str], Adapter], flow: Flow, roles: Mapping[str, Role], config: Config, overrides: RoleOverrides
 ) -> None:
-    """S0-19: a role without an agent is named before anything is dispatched."""
-    check_told(cast.roles, flow, roles)
+    """S0-19: refuse a role without an agent before anything is dispatched."""
+    check_roles(overrides.roles, flow, roles)
     needed = needed_roles(flow)
-    for role, profile in sorted({part for phase in flow.all_phases() for part in phase.parts()}):
-        found = assign(config, roles, role, profile, everyone=cast.agent, named=cast.roles)
+    for role, profile in sorted({pair for phase in flow.all_phases() for pair in phase.parts()}):
+        found = assign(config, roles, role, profile, everyone=overrides.agent, named=overrides.roles)
         if not found.is_filled and role not in needed:
             continue
         if not found.is_filled:
             raise UserError(
                 f"no agent is available for role '{role}'",
-                hint=f"--agent NAME, or agent = … under [roles.{role}] in .windlass/config.toml; windlass agents",
+                hint=f"--agent NAME, or agent = … under [roles.{role}] in .windlass/config.toml; see windlass agents",
             )
         check_capable(make(found.agent), role, found.effort)
 
 
 def unpriced_models(
-    flow: Flow, roles: Mapping[str, Role], config: Config, cast: RoleOverrides = AS_CONFIGURED
+    flow: Flow, roles: Mapping[str, Role], config: Config, overrides: RoleOverrides = AS_CONFIGURED
 ) -> list[str]:
-    """Of the models that this flow would use, those whose price nobody knows here; each with what follows from it."""
+    """Warnings about the models of this flow that have no known price."""
     asked: dict[tuple[str, str], None] = {}
-    for role, profile in sorted({part for phase in flow.all_phases() for part in phase.parts()}):
-        found = assign(config, roles, role, profile, everyone=cast.agent, named=cast.roles)
+    for role, profile in sorted({pair for phase in flow.all_phases() for pair in phase.parts()}):
+        found = assign(config, roles, role, profile, everyone=overrides.agent, named=overrides.roles)
         options = config.agents.options(found.agent)
         model = found.model or str(options.get("model", ""))
         if model and found.agent in registry.CLIS and registry.FLAT not in options:
             asked[found.agent, model] = None
-    # the price list takes half a second to load
+    # Loading the price list takes half a second.
     unknown = [(name, model) for name, model in asked if pricing.cost(model, Usage(1, 1)) is None] if asked else []
     return [f"{name}: no price is known for model '{model}'; {_consequence(config.budget)}" for name, model in unknown]
 
@@ -174,12 +174,12 @@ def _consequence(budget: BudgetConfig) -> str:
         for count, of in ((budget.dispatch_tokens, "a dispatch"), (budget.run_tokens, "a run"))
         if count
     ]
-    bound = f"it may use {' and '.join(most)}" if most else "its tokens have no limit"
-    return f"unless the agent tells its cost, {dollars(budget.unknown_usd)} are assumed for each dispatch, and {bound}"
+    limit = f"it may use {' and '.join(most)}" if most else "its tokens have no limit"
+    return f"if the agent reports no cost, {dollars(budget.unknown_usd)} are assumed for each dispatch, and {limit}"
 
 
 def _free_slug(flow: Flow, repo: UserRepo, slug: str, date: str) -> str:
-    """A plan of that name that is already there is never overwritten, nor taken for what an agent wrote."""
+    """Choose a name for which no plan exists: an existing plan is never overwritten or mistaken for an agent's."""
     templates = [a.path for a in flow.artifacts.values() if "{slug}" in a.path or "{session}" in a.path]
     for n in itertools.count(1):
         own = slug if n == 1 else f"{slug}-{n}"
@@ -194,40 +194,40 @@ def _date(now: float) -> str:
 
 
 def _require_room(repo: UserRepo, state: Path) -> None:
-    """Before anything is written: a run that begins on a full disk leaves half of everything."""
+    """Refuse to start on a full disk, before anything is written."""
     for folder in (repo.common_dir, state):
         problem = lacking(folder, MIN_FREE_BYTES)
         if problem:
             raise UserError(problem, hint="free some space, or run `windlass gc`")
 
 
-def _refuse_odd(repo: UserRepo) -> None:
-    # Shallow and partial clones can be worked in: what lies before the base is not needed.
+def _refuse_unsupported(repo: UserRepo) -> None:
+    # Shallow and partial clones are supported: commits before the base are not needed.
     odd = [text for text in user_repo.oddities(repo) if not text.startswith(("shallow clone", "partial clone"))]
     if odd:
-        raise UserError(f"this repository cannot be driven: {'; '.join(odd)}", hint="windlass doctor says why")
+        raise UserError(f"this repository is not supported: {'; '.join(odd)}", hint="windlass doctor shows the details")
 
 
 def settings_for(flow: Flow, config: Config, given: Mapping[str, str]) -> dict[str, str]:
-    """--set before config; each must be one the flow has and fit its type."""
+    """Merge `--set` over the config. Each setting must exist in the flow and fit its type."""
     configured = {name: str(value) for name, value in config.settings.items() if name in flow.settings}
     for name in given:
         if name not in flow.settings:
             raise UserError(f"flow '{flow.flow}' has no setting '{name}'", hint=near(name, flow.settings))
     merged = {**configured, **given}
     for name, value in merged.items():
-        _fits(flow, name, value)
+        _check_setting(flow, name, value)
     return merged
 
 
-def _fits(flow: Flow, name: str, value: str) -> None:
+def _check_setting(flow: Flow, name: str, value: str) -> None:
     setting = flow.settings[name]
     if setting.options and value not in setting.options:
         raise UserError(f"'{value}' is not a value of '{name}'", hint=near(value, setting.options))
     if setting.type == "int" and not (value.isdigit() and int(value) > 0):
-        raise UserError(f"'{name}' is a whole number from 1, not '{value}'", hint=f"--set {name}=3")
+        raise UserError(f"'{name}' must be a whole number from 1, not '{value}'", hint=f"--set {name}=3")
     if setting.type == "bool" and value not in ("true", "false"):
-        raise UserError(f"'{name}' is true or false, not '{value}'", hint=f"--set {name}=true")
+        raise UserError(f"'{name}' must be true or false, not '{value}'", hint=f"--set {name}=true")
 
 
 def _check_answers(flow: Flow, policy: AnswerPolicy) -> None:
@@ -248,13 +248,13 @@ def _check_forward(flow: Flow, name: str, value: str) -> None:
     for id, question in flow.questions.items():
         if name in (id, question.id) and value in back_options(flow, id):
             raise UserError(
-                f"'{name}={value}' leads back; an answer given beforehand may not build a loop",
+                f"'{name}={value}' leads back; an answer given in advance must not make a loop",
                 hint="start without it and answer by hand: windlass answer",
             )
 
 
 def needed_roles(flow: Flow) -> set[str]:
-    """Roles a run cannot do without: optional reviewers may be missing."""
+    """Roles that a run requires. Optional reviewers may be missing."""
     phases = [*flow.all_phases(), *_steps(flow)]
     reviewers = [reviewer for phase in phases for reviewer in getattr(phase, "reviewers", ())]
     required = {reviewer.role for reviewer in reviewers if not reviewer.optional}
@@ -268,10 +268,10 @@ def _steps(flow: Flow) -> list[PhaseSpec]:
 
 
 def _given(flow: Flow, start: Start) -> dict[str, str]:
-    """Artifacts that the user brings: a plan of their own, else one made of the request."""
+    """Artifacts that exist at the start: the user's plan, or a plan made from the request."""
     names = [name for name, artifact in flow.artifacts.items() if artifact.given]
     if start.plan and not names:
-        raise UserError(f"flow '{flow.flow}' writes its own plan", hint="windlass task --plan FILE carries out yours")
+        raise UserError(f"flow '{flow.flow}' writes its own plan", hint="use windlass task --plan FILE for yours")
     if not names:
         return {}
     content = start.plan or _plan_of(start.request)
@@ -287,9 +287,9 @@ def _plan_of(request: str) -> str:
 
 
 def task_of_plan(plan: str, name: str) -> tuple[str, str]:
-    """The title of one task, and the same plan with that task as its whole list; the rest of its text stays.
+    """Returns the title of one task, and the plan with only that task in its list. The other text stays.
 
-    `name`: its title, its id, or its number. What it depends on is not carried out: it must be there already.
+    `name`: the task's title, id or number. The tasks that it depends on are not carried out; their code must exist.
     """
     parsed = parse_plan(plan)
     if parsed.problem:
@@ -299,25 +299,21 @@ def task_of_plan(plan: str, name: str) -> tuple[str, str]:
     found = [task for n, task in numbered if wanted in (task.title.casefold(), task.id.casefold(), str(n), f"t{n}")]
     if len(found) != 1:
         listed = ", ".join(f"{n}. {task.title}" for n, task in enumerate(parsed.tasks, 1))
-        what = f"{len(found)} tasks of the plan are called '{name}'" if found else f"the plan has no task '{name}'"
+        what = f"{len(found)} tasks of the plan have the name '{name}'" if found else f"the plan has no task '{name}'"
         raise UserError(what, hint=f"its tasks: {listed}"[:1000])
     [task] = found
-    # The last block of a plan is its list.
+    # The last block of a plan counts.
     return task.title, f"{plan.rstrip()}\n\n{_block([{**task.to_json(), 'depends_on': []}])}"
 
 
 def _block(tasks: list[dict[str, Json]]) -> str:
     text = json.dumps(tasks, ensure_ascii=False)
-    fence = "`" * max(3, 1 + max((len(run) for run in _backticks(text)), default=0))
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
     return f"{fence}superteam-tasks\n{text}\n{fence}\n"
 
 
 def _bad_plan(problem: str) -> UserError:
-    return UserError(f"the plan cannot be carried out: {problem}", hint="see docs/guides/plans.md for its form")
-
-
-def _backticks(text: str) -> list[str]:
-    return re.findall(r"`+", text)
+    return UserError(f"the plan cannot be carried out: {problem}", hint="docs/guides/plans.md describes the form")
 
 
 def _options(start: Start, given: Mapping[str, str]) -> dict[str, Json]:

@@ -1,4 +1,4 @@
-"""Work of a run's tasks that has not landed: where it is, what it changes, and how to take it."""
+"""Work of tasks that has not landed: find it, show its diff, make a branch from it."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from windlass.views.state import View
 
 
 class FoundWork(Struct, frozen=True):
-    """The work that stands for a task, or the run's own."""
+    """A task's work, or everything that the run has landed."""
 
     task: str
-    """'' for all that the run has landed."""
+    """'' for everything that the run has landed."""
     ref: str
     commit: str
     base: str
 
 
 def unlanded_work(service: Service, view: View) -> list[TaskWork]:
-    """Commits of the run's tasks that have not landed, the oldest first."""
+    """Commits of the run's tasks that have not landed, oldest first."""
     if not _has_engine(service):
         return []
-    began = _began(service, view.run)
+    started = _start_times(service, view.run)
     found = task_work(_engine(service), view.run, {task.id for task in view.tasks}, view.tip)
-    return sorted(found, key=lambda work: (work.task, began.get((work.key, work.n), 0.0), work.ref))
+    return sorted(found, key=lambda work: (work.task, started.get((work.key, work.n), 0.0), work.ref))
 
 
 def find_work(service: Service, view: View, name: str) -> FoundWork:
-    """`name`: a task by its id, number or title, a ref that `windlass show` names, or '' for what has landed."""
+    """`name`: a task's id, number or title, a ref that `windlass show` lists, or '' for everything landed."""
     engine = _engine(service)
     tip = tip_of(service, engine, view.run)
     if not name:
@@ -44,17 +44,17 @@ def find_work(service: Service, view: View, name: str) -> FoundWork:
     works = unlanded_work(service, view)
     exact = [work for work in works if work.ref == name]
     task = None if exact else _task_named(view, name)
-    work = exact[0] if exact else newest([work for work in works if work.task == task], _began(service, view.run))
+    work = exact[0] if exact else newest([work for work in works if work.task == task], _start_times(service, view.run))
     if work is not None:
         return FoundWork(work.task, work.ref, work.commit, base_of(engine, work.commit, tip))
     known = view.task(task or "")
     if known and known.landed:
         return FoundWork(known.id, "", known.landed, f"{known.landed}^")
-    raise UserError(f"task '{name}' left no work: no attempt at it made a commit", hint=f"windlass show {view.run}")
+    raise UserError(f"task '{name}' left no work: none of its attempts made a commit", hint=f"windlass show {view.run}")
 
 
 def take_work(service: Service, view: View, name: str, branch: str) -> tuple[FoundWork, str, bool]:
-    """The work, the branch it is on now, and whether the branch was made by this call."""
+    """Returns the work, its branch, and whether this call made the branch."""
     work, engine = find_work(service, view, name), _engine(service)
     default = f"{view.published or view.branch or f'windlass/{view.run}'}-{work.task}"
     return (work, *take(engine, view.run, work.commit, branch or default, exact=bool(branch)))
@@ -71,20 +71,20 @@ def _task_named(view: View, name: str) -> str:
     return found[0]
 
 
-def _began(service: Service, run: str) -> dict[tuple[str, int], float]:
+def _start_times(service: Service, run: str) -> dict[tuple[str, int], float]:
     return {(row.intent.key, row.intent.n): row.started_at for row in service.store.attempts.all(run)}
 
 
 def _engine(service: Service) -> EngineRepo:
-    return EngineRepo.open(user_repo.discover(service.world.cwd), state_dir(service.world.environ))
+    return EngineRepo.open(user_repo.discover(service.host.cwd), state_dir(service.host.environ))
 
 
 def _has_engine(service: Service) -> bool:
-    """Looking must not create it."""
-    home = state_dir(service.world.environ).resolve() / "windlass" / repo_id(service.world.place.common)
+    """Reading must not create the repository."""
+    home = state_dir(service.host.environ).resolve() / "windlass" / repo_id(service.host.place.common)
     return (home / "repo.git").exists()
 
 
 def tip_of(service: Service, engine: EngineRepo, run: str) -> str:
-    """What the run has landed, as the journal has it; the base when nothing has landed."""
+    """The run's tip in the journal; the base if nothing has landed."""
     return tip_of_run(service.store, run, engine.refs.tip(run))

@@ -1,4 +1,4 @@
-"""Files for people and other programs, made from the events alone and written after each commit."""
+"""Files for people and other programs, made only from events and written after each commit."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from windlass.views.report import render_report
 from windlass.views.state import View
 from windlass.views.superteam import SuperteamFacts
 
-#: in a burst of events the files are not written more often than this
+#: the shortest time between two writes during a burst of events
 PAUSE_S = 0.1
-#: and once more when it has been over for this long
+#: write once more this long after the last event of a burst
 TRAIL_S = 0.1
-#: at most this part of the time goes into these files, however many tasks they list
+#: the largest share of time to spend on these files, however many tasks they list
 SHARE = 0.1
 Later: TypeAlias = Callable[[float, Callable[[], None]], "ScheduledWrite"]
 AT_ONCE = (RunEnded, QuestionAsked, QuestionAnswered, PhaseEntered, ReportWritten)
@@ -54,7 +54,7 @@ class ScheduledWrite(Protocol):
 
 
 class ViewFiles:
-    """Contract: TRAIL_S after the last event, and at the latest when it is closed, the files say what the events do."""
+    """Contract: the files match the events TRAIL_S after the last event, and when this object is closed."""
 
     def __init__(
         self,
@@ -68,20 +68,20 @@ class ViewFiles:
         tdd: str,
         fence: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """`tdd`: enforced | unchecked | off, as flow and configuration have it.
+        """`tdd`: enforced | unchecked | off, from the flow and the configuration.
         `later`: calls a function after so many seconds, in the thread that feeds the events."""
         self._store = store
         self._row = row
         self._flow = flow
         self._clock = clock
         self._fence = fence
-        """Files are written behind it: those of a run that another driver took over are that one's."""
-        self._folds = ViewBuilder(row.id)
+        """Files are written behind the fence: after another driver took over the run, the files belong to that one."""
+        self._builder = ViewBuilder(row.id)
         self._written_at, self._pause_s = 0.0, PAUSE_S
         self._later = later
         self._tdd = tdd
         self._trailing: ScheduledWrite | None = None
-        """The write that follows a burst of events."""
+        """The scheduled write after a burst of events."""
         there = [Projector(in_place, folder / IN_PLACE_MEMORY)] if in_place else []
         self._projectors = [Projector(folder, private=True), *there]
         self._files = Projector(folder / FILES, private=True)
@@ -89,21 +89,21 @@ class ViewFiles:
         self._progress = flow.progress.format_map({**names, "session": f"{row.facts.date}-{row.facts.slug}"})
         self._report: ReportWritten | None = None
         for recorded in chain.from_iterable(store.events.pages(row.id)):
-            self._folds.feed(recorded)
+            self._builder.feed(recorded)
             if isinstance(recorded.event, ReportWritten):
                 self._report = recorded.event
         self._write(lambda: self._rebuild(folder))
 
     @property
     def view(self) -> View:
-        return self._folds.live
+        return self._builder.live
 
     def feed(self, recorded: Recorded) -> None:
-        self._folds.feed(recorded)
+        self._builder.feed(recorded)
         if isinstance(recorded.event, ArtifactStored | ReportWritten):
             self._write(lambda: self._store_file(recorded.event))
         if isinstance(recorded.event, Activity):
-            # No file shows what an agent is doing right now.
+            # No file shows the current activity of an agent.
             return
         if isinstance(recorded.event, AT_ONCE) or self._clock() - self._written_at > self._pause_s:
             self.flush()
@@ -121,14 +121,14 @@ class ViewFiles:
             self._trailing = None
 
     def report(self, template: str, now: float) -> str:
-        """The run's record by a template; the progress page as it will be when the run has finished."""
+        """Render the run by a template. The progress page is rendered as it will be when the run has finished."""
         if template == PROGRESS:
             return render_progress(replace(self.view, state=RunState.FINISHED), self._settings())
         return render_report(self.view, template, now=now)
 
     def _write(self, write: Callable[[], None]) -> None:
-        """Nothing of a driver that another one replaced; it is told so by whatever it records next."""
-        # Inside a transaction the epoch was compared already.
+        """Write behind the fence. A replaced driver writes nothing; its next record raises the error."""
+        # A transaction has already compared the epoch.
         fence = nullcontext() if self._store.in_transaction else self._fence()
         with suppress(TakenOverError), fence:
             write()
@@ -147,7 +147,7 @@ class ViewFiles:
             return
         for projector in self._projectors:
             if final or self.view.state in ("finished", "aborted"):
-                # The active-workflow file goes when the run is at its end; its record stays in the journal.
+                # A final run has no active-workflow file. Its history stays in the journal.
                 projector.remove(superteam.FILE)
             else:
                 projector.write(superteam.FILE, superteam.render(self.view, self._facts()))
@@ -164,11 +164,11 @@ class ViewFiles:
         )
 
     def _content(self, name: str) -> str:
-        held = self.view.artifacts.get(name)
-        return self._store.blobs.get(held.sha) if held else ""
+        stored = self.view.artifacts.get(name)
+        return self._store.blobs.get(stored.sha) if stored else ""
 
     def _settings(self) -> dict[str, str]:
-        """The values in force: given, answered or default."""
+        """The values in use: given, answered or default."""
         settings = {name: setting.default for name, setting in self._flow.settings.items()} | dict(self._row.settings)
         settings = {"tdd_mode": self._tdd, **settings}
         return settings | {name: value for name in self._flow.settings if (value := self.view.setting(name))}
@@ -183,7 +183,7 @@ class ViewFiles:
                 pass
 
     def _rebuild(self, folder: Path) -> None:
-        """What is missing is written again; what somebody edited is left for the question about it."""
+        """Write missing files again. Leave edited files: the driver will ask about them."""
         for artifact in self.view.artifacts.values():
             if artifact.path and not (folder / FILES / artifact.path).exists():
                 self._files.write(artifact.path, self._store.blobs.get(artifact.sha))
@@ -192,27 +192,27 @@ class ViewFiles:
 
 
 def edits(store: Store, run: str, folder: Path) -> list[ArtifactEdit]:
-    """Artifacts whose file no longer says what is in force."""
+    """Artifacts with a file that differs from the recorded content."""
     made: dict[str, ArtifactStored] = {}
-    in_force: dict[str, str] = {}
+    recorded_sha: dict[str, str] = {}
     for recorded in chain.from_iterable(store.events.pages(run)):
         match recorded.event:
             case ArtifactStored(name=name, sha=sha, path=path) as event if path:
-                made[name], in_force[name] = event, sha
+                made[name], recorded_sha[name] = event, sha
             case PlanAdopted(name=name, sha=sha):
-                in_force[name] = sha
+                recorded_sha[name] = sha
             case _:
                 pass
     contents = {name: read_file(folder / FILES, event.path) for name, event in made.items()}
     return [
-        ArtifactEdit(name, event.path, event.key, in_force[name], content)
+        ArtifactEdit(name, event.path, event.key, recorded_sha[name], content)
         for name, event in made.items()
-        if (content := contents[name]) is not None and content_id(content) != in_force[name]
+        if (content := contents[name]) is not None and content_id(content) != recorded_sha[name]
     ]
 
 
 def set_aside(folder: Path, edit: ArtifactEdit) -> str:
-    """The edit's own copy; the name is given by its content, so the same edit is kept once."""
+    """Keep a copy of the edit. Its name comes from its content, so the same edit is kept once."""
     name = f"{edit.path}.mine-{content_id(edit.content)[:8]}"
     path = folder / FILES / name
     write_view(path, edit.content, private=True)

@@ -1,1 +1,1 @@
-"""Doubles that ship: crash points, and a model server on loopback whose words are written down beforehand."""
+"""Test doubles that ship with Windlass: crash points, and a local model server with scripted answers."""

@@ -1,4 +1,4 @@
-"""Crash points: for tests that kill a driver where it hurts."""
+"""Crash points, for tests that kill a driver at a chosen point."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from itertools import count
 
 
 def crash_point(wish: str) -> Callable[[str], None]:
-    """`N`: kill this process with SIGKILL at the Nth crash point it passes; `TEXT`: at the first whose name is TEXT.
+    """Kill this process with SIGKILL. `N`: at the Nth crash point. `TEXT`: at the first crash point named TEXT.
 
-    A crash point lies before and after each transaction of the journal.
+    There is a crash point before and after each transaction of the journal.
     """
     numbers = count(1)
 

@@ -1,7 +1,7 @@
-"""Which rule answers whom, and how far a conversation is.
+"""Chooses the rule that answers a request, and the next step of the conversation.
 
-How far it is stands in the conversation itself: the calls that were answered carry ids we gave. So a request that a
-CLI repeats gets the same answer again. Only what must not repeat is remembered: rules used up, errors given.
+The conversation itself shows its progress: the answered calls have ids that the server assigned. So a request that a
+CLI repeats gets the same answer. The playbook remembers only what must not repeat: used-up rules and given errors.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from windlass.agents.base import Job
 from windlass.agents.cli.scripted import filled, matches
 from windlass.errors import UserError
 from windlass.model import Json, content_id
-from windlass.testing.toolbox import READERS, STRUCTURED, Read, Step, Structured, fill, steps_of, wants_a_look_first
+from windlass.testing.toolbox import READERS, STRUCTURED, Read, Step, Structured, fill, requires_read, steps_of
 from windlass.testing.wire.base import Asked, ModelAnswer, ServerFailure, Tokens, ToolCall
 
-NOBODY = Job("", "", 0, "", "", "", "", "")
-"""Who asks when the address has no token."""
+NO_JOB = Job("", "", 0, "", "", "", "", "")
+"""The job of a request without a token in its URL."""
 KINDS = {400: "invalid_request_error", 401: "authentication_error", 402: "billing_error", 403: "permission_error",
          413: "request_too_large", 429: "rate_limit_error", 500: "api_error", 529: "overloaded_error"}  # fmt: skip
 
@@ -32,9 +32,9 @@ class ScriptedReply(Struct, frozen=True):
     answer: ModelAnswer
     delay: float = 0.0
     cut_after: int | None = None
-    """The stream breaks off after so many bytes."""
+    """Break off the stream after so many bytes."""
     hang: bool = False
-    """The stream begins and never goes on."""
+    """Start the stream and never continue it."""
 
 
 class Refusal(Struct, frozen=True):
@@ -50,35 +50,35 @@ class Playbook:
         self._lock = Lock()
         self._chosen: dict[str, int] = {}
         self._claims: dict[int, dict[str, bool]] = {}
-        """Rule -> who took it -> whether it came to its end."""
+        """Rule -> dispatch that uses it -> whether the dispatch got the last answer."""
         self._faults: Counter[tuple[str, str]] = Counter()
 
     def reply(self, job: Job, asked: Asked) -> ScriptedReply | Refusal:
         number = self._choose(job)
         if number is None:
-            return _refusal(400, f"no rule of the script answers {_who(job)}")
+            return _refusal(400, f"no rule of the script answers {_job_facts(job)}")
         try:
             rule: dict[str, Any] = filled(self._rules[number], job)
         except UserError as error:
             return _refusal(400, str(error))
         talk = _Talk(rule, asked, job, content_id(f"{job.run}\n{job.key}\n{number}")[:10])
-        return self._fault(rule, job, number, talk) or self._answered(rule, job, number, talk)
+        return self._fault(rule, job, number, talk) or self._answer(rule, job, number, talk)
 
     def _choose(self, job: Job) -> int | None:
-        """The first rule that may still answer; a dispatch keeps the one it began with."""
+        """The first rule that may still answer. A dispatch keeps its first rule."""
         mine, step = _marker(job), f"{job.run}:{job.key}@"
         with self._lock:
             if mine in self._chosen:
                 return self._chosen[mine]
             for number, rule in enumerate(self._rules):
-                if matches(rule, job) and self._left(number, rule, step):
+                if matches(rule, job) and self._is_available(number, rule, step):
                     self._chosen[mine] = number
                     self._claims.setdefault(number, {})[mine] = False
                     return number
         return None
 
-    def _left(self, number: int, rule: Mapping[str, Any], step: str) -> bool:
-        """A dispatch that never came to its end does not count when its step comes again."""
+    def _is_available(self, number: int, rule: Mapping[str, Any], step: str) -> bool:
+        """Whether the rule has uses left. Earlier attempts of the step count only if they got the last answer."""
         if "times" not in rule:
             return True
         claims = self._claims.get(number, {})
@@ -89,23 +89,23 @@ class Playbook:
         error: dict[str, Any] | None = rule.get("error")
         if not error or error.get("turn", talk.index + 1) != talk.index + 1:
             return None
-        if not self._again("error", job, number, error.get("times")):
+        if not self._repeats("error", job, number, error.get("times")):
             return None
         return _refusal(
             int(error.get("status", 500)), error.get("message", ""), error, delay=float(rule.get("delay", 0))
         )
 
-    def _again(self, kind: str, job: Job, number: int, times: int | None) -> bool:
-        """Counted over all attempts of a step, so that the one after the last error goes through."""
+    def _repeats(self, kind: str, job: Job, number: int, times: int | None) -> bool:
+        """Whether to fail again. Counts over all attempts of a step, so that the one after the last error succeeds."""
         with self._lock:
             key = (kind, f"{job.run}:{job.key}:{number}")
             self._faults[key] += 1
             return times is None or self._faults[key] <= times
 
-    def _answered(self, rule: Mapping[str, Any], job: Job, number: int, talk: _Talk) -> ScriptedReply:
+    def _answer(self, rule: Mapping[str, Any], job: Job, number: int, talk: _Talk) -> ScriptedReply:
         last = talk.last
         cut = rule.get("cut_after")
-        if cut is not None and not (talk.asked.stream and self._again("cut", job, number, rule.get("cut_times"))):
+        if cut is not None and not (talk.asked.stream and self._repeats("cut", job, number, rule.get("cut_times"))):
             cut = None
         hang = last and rule.get("hang") is True
         if last and not hang and cut is None:
@@ -117,7 +117,7 @@ class Playbook:
 
 
 class _Talk:
-    """One request of a dispatch: the rule's steps, and which of them comes now."""
+    """One request of a dispatch: the rule's steps, and the next one."""
 
     def __init__(self, rule: Mapping[str, Any], asked: Asked, job: Job, mark: str) -> None:
         self.rule, self.asked, self.job, self.mark = rule, asked, job, mark
@@ -130,7 +130,7 @@ class _Talk:
 
     @property
     def last(self) -> bool:
-        """A CLI may end as soon as it has the answer that its schema asks for."""
+        """Whether this is the last answer. A CLI may end as soon as it has the answer for its schema."""
         return self.step is None or isinstance(self.step, Structured)
 
     def _steps(self) -> tuple[Step, ...]:
@@ -144,18 +144,18 @@ class _Talk:
         return self.rule.get("structured") is not False
 
     def _next(self) -> tuple[int, str, Step | None]:
-        """(which step, which try, what to do); None: all is done, the last words come."""
+        """(number of the step, try, step). Without a step, only the final text is left."""
         given = self._given()
         for number, step in enumerate(self.steps):
             if (number, "a") not in given:
                 return number, "a", step
-            if (number, "c") in given or not self._must_look(step, given[number, "a"]):
+            if (number, "c") in given or not self._must_read(step, given[number, "a"]):
                 continue
-            return (number, "c", step) if (number, "b") in given else (number, "b", _look(step))
+            return (number, "c", step) if (number, "b") in given else (number, "b", _read_step(step))
         return len(self.steps), "a", None
 
-    def _must_look(self, step: Step, said: str) -> bool:
-        return self.asked.tool(*READERS) is not None and wants_a_look_first(step, said)
+    def _must_read(self, step: Step, result: str) -> bool:
+        return self.asked.tool(*READERS) is not None and requires_read(step, result)
 
     def _given(self) -> dict[tuple[int, str], str]:
         results = self.asked.results
@@ -163,30 +163,30 @@ class _Talk:
         given = {(int(match[1]), match[2]): text for match, text in found if match}
         if given or any(one.id.startswith("call_") for one in results):
             return given
-        # A CLI that gives the calls ids of its own: they were answered in order.
+        # The CLI uses its own ids for the calls. They were answered in order.
         return {(number, "a"): one.text for number, one in enumerate(results)}
 
     def answer(self, tag: str) -> ModelAnswer:
         id = f"{self.mark}_{self.index}{self.letter}"
         if self.step is None:
             stop = str(self.rule.get("stop", ""))
-            said = "" if stop == "empty" else self._last_words(tag)
-            return ModelAnswer(id, self.asked.model, said, tokens=self._tokens(), stop="" if stop == "empty" else stop)
+            text = "" if stop == "empty" else self._final_text(tag)
+            return ModelAnswer(id, self.asked.model, text, tokens=self._tokens(), stop="" if stop == "empty" else stop)
         name, input = fill(self.step, self.asked, self.job.cwd)
-        text: str = self.rule.get("say", "") if self.last else ""
+        text = str(self.rule.get("say", "")) if self.last else ""
         return ModelAnswer(id, self.asked.model, text, ToolCall(f"call_{id}", name, input), self._tokens())
 
-    def _last_words(self, tag: str) -> str:
-        said: str = self.rule.get("say", "")
+    def _final_text(self, tag: str) -> str:
+        text: str = self.rule.get("say", "")
         if "json" not in self.rule:
-            return said or "Done."
+            return text or "Done."
         block = json.dumps(self.rule["json"], ensure_ascii=False)
         if self.asked.wants_json and self._structured:
             return block
-        return f"{said}\n\n```{tag}\n{block}\n```\n{self.rule.get('then', '')}".strip()
+        return f"{text}\n\n```{tag}\n{block}\n```\n{self.rule.get('then', '')}".strip()
 
     def _tokens(self) -> Tokens:
-        """The rule's figures spread over all turns, so that they add up to them."""
+        """The rule's figures, spread over all turns."""
         ends_with_call = bool(self.steps) and isinstance(self.steps[-1], Structured)
         usage, turns = self.rule.get("usage", {}), len(self.steps) + (not ends_with_call)
 
@@ -197,7 +197,7 @@ class _Talk:
         return Tokens(share("input"), share("output"), share("cached"))
 
 
-def _look(step: Step) -> Step:
+def _read_step(step: Step) -> Step:
     return Read(getattr(step, "path", ""))
 
 
@@ -205,7 +205,7 @@ def _marker(job: Job) -> str:
     return f"{job.run}:{job.key}@{job.attempt}"
 
 
-def _who(job: Job) -> str:
+def _job_facts(job: Job) -> str:
     names = ("role", "phase", "task_id", "task_title", "cycle", "attempt", "purpose", "key")
     facts = [f"{name}={getattr(job, name)!r}" for name in names if getattr(job, name)]
     return ", ".join(facts) if facts else "a request without a job token"

@@ -1,9 +1,9 @@
-"""A model server on loopback whose answers are written down beforehand, for real CLIs without a key.
+"""A local model server with scripted answers, for real CLIs without an API key.
 
-It speaks Anthropic Messages, OpenAI Responses, OpenAI Chat Completions and Gemini, streaming or not. A CLI is pointed
-at `server.url_for("{job}")`; the path's first part is the job's token (see `windlass.agents.job_token`), which
-says which dispatch asks. What it answers comes from the same rules that the scripted agent follows, and every
-request is kept.
+It speaks Anthropic Messages, OpenAI Responses, OpenAI Chat Completions and Gemini, with and without streaming. The
+base URL of a CLI is `server.url_for("{job}")`. The first part of the path is the job's token (see
+`windlass.agents.job_token`), which identifies the dispatch. The answers follow the same rules as the scripted agent,
+and the server keeps every request.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from windlass.agents.cli.script import MODEL_FIELDS, load_script, parse_script
 from windlass.agents.contracts.registry import CONTRACTS
 from windlass.agents.job_token import job_of
 from windlass.model import Json
-from windlass.testing.playbook import NOBODY, Playbook, Refusal, ScriptedReply
+from windlass.testing.playbook import NO_JOB, Playbook, Refusal, ScriptedReply
 from windlass.testing.toolbox import sample
 from windlass.testing.wire import find_wire
 from windlass.testing.wire.base import Asked, ModelAnswer, ServerFailure, Tokens, Wire
@@ -43,15 +43,15 @@ class Request(Struct, frozen=True):
     job: Job | None
     wire: str
     headers: Mapping[str, str]
-    """Names in lower case; secrets are blacked out."""
+    """Names in lower case; secrets are redacted."""
     body: Any
     status: int
     aside: bool = False
-    """A question of the CLI's own: which model to take, what to call the session."""
+    """A side request of the CLI, such as the choice of a model or a name for the session."""
     at: float = 0.0
-    """When it was answered, by the server's clock."""
+    """The time of the answer, by the server's clock."""
     served: Tokens = Tokens()
-    """What the answer is billed for; nothing where it was refused, cut off or never came to its end."""
+    """The billed tokens; none if the answer was refused, cut off or never completed."""
 
     @property
     def text(self) -> str:
@@ -103,7 +103,7 @@ class ScriptedModel:
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def url_for(self, token: str) -> str:
-        """`{job}` is what an agent's base_url has in place of the token."""
+        """An agent's base_url contains `{job}` in place of the token."""
         return f"{self.url}/{token}"
 
     @property
@@ -113,7 +113,7 @@ class ScriptedModel:
 
     @property
     def asked(self) -> list[Request]:
-        """Requests to a model, without what a CLI asks on the side."""
+        """Requests to a model, without side requests."""
         return [request for request in self.requests if request.wire and not request.aside]
 
     def keep(self, request: Request) -> None:
@@ -136,7 +136,7 @@ class _Server(ThreadingHTTPServer):
         self.stopping = threading.Event()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A CLI that was killed leaves its connections broken; that is no news."""
+        """Ignore broken connections of killed CLIs."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -178,7 +178,7 @@ class _Handler(BaseHTTPRequestHandler):
             failure = ServerFailure(400, "invalid_request_error", f"'{prefix}' is not a job token")
             return self._fail(Refusal(failure), wire, body, endpoint, job)
         asked = wire.read(endpoint, body if isinstance(body, dict) else {})
-        reply = self.server.model.reply(job or NOBODY, asked)
+        reply = self.server.model.reply(job or NO_JOB, asked)
         self.server.stopping.wait(reply.delay)
         if isinstance(reply, Refusal):
             return self._fail(reply, wire, body, endpoint, job)
@@ -187,7 +187,7 @@ class _Handler(BaseHTTPRequestHandler):
         if asked.stream:
             return self._stream(reply, wire)
         if reply.hang:
-            return self._wait_for_the_end()
+            return self._hang()
         return self._json(200, wire.whole(reply.answer))
 
     def _keep(
@@ -211,8 +211,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._json(refusal.failure.status, wire.failure(refusal.failure), refusal.headers)
 
     def _aside(self, path: str, body: Any) -> None:
-        """What the CLIs ask beside the model: how long a text is, which models there are, whether anyone is there."""
-        status, answer = _beside(path, body)
+        """Answer requests that do not go to a model: token counts, lists of models, health checks."""
+        status, answer = _side_answer(path, body)
         self._keep(path, body, status)
         self._json(status, answer)
 
@@ -236,7 +236,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"0\r\n\r\n")
 
     def _send(self, events: Iterable[str], reply: ScriptedReply) -> bool:
-        """Whether the stream came to its end."""
+        """Send the stream. False: it was cut off or hangs."""
         sent = 0
         for event in events:
             raw = event.encode()
@@ -247,7 +247,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._chunk(raw)
             sent += len(raw)
             if reply.hang:
-                self._wait_for_the_end()
+                self._hang()
                 return False
         return True
 
@@ -256,8 +256,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(f"{len(raw):x}\r\n".encode() + raw + b"\r\n")
             self.wfile.flush()
 
-    def _wait_for_the_end(self) -> None:
-        """Until the server stops or the client goes away."""
+    def _hang(self) -> None:
+        """Wait until the server stops or the client disconnects."""
         self.close_connection = True
         while not self.server.stopping.is_set():
             readable, _, _ = select.select([self.connection], [], [], 0.2)
@@ -265,7 +265,7 @@ class _Handler(BaseHTTPRequestHandler):
                 return
 
 
-def _beside(path: str, body: Any) -> tuple[int, dict[str, Any]]:
+def _side_answer(path: str, body: Any) -> tuple[int, dict[str, Any]]:
     if re.search(r"/count_tokens$", path):
         return 200, {"input_tokens": _length(body)}
     if path.endswith(":countTokens"):

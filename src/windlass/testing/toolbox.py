@@ -1,4 +1,4 @@
-"""From what a script wants done to a call of a tool that the CLI offers, filled by the tool's own schema."""
+"""Turns a step of a script into a call of a tool that the CLI offers, with arguments that fit the tool's schema."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class Shell(Struct, frozen=True):
 
 
 class Structured(Struct, frozen=True):
-    """The answer as a call of the tool that takes it."""
+    """The answer as a tool call."""
 
     value: Json
 
 
 class ToolUse(Struct, frozen=True):
-    """A tool by its name, as those that a host has from elsewhere."""
+    """A call of a tool by its name, such as a tool of an MCP server."""
 
     tool: str
     input: dict[str, Json]
@@ -72,9 +72,9 @@ def commit_command(message: str) -> str:
     return f"{git} add -A && ({git} diff --cached --quiet || {git} commit -qm {shlex.quote(message)})"
 
 
-def wants_a_look_first(step: Step, said: str) -> bool:
+def requires_read(step: Step, result: str) -> bool:
     """Some CLIs refuse to overwrite a file that the model has not read."""
-    return isinstance(step, Write) and len(said) < 2000 and bool(_UNREAD.search(said))
+    return isinstance(step, Write) and len(result) < 2000 and bool(_UNREAD.search(result))
 
 
 def fill(step: Step, asked: Asked, cwd: Path) -> Filled:
@@ -103,7 +103,7 @@ def _write(step: Write, asked: Asked, cwd: Path) -> Filled:
         return patcher.name, _patch_arguments(patcher, _patch(step))
     if asked.tool(*SHELLS):
         return _shell(Shell(_as_command(step)), asked)
-    # Not offered at all: ask for it by its usual name, so that the CLI must refuse.
+    # Not offered at all: call it by its usual name, so that the CLI must refuse.
     return _usual_writer(asked), {"file_path": _absolute(step.path, cwd), "content": step.text}
 
 
@@ -125,7 +125,7 @@ def _shell(step: Shell, asked: Asked) -> Filled:
 
 
 def _arguments(tool: Tool, values: Mapping[tuple[str, ...], Json]) -> dict[str, Json]:
-    """The values under the schema's own names, and something for whatever else it demands."""
+    """The values under the schema's names, and sample values for other required fields."""
     filled: dict[str, Json] = {}
     for name, schema in tool.fields.items():
         found = [value for names, value in values.items() if name.lower() in names]
@@ -137,7 +137,7 @@ def _arguments(tool: Tool, values: Mapping[tuple[str, ...], Json]) -> dict[str, 
 
 
 def sample(name: str, schema: Mapping[str, Any]) -> Json:
-    """Some value that the schema allows."""
+    """A value that the schema allows."""
     if schema.get("enum"):
         return schema["enum"][0]  # type: ignore[no-any-return]
     kind = str(schema.get("type")).lower()

@@ -1,4 +1,4 @@
-"""The command line: thin over the waist. A command's module is loaded when it is called."""
+"""The command line: a thin layer over `runs`. A command's module loads only when the command is called."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ COMMANDS = {
     "completions": "shell_setup",
 }
 HIDDEN = {"drive"}
-"""`drive` is what a detached run starts."""
+"""A detached run starts `drive` in the background."""
 NO_JSON = {
-    "demo": "is a show for people; its sample repository is like any other, and the commands there have it",
-    "workflow": "does what its text demands: each of the commands that it stands for has it",
-    "mcp": "speaks the protocol of AI hosts",
-    "completions": "prints a shell's own code",
-    "flow show": "prints the flow's YAML as it is",
-    "flow graph": "prints a drawing, with --mermaid in Mermaid's own language",
+    "demo": "is for people; use --json with the other commands in its sample repository",
+    "workflow": "stands for several commands; use --json with those",
+    "mcp": "speaks the Model Context Protocol",
+    "completions": "prints shell code",
+    "flow show": "prints the flow's YAML",
+    "flow graph": "prints a drawing, or Mermaid code with --mermaid",
 }
-"""Commands without --json, and why."""
+"""Commands without --json, and the reason."""
 
 
 class Lazy(click.Group):
@@ -68,7 +68,7 @@ class Lazy(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Names alone: what each does would load them all, and a person waits for it."""
+        """Names only: the help texts would load every command module, and the shell waits for this."""
         from click.shell_completion import CompletionItem
 
         names = [CompletionItem(name) for name in self.list_commands(ctx) if name.startswith(incomplete)]
@@ -86,17 +86,17 @@ class Lazy(click.Group):
 
 @click.group(cls=Lazy, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="windlass", message="%(prog)s %(version)s")
-@click.option("--repo", default="", metavar="PLACE", help="A folder, or the address a run was started with.")
+@click.option("--repo", default="", metavar="PLACE", help="The repository: a folder, or the URL given to `run --repo`.")
 @click.pass_context
 def cli(ctx: click.Context, repo: str) -> int | None:
     """Drive coding agents from a request to reviewed, tested, landed code.
 
     \b
-      windlass run "Add rate limiting"     start
-      windlass                             go on with the active run
-      windlass status                      where it stands and what it waits for
+      windlass run "Add rate limiting"     start a run
+      windlass                             continue the active run
+      windlass status                      show its progress and what it waits for
       windlass answer approve              answer its question
-      windlass land                        take the result
+      windlass land                        merge the result into your branch
     """
     ctx.obj = Session(ctx.obj.apps, repo)
     if ctx.invoked_subcommand is not None:

@@ -1,4 +1,4 @@
-"""What commands share: the app, the shape of the screen, JSON."""
+"""Helpers that commands share: the app, the size of the screen, JSON output."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from windlass.text import Page
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Machine-readable output on stdout.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON to stdout.")
 
 
 def run_hints(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Loaded when a Tab asks for them."""
+    """Import the completions only when the user presses Tab."""
     from windlass.interfaces.cli import completion
 
     return completion.runs(ctx, param, incomplete)
@@ -31,11 +31,11 @@ run_argument = click.argument("run", default="", metavar="[RUN]", shell_complete
 
 
 class Session(Struct, frozen=True):
-    """What every command of one call to Windlass knows. Click hands it down as the context's object."""
+    """What every command of one invocation needs. Click passes it as the context's object."""
 
     apps: Apps
     place: str = ""
-    """The repository named before the command: windlass --repo PLACE status."""
+    """The repository from `windlass --repo PLACE COMMAND`."""
 
 
 def session() -> Session:
@@ -45,7 +45,7 @@ def session() -> Session:
 
 
 def app() -> App:
-    """Of the current folder, or of the repository named before the command."""
+    """The app of the current folder, or of the repository named with --repo."""
     here = session()
     return here.apps.at(here.place)
 
@@ -81,6 +81,6 @@ def pairs(given: tuple[str, ...], option: str, example: str = "review_mode=itera
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise UserError(f"{option} {text}: it has the form NAME=VALUE", hint=f"{option} {example}")
+            raise UserError(f"'{option} {text}' does not have the form NAME=VALUE", hint=f"{option} {example}")
         found[name] = value
     return found

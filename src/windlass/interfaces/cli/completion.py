@@ -1,4 +1,4 @@
-"""What a shell offers after a Tab. A hint that cannot be given is none: nothing here may fail or write."""
+"""Shell completions. Contract: never fails and never writes; without a result, the list is empty."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Co
 
 
 def answers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The options of the questions that are open in the active run."""
+    """The options of the active run's open questions."""
     from windlass.model import question_of
 
     try:
         service = _app(ctx).service
         active = service.active()
-        asked = [question_of(row.data) for row in service.pending(active.id)] if active else []
+        asked = [question_of(row.data) for row in service.questions.pending(active.id)] if active else []
         options = ((option.key, option.label) for question in asked for option in question.options)
         return _matching(incomplete, options)
     except WindlassError:
@@ -40,14 +40,14 @@ def flows(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[C
     from windlass.runs.flows import flow_names
 
     try:
-        folders = [folder / "flows" for folder in _app(ctx).kit.folders()]
+        folders = [folder / "flows" for folder in _app(ctx).project.folders()]
         return _matching(incomplete, ((name, "") for name in flow_names(folders)))
     except WindlassError:
         return []
 
 
 def _app(ctx: click.Context) -> App:
-    """While a shell completes, click runs no command: there is no current context, and `--repo` is only parsed."""
+    """During completion, click runs no command: there is no current context, and `--repo` is only parsed."""
     root = ctx.find_root()
     assert isinstance(root.obj, Session)
     return root.obj.apps.at(str(root.params.get("repo") or ""))

@@ -1,4 +1,4 @@
-"""Commands that ask something of a run: pause, abort, tell, fork."""
+"""Commands that change a run without driving it: pause, abort, tell, fork."""
 
 from __future__ import annotations
 
@@ -10,42 +10,44 @@ from windlass.runs.service import Service
 from windlass.views.outlook import called
 
 
-@click.command(short_help="Let a run rest when its agents are done.")
+@click.command(short_help="Pause a run when its running agents finish.")
 @run_argument
 @json_option
 def pause(run: str, as_json: bool) -> None:
-    """Let a run rest: agents at work finish, nothing new starts.
+    """Pause a run: running agents finish, nothing new starts.
 
     \b
       windlass pause
     """
     service = app().service
-    id = service.meant(run).id
-    _report(service, id, service.pause(id), as_json)
+    id = service.run_to_change(run).id
+    _report(service, id, service.controls.pause(id), as_json)
 
 
-@click.command(short_help="End a run for good; its work stays.")
+@click.command(short_help="End a run for good; its work is kept.")
 @run_argument
 @json_option
 def abort(run: str, as_json: bool) -> None:
-    """End a run for good. Its branch, its commits and its record stay.
+    """End a run for good. Its branch, its commits and its history are kept.
 
     \b
       windlass abort
     """
     service = app().service
-    id = service.meant(run).id
-    _report(service, id, service.abort(id), as_json)
+    id = service.run_to_change(run).id
+    _report(service, id, service.controls.abort(id), as_json)
 
 
-@click.command(short_help="Say something to a run at work.")
+@click.command(short_help="Send a message to a run's agents.")
 @click.argument("words", nargs=-1, required=True, metavar="[RUN] TEXT")
-@click.option("--role", default="", metavar="ROLE", help="Whom it is for; default: the next agent that writes code.")
+@click.option(
+    "--role", default="", metavar="ROLE", help="The role that receives it. Default: the next agent that writes code."
+)
 @json_option
 def tell(words: tuple[str, ...], role: str, as_json: bool) -> None:
-    """Say something to a run. The next dispatch of the role is given it, once; `status` and `log` say when.
+    """Send a message to a run. The next dispatch of the role receives it, once. `status` and `log` show when.
 
-    A single word or quoted text is for the only active run; before more words stands the run.
+    With a single word or quoted text, the run is the active one. With more words, the first one is the run.
 
     \b
       windlass tell "use the existing Clock class"
@@ -54,18 +56,18 @@ def tell(words: tuple[str, ...], role: str, as_json: bool) -> None:
     """
     here = app()
     run, text = ("", words) if len(words) == 1 else (words[0], words[1:])
-    row = here.service.meant(run)
+    row = here.service.run_to_change(run)
     if role:
-        check_role(here.kit, row, role)
-    _report(here.service, row.id, here.service.tell(row.id, " ".join(text), "windlass tell", role), as_json)
+        check_role(here.project, row, role)
+    _report(here.service, row.id, here.service.controls.tell(row.id, " ".join(text), "windlass tell", role), as_json)
 
 
-@click.command(short_help="A new run that shares the beginning of another.")
+@click.command(short_help="Start a run from the middle of another.")
 @click.argument("run")
-@click.option("--at", "phase", required=True, metavar="PHASE", help="The first phase to do anew.")
+@click.option("--at", "phase", required=True, metavar="PHASE", help="The first phase to repeat.")
 @json_option
 def fork(run: str, phase: str, as_json: bool) -> None:
-    """A new run with everything that was recorded before PHASE; nothing of that is paid for again.
+    """Create a run that reuses every result recorded before PHASE. These steps are not paid for again.
 
     \b
       windlass fork 3f2a --at plan-review
@@ -75,11 +77,11 @@ def fork(run: str, phase: str, as_json: bool) -> None:
 
     here = app()
     row = here.service.run(run)
-    new = fork_run(here.kit, here.service.store, row, phase, here.world.new_id())
-    go_on = f"{called(here.world.named)} resume {new}"
+    new = fork_run(here.project, here.service.store, row, phase, here.host.new_id())
+    resume = f"{called(here.host.named)} resume {new}"
     if as_json:
-        return echo_json({"run": new, "from": row.id, "at": phase, "next": go_on})
-    return click.echo(f"run {new} shares everything before '{phase}' with {row.id}; go on with: {go_on}")
+        return echo_json({"run": new, "from": row.id, "at": phase, "next": resume})
+    return click.echo(f"run {new} reuses everything before '{phase}' of run {row.id}; continue it with: {resume}")
 
 
 def _report(service: Service, run: str, message: str, as_json: bool) -> None:

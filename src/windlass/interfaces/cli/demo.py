@@ -1,4 +1,4 @@
-"""windlass demo: a whole run on a sample repository, with agents whose words are written down beforehand."""
+"""windlass demo: a whole run on a sample repository, with scripted agents."""
 
 from __future__ import annotations
 
@@ -12,24 +12,33 @@ import click
 from windlass.answers import AnswerPolicy
 from windlass.errors import UserError
 from windlass.interfaces.cli.common import session
-from windlass.interfaces.cli.drive import go_on
+from windlass.interfaces.cli.drive import continue_run
 from windlass.runs.demo import REAL, SCENES, Scene, make_sample, real_agent, scripted, scripted_model
 from windlass.runs.start import Start
 
 
-@click.command(short_help="A whole run on a sample repository.")
-@click.option("--into", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Make the sample there.")
-@click.option("--flow", type=click.Choice(list(SCENES)), default="plan", help="Which flow is shown.")
-@click.option("--no-run", "only_sample", is_flag=True, help="Make the sample, start nothing.")
+@click.command(short_help="Watch a whole run on a sample repository.")
+@click.option(
+    "--into",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Create the sample repository there.",
+)
+@click.option("--flow", type=click.Choice(list(SCENES)), default="plan", help="The flow to show.")
+@click.option("--no-run", "only_sample", is_flag=True, help="Create the sample repository, but start no run.")
 @click.option("--ask", is_flag=True, help="Answer the questions yourself.")
-@click.option("--agent", type=click.Choice(["scripted", *REAL]), default="scripted", help="A CLI to play every role.")
-@click.option("--bin", "binary", default="", metavar="PATH", help="Where that CLI is; else the one on the PATH.")
+@click.option(
+    "--agent", type=click.Choice(["scripted", *REAL]), default="scripted", help="The agent CLI for every role."
+)
+@click.option(
+    "--bin", "binary", default="", metavar="PATH", help="The path of that CLI; by default it is looked up on PATH."
+)
 def demo(into: Path | None, flow: str, only_sample: bool, ask: bool, agent: str, binary: str) -> int:
-    """Make a sample repository and drive a run on it, from request to landed code.
+    """Create a sample repository and drive a run on it, from request to landed code.
 
-    The agents are scripted, so it needs no network, no key and no money. Everything else is real: the repository, the
-    slots, the tests, the reviews that send work back, the landings. With --agent the agent is a real CLI too, and only
-    the model it talks to is scripted, by a server on this machine.
+    The agents are scripted, so the demo needs no network, no API key and no money. Everything else is real: the
+    repository, the slots, the tests, the reviews that send work back, the landings. With --agent the agent is a real
+    CLI too; only its model is scripted, by a server on this machine.
 
     \b
       windlass demo
@@ -41,13 +50,13 @@ def demo(into: Path | None, flow: str, only_sample: bool, ask: bool, agent: str,
     if only_sample:
         return _only_sample(_empty_folder(into), flow, scene)
     if agent == "scripted":
-        told = "the agents' words are scripted, everything else is real"
-        return _demo(_empty_folder(into), ask, flow, scripted(scene), told)
-    found = _found(agent, binary)
+        note = "the agents' words are scripted, everything else is real"
+        return _demo(_empty_folder(into), ask, flow, scripted(scene), note)
+    found = _find_program(agent, binary)
     with scripted_model(scene) as model:
         settings = real_agent(agent, found, model.url_for("{job}"))
-        told = f"'{agent}' is real, the model it talks to is scripted"
-        return _demo(_empty_folder(into), ask, flow, settings, told)
+        note = f"'{agent}' is real, the model it talks to is scripted"
+        return _demo(_empty_folder(into), ask, flow, settings, note)
 
 
 def _only_sample(folder: Path, flow: str, scene: Scene) -> int:
@@ -64,16 +73,16 @@ def _demo(folder: Path, ask: bool, flow: str, agents: str, what_is_real: str) ->
     here = session().apps.in_folder(folder)
     policy = AnswerPolicy() if ask else AnswerPolicy(answers=SCENES[flow].answers)
     run = here.start(Start(SCENES[flow].request, flow, policy=policy))
-    code = go_on(here, run)
+    code = continue_run(here, run)
     click.echo(_what_to_try(folder, here.service.view(run).published, finished=code == 0))
     return code
 
 
-def _found(agent: str, binary: str) -> str:
+def _find_program(agent: str, binary: str) -> str:
     found = shutil.which(binary or agent)
     if not found:
         raise UserError(
-            f"there is no program '{binary or agent}'", hint=f"install {agent}, or say where it is: --bin PATH"
+            f"there is no program '{binary or agent}'", hint=f"install {agent}, or give its path: --bin PATH"
         )
     return str(Path(found).absolute())
 
@@ -88,9 +97,9 @@ def _empty_folder(into: Path | None) -> Path:
 
 
 def _what_to_try(folder: Path, branch: str, *, finished: bool) -> str:
-    last = ("windlass land", "take the result into your checkout") if finished else ("windlass", "go on with the run")
+    last = ("windlass land", "merge the result into your branch") if finished else ("windlass", "continue the run")
     commands = [
-        ("windlass status", "where the run stands"),
+        ("windlass status", "the run's progress"),
         ("windlass show", "tasks, reviews, findings, cost"),
         ("windlass log", "what happened, line by line"),
         ("windlass runs", "all runs of the repository"),

@@ -1,4 +1,4 @@
-"""Which face a driver gets: JSON for programs, lines for pipes and simple terminals, the live view for a person."""
+"""How a driver shows its run: JSON for programs, lines for pipes and simple terminals, or the live view."""
 
 from __future__ import annotations
 
@@ -30,27 +30,28 @@ class Face(Protocol):
     def on_event(self, recorded: Recorded) -> None: ...
 
 
-class Watching(Struct, frozen=True):
+class Display(Struct, frozen=True):
     on_event: Callable[[Recorded], None]
     asker: Asker | None = None
-    beside: Beside | None = None
+    alongside: Beside | None = None
+    """Runs the live view in the driver's event loop."""
     left: Callable[[DriveResult], bool] = lambda ended: False
-    """Whether the person left the run to a driver in the background."""
-    gone: Callable[[], None] = lambda: None
-    """The driver is done, or never began."""
+    """Whether the person moved the run to the background."""
+    close: Callable[[], None] = lambda: None
+    """Called when the driver is done, or could not start."""
 
 
-def watching(here: App, run: str, *, as_json: bool, alone: bool) -> Watching:
+def make_display(here: App, run: str, *, as_json: bool, alone: bool) -> Display:
     if as_json:
-        return Watching(_print_json)
+        return Display(_print_json)
     if alone or not is_interactive():
-        return Watching(_plain(here, run))
+        return Display(_plain(here, run))
     if not _live_fits():
-        return Watching(_plain(here, run), _prompt())
+        return Display(_plain(here, run), _prompt())
     face = _live(here, run)
-    _begin(here, run, face)
+    _show_start(here, run, face)
     face.greet()
-    return Watching(face.on_event, face, face.beside, lambda ended: _has_left(face, ended), face.gone)
+    return Display(face.on_event, face, face.alongside, lambda ended: _has_left(face, ended), face.close)
 
 
 def _live_fits() -> bool:
@@ -60,7 +61,7 @@ def _live_fits() -> bool:
 
 
 def _size() -> tuple[int, int]:
-    """As it is now: COLUMNS and LINES say what it was when the shell began."""
+    """The current size. COLUMNS and LINES hold the size at the start of the shell."""
     try:
         size = os.get_terminal_size(sys.stdout.fileno())
     except OSError:
@@ -82,10 +83,10 @@ def _live(here: App, run: str) -> LiveFace:
         unicode=unicode_fits(),
         environ=session().apps.environ,
         size=_size,
-        clock=here.world.clock,
+        clock=here.host.clock,
     )
-    hands = LiveControls(lambda text: here.service.tell(run, text, "terminal"))
-    return LiveFace(screen, hands, here.world.clock, here.world.named)
+    controls = LiveControls(lambda text: here.service.controls.tell(run, text, "terminal"))
+    return LiveFace(screen, controls, here.host.clock, here.host.named)
 
 
 def _has_left(face: LiveFace, ended: DriveResult) -> bool:
@@ -100,15 +101,15 @@ def _plain(here: App, run: str) -> Callable[[Recorded], None]:
         width=width(),
         color=colour_fits(),
         unicode=unicode_fits(),
-        clock=here.world.clock,
-        place=here.world.named,
+        clock=here.host.clock,
+        place=here.host.named,
     )
-    _begin(here, run, face)
+    _show_start(here, run, face)
     return face.on_event
 
 
-def _begin(here: App, run: str, face: Face) -> None:
-    """What was recorded at the start nobody has seen yet; what happened before this driver is only taken in."""
+def _show_start(here: App, run: str, face: Face) -> None:
+    """Print the events of a new run's start. Take in the events of an earlier driver without printing them."""
     records = here.service.events(run) if here.service.has_runs else []
     new = all(isinstance(recorded.event, RunStarted | StepEntered) for recorded in records)
     face.catch_up([] if new else records)

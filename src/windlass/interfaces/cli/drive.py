@@ -1,4 +1,4 @@
-"""Commands that drive: run, resume, retry, task."""
+"""Commands that drive a run: run, task, workflow, resume, retry."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from windlass.interfaces.cli.common import (
     run_argument,
     session,
 )
-from windlass.interfaces.cli.display import watching
+from windlass.interfaces.cli.display import make_display
 from windlass.model import RunState, question_of
 from windlass.runs.app import App
 from windlass.runs.drive import DriveResult
@@ -31,11 +31,11 @@ from windlass.runs.start import Start, task_of_plan
 from windlass.text import clean
 from windlass.views.outlook import addressed, called
 
-CASTING = "NAME=AGENT"
+ROLE_AGENT = "NAME=AGENT"
 
 
 class RequestCommand(click.Command):
-    """A quoted request may begin with dashes: a word with spaces that is no option of ours is text."""
+    """A quoted request may begin with dashes: an argument with spaces that is not an option is the request."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         known = tuple(f"{name}=" for option in self.get_params(ctx) for name in option.opts)
@@ -46,8 +46,20 @@ class RequestCommand(click.Command):
 
 def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
     options = [
-        click.option("--set", "settings", multiple=True, metavar="K=V", help="A setting of the flow; it is not asked."),
-        click.option("--answer", "answers", multiple=True, metavar="KEY=VALUE", help="Answer KEY once; KEY*=V always."),
+        click.option(
+            "--set",
+            "settings",
+            multiple=True,
+            metavar="K=V",
+            help="Set a setting of the flow, so that no question asks for it.",
+        ),
+        click.option(
+            "--answer",
+            "answers",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="Answer question KEY the first time; KEY*=VALUE every time.",
+        ),
         click.option(
             "--yes",
             "yes",
@@ -55,22 +67,33 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="[KEY]",
             is_flag=False,
             flag_value="*",
-            help="Take the safe answer; name mandatory ones.",
+            help="Give the safe answer to questions. Name a mandatory question to answer it too.",
         ),
-        click.option("--agent", default="", metavar="A", help="This agent for every role."),
+        click.option("--agent", default="", metavar="A", help="Use this agent for every role."),
         click.option(
-            "--role", "roles", multiple=True, metavar=CASTING, help="For a role; also NAME=AGENT:MODEL:EFFORT."
+            "--role",
+            "roles",
+            multiple=True,
+            metavar=ROLE_AGENT,
+            help="Use this agent for one role; also NAME=AGENT:MODEL:EFFORT.",
         ),
-        click.option("--script", default="", metavar="FILE", help="What the scripted agent says."),
-        click.option("--budget", type=click.FloatRange(min=0), metavar="USD", help="Stop before spending more."),
-        click.option("--slots", type=click.IntRange(min=1), metavar="N", help="Tasks at work at the same time."),
-        click.option("--lean", is_flag=True, help="The flow's short mode."),
-        click.option("--in-place", is_flag=True, help="Your checkout follows the run's branch."),
-        click.option("--keep", is_flag=True, help="The folders agents worked in stay as they are, for you to look at."),
-        click.option("--repo", default="", metavar="URL", help="In a clone of URL that Windlass keeps for itself."),
-        click.option("--detach", is_flag=True, help="Drive in the background."),
-        click.option("--wait", is_flag=True, help="Without a terminal: wait for an answer from elsewhere."),
-        click.option("--new", "beside", is_flag=True, help="Start although another run is active."),
+        click.option("--script", default="", metavar="FILE", help="The script of the scripted agent."),
+        click.option(
+            "--budget",
+            type=click.FloatRange(min=0),
+            metavar="USD",
+            help="Stop the run before it spends more than this.",
+        ),
+        click.option("--slots", type=click.IntRange(min=1), metavar="N", help="Run up to N tasks in parallel."),
+        click.option("--lean", is_flag=True, help="Use the flow's short mode."),
+        click.option(
+            "--in-place", is_flag=True, help="Check out the run's branch, and update your checkout as tasks land."
+        ),
+        click.option("--keep", is_flag=True, help="Keep the slots after the run, so that you can look at them."),
+        click.option("--repo", default="", metavar="URL", help="Work in a clone of URL that Windlass manages."),
+        click.option("--detach", is_flag=True, help="Drive the run in the background."),
+        click.option("--wait", is_flag=True, help="Without a terminal: wait until another process answers."),
+        click.option("--new", "parallel", is_flag=True, help="Start even if another run is active."),
         json_option,
     ]
     for option in reversed(options):
@@ -85,11 +108,11 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
     default="",
     metavar="F",
     shell_complete=completion.flows,
-    help="A flow's name or file; windlass flow list.",
+    help="The name or file of a flow; see `windlass flow list`.",
 )
 @run_options
 def run(request: tuple[str, ...], flow: str, **options: Any) -> int:
-    """Start a run: from REQUEST to reviewed, tested, landed code on a branch of its own.
+    """Start a run: from REQUEST to reviewed, tested, landed code on a new branch.
 
     \b
       windlass run "Add rate limiting"
@@ -101,17 +124,17 @@ def run(request: tuple[str, ...], flow: str, **options: Any) -> int:
     return _begin(_start(" ".join(request), flow, "", options), options)
 
 
-@click.command(cls=RequestCommand, short_help="One task, without the ceremony.")
+@click.command(cls=RequestCommand, short_help="Implement, review and land one task.")
 @click.argument("request", nargs=-1)
 @click.option(
-    "--plan", type=click.Path(exists=True, dir_okay=False), help="A plan you wrote, with a superteam-tasks block."
+    "--plan", type=click.Path(exists=True, dir_okay=False), help="Your own plan, with a superteam-tasks block."
 )
 @run_options
 def task(request: tuple[str, ...], plan: str | None, **options: Any) -> int:
-    """Implement, review and land one task: no plan, no configuration, no final review.
+    """Implement, review and land one task, without planning and final review.
 
-    With --plan, REQUEST names one task of that plan by its title, id or number. Without REQUEST all of them are
-    carried out.
+    With --plan, REQUEST names one task of that plan by its title, id or number. Without REQUEST, all tasks of the plan
+    are carried out.
 
     \b
       windlass task "Rename Config.load to Config.read"
@@ -121,7 +144,7 @@ def task(request: tuple[str, ...], plan: str | None, **options: Any) -> int:
     """
     words = " ".join(request)
     if not words and not plan:
-        raise UserError("a request or --plan is needed", hint='windlass task "Rename Config.load"')
+        raise UserError("give a request or --plan", hint='windlass task "Rename Config.load"')
     if plan is None:
         return _begin(_start(words, "task", "", options), options)
     text = Path(plan).read_text(encoding="utf-8", errors="replace")
@@ -131,12 +154,13 @@ def task(request: tuple[str, ...], plan: str | None, **options: Any) -> int:
     return _begin(_start(title, "task", text, options), options)
 
 
-@click.command(cls=RequestCommand, short_help="Start, answer or go on, whichever fits.")
+@click.command(cls=RequestCommand, short_help="Start, answer or continue, whichever fits.")
 @click.argument("text", nargs=-1)
 @click.pass_context
 def workflow(ctx: click.Context, text: tuple[str, ...]) -> int:
-    """One command for everything: TEXT answers the open question, else it is what to build. Without TEXT the active
-    run goes on. `status` and `abort` are commands here too.
+    """One command for everything. If a question is open, TEXT answers it; otherwise TEXT is the request of a new run.
+
+    Without TEXT, continue the active run. The texts `status` and `abort` do what these commands do.
 
     \b
       windlass workflow "Add rate limiting"
@@ -148,7 +172,7 @@ def workflow(ctx: click.Context, text: tuple[str, ...]) -> int:
         return resume_active()
     here = app()
     active = here.service.active()
-    asked = here.service.pending(active.id) if active else []
+    asked = here.service.questions.pending(active.id) if active else []
     offered = any(words in (option.key for option in question_of(row.data).options) for row in asked)
     if words in ("status", "abort") and not offered:
         from windlass.interfaces.cli.control import COMMANDS as CONTROL
@@ -160,25 +184,39 @@ def workflow(ctx: click.Context, text: tuple[str, ...]) -> int:
             ctx.invoke({**CONTROL, **READ}[words])
         return 0
     if active and asked:
-        row, given = here.service.answer(active.id, "", words, "", "windlass workflow")
+        row, given = here.service.questions.answer(active.id, "", words, "", "windlass workflow")
         click.echo(f"{row.id}: {given.value}")
-        return 0 if here.service.driven(active.id) else go_on(here, active.id)
+        return 0 if here.service.is_driven(active.id) else continue_run(here, active.id)
     return int(ctx.invoke(run, request=(words,)))
 
 
-@click.command(short_help="Go on with a run.")
+@click.command(short_help="Continue a run.")
 @run_argument
-@click.option("--budget", type=click.FloatRange(min=0), metavar="USD", help="A new limit.")
-@click.option("--answer", "answers", multiple=True, metavar="KEY=VALUE")
-@click.option("--yes", "yes", multiple=True, metavar="[KEY]", is_flag=False, flag_value="*")
-@click.option("--agent", default="", metavar="A", help="Another agent for every role.")
-@click.option("--role", "roles", multiple=True, metavar=CASTING, help="For a role; also NAME=AGENT:MODEL:EFFORT.")
-@click.option("--script", default="", metavar="FILE")
-@click.option("--detach", is_flag=True)
-@click.option("--wait", is_flag=True)
+@click.option("--budget", type=click.FloatRange(min=0), metavar="USD", help="Set a new spending limit.")
+@click.option("--answer", "answers", multiple=True, metavar="KEY=VALUE", help="As for `windlass run`.")
+@click.option(
+    "--yes",
+    "yes",
+    multiple=True,
+    metavar="[KEY]",
+    is_flag=False,
+    flag_value="*",
+    help="As for `windlass run`.",
+)
+@click.option("--agent", default="", metavar="A", help="Use another agent for every role.")
+@click.option(
+    "--role",
+    "roles",
+    multiple=True,
+    metavar=ROLE_AGENT,
+    help="Use this agent for one role; also NAME=AGENT:MODEL:EFFORT.",
+)
+@click.option("--script", default="", metavar="FILE", help="Another script for the scripted agent.")
+@click.option("--detach", is_flag=True, help="Drive the run in the background.")
+@click.option("--wait", is_flag=True, help="Without a terminal: wait until another process answers.")
 @json_option
-def resume(run: str, budget: float | None, agent: str, script: str, detach: bool, as_json: bool, **said: Any) -> int:
-    """Go on where a run stopped; what has a result is not done again.
+def resume(run: str, budget: float | None, agent: str, script: str, detach: bool, as_json: bool, **options: Any) -> int:
+    """Continue a run where it stopped. Steps that have a result are not repeated.
 
     \b
       windlass resume
@@ -186,62 +224,62 @@ def resume(run: str, budget: float | None, agent: str, script: str, detach: bool
       windlass resume --role implementer=codex
     """
     here = app()
-    more = {"budget": budget, "agent": agent, "script": _path(script), "roles": _roles(said.pop("roles"))}
-    policy = _policy(said) if any(said.values()) else None
-    return go_on(here, here.service.meant(run).id, as_json, policy, detach=detach, **more)
+    more = {"budget": budget, "agent": agent, "script": _path(script), "roles": _roles(options.pop("roles"))}
+    policy = _policy(options) if any(options.values()) else None
+    return continue_run(here, here.service.run_to_change(run).id, as_json, policy, detach=detach, **more)
 
 
-@click.command(short_help="Try again what a run stopped at.")
+@click.command(short_help="Repeat the step that stopped a run.")
 @run_argument
 @json_option
 def retry(run: str, as_json: bool) -> int:
-    """Try again what a run stopped at, as a new visit; everything else stays as it is.
+    """Repeat the phase or task that stopped a run, as a new visit. Everything else keeps its result.
 
     \b
       windlass retry
     """
     here = app()
-    row = here.service.meant(run)
+    row = here.service.run_to_change(run)
     if row.state not in (RunState.STOPPED, RunState.BLOCKED):
-        raise UserError(f"run {row.id} is {row.state}, not stopped", hint="windlass resume goes on with it")
-    return go_on(here, row.id, as_json)
+        raise UserError(f"run {row.id} is {row.state}, not stopped", hint="continue it with windlass resume")
+    return continue_run(here, row.id, as_json)
 
 
 @click.command(hidden=True)
 @click.argument("run")
 def drive(run: str) -> int:
-    """What a detached run starts."""
+    """Drive a detached run."""
     return _drive(app(), run, as_json=False, alone=True)
 
 
 def resume_active() -> int:
-    """A bare `windlass`."""
+    """What `windlass` does without a command."""
     here = app()
     if here.service.active() is not None:
-        return go_on(here, here.service.meant().id)
-    request = require_text(_wished(), "the request") if is_interactive() else ""
+        return continue_run(here, here.service.run_to_change().id)
+    request = require_text(_prompt_request(), "the request") if is_interactive() else ""
     if not request:
         click.echo('No run is active here. Start one: windlass run "what to build"')
         return 0
     return int(click.get_current_context().invoke(run, request=(request,)))
 
 
-def _wished() -> str:
+def _prompt_request() -> str:
     try:
         click.echo("─── Start Workflow ───")
-        return str(click.prompt("What is to be built?", default="", show_default=False)).strip()
+        return str(click.prompt("What do you want to build?", default="", show_default=False)).strip()
     except click.Abort:
         click.echo()
         return ""
 
 
-def go_on(
+def continue_run(
     here: App, run: str, as_json: bool = False, policy: AnswerPolicy | None = None, *, detach: bool = False, **more: Any
 ) -> int:
-    """As the run was started: a detached one gets a driver of its own again."""
+    """Drive a run the way it was started: a detached run gets a background driver again."""
     row = here.service.run(run)
     if (detach or row.options.get("detached")) and not policy and not any(more.values()):
-        return _detached(here, row.id, as_json)
+        return _drive_in_background(here, row.id, as_json)
     return _drive(here, row.id, as_json=as_json, policy=policy, **more)
 
 
@@ -271,90 +309,98 @@ def _begin(start: Start, options: dict[str, Any]) -> int:
     if not start.request.strip():
         raise UserError("the request is empty", hint='windlass run "what to build"')
     here = _in_clone(options["repo"], options["as_json"]) if options["repo"] else app()
-    old = None if options["beside"] else here.service.active()
-    if old is not None and not _replaced(here, old.id, as_json=options["as_json"]):
-        return go_on(here, old.id)
+    old = None if options["parallel"] else here.service.active()
+    if old is not None and not _replace_active(here, old.id, as_json=options["as_json"]):
+        return continue_run(here, old.id)
     run = here.start(start)
     if start.detached:
-        return _detached(here, run, options["as_json"])
+        return _drive_in_background(here, run, options["as_json"])
     return _drive(here, run, as_json=options["as_json"])
 
 
 def _in_clone(url: str, as_json: bool) -> App:
     found = session().apps.in_clone(url)
     if not as_json:
-        where, again = found.world.cwd, called(found.world.named)
-        click.echo(f"repository: {where}, a clone that Windlass keeps; go there, or: {again} status")
+        where, again = found.host.cwd, called(found.host.named)
+        click.echo(f"repository: {where}, a clone that Windlass manages; go there, or: {again} status")
     return found
 
 
-def _replaced(here: App, id: str, *, as_json: bool) -> bool:
-    """One active run per repository is what a bare `windlass` means: a new one takes the old one's place, or waits."""
+def _replace_active(here: App, id: str, *, as_json: bool) -> bool:
+    """Ask whether to abort the active run: a bare `windlass` can continue only one."""
     old = here.service.run(id)
     if as_json or not is_interactive():
         raise UserError(
             f"run {old.id} is {old.state}: {old.request[:60]}",
-            hint="windlass resume goes on with it, windlass abort ends it, run --new starts another beside it",
+            hint="continue it with windlass resume, end it with windlass abort, or start a second one with run --new",
         )
     click.echo(f"Run {old.id} is {old.state}: {clean(old.request, 60)}")
-    click.echo("Yes aborts it (its branch and its record stay) and starts the new one; no goes on with it.")
-    if not click.confirm("Start the new one?"):
+    click.echo("If you abort it, its branch and its history are kept. If you do not, it continues.")
+    if not click.confirm(f"Abort run {old.id} and start a new one?"):
         return False
-    click.echo(here.service.abort(id))
+    click.echo(here.service.controls.abort(id))
     return True
 
 
-def _detached(here: App, run: str, as_json: bool) -> int:
+def _drive_in_background(here: App, run: str, as_json: bool) -> int:
     pid = here.detach(run)
     if as_json:
         echo_json({"run": run, "pid": pid})
     else:
-        watch = f"{called(here.world.named)} log {run} --follow"
-        click.echo(f"run {run} goes on in the background (process {pid}); watch it: {watch}")
+        watch = f"{called(here.host.named)} log {run} --follow"
+        click.echo(f"run {run} continues in the background (process {pid}); watch it: {watch}")
     return 0
 
 
-def go_on_silently(here: App, run: str) -> tuple[int, dict[str, Any]]:
-    """As `go_on`, for who wants to know only what it came to: the exit code, and that as data."""
+def continue_silently(here: App, run: str) -> tuple[int, dict[str, Any]]:
+    """As `continue_run`, without output. Returns the exit code and the result as data."""
     if here.service.run(run).options.get("detached"):
         return 0, {"pid": here.detach(run)}
     from windlass.runs.drive import drive
 
-    ended = drive(here.kit, run, on_event=lambda recorded: None)
-    return int(ended.exit), _in_short(replace(ended, hint=addressed(ended.hint, here.world.named)))
+    ended = drive(here.project, run, on_event=lambda recorded: None)
+    return int(ended.exit), _result_json(replace(ended, hint=addressed(ended.hint, here.host.named)))
 
 
 def _drive(here: App, run: str, *, as_json: bool, alone: bool = False, **more: Any) -> int:
     from windlass.runs.drive import drive
 
-    face = watching(here, run, as_json=as_json, alone=alone)
+    display = make_display(here, run, as_json=as_json, alone=alone)
     try:
-        ended = drive(here.kit, run, on_event=face.on_event, asker=face.asker, beside=face.beside, **more)
+        ended = drive(
+            here.project, run, on_event=display.on_event, asker=display.asker, beside=display.alongside, **more
+        )
     finally:
-        face.gone()
-    ended = replace(ended, hint=addressed(ended.hint, here.world.named))
-    if face.left(ended):
-        here.service.leave(run)
-        return _detached(here, run, as_json)
+        display.close()
+    ended = replace(ended, hint=addressed(ended.hint, here.host.named))
+    if display.left(ended):
+        here.service.controls.detach(run)
+        return _drive_in_background(here, run, as_json)
     if as_json:
-        click.echo(json.dumps(_in_short(ended)))
+        click.echo(json.dumps(_result_json(ended)))
     else:
-        _tell_kept(ended, here.world.named)
-        _last_words(ended)
+        _print_kept_slots(ended, here.host.named)
+        _print_failure(ended)
     return int(ended.exit)
 
 
-def _in_short(ended: DriveResult) -> dict[str, Any]:
-    told = {"run": ended.run, "state": ended.state, "in_part": ended.exit is Exit.IN_PART, "exit": int(ended.exit)}
-    kept = [str(path) for path in ended.kept]
-    return {**told, "reason": ended.reason, "hint": ended.hint, "kept": kept}
+def _result_json(ended: DriveResult) -> dict[str, Any]:
+    return {
+        "run": ended.run,
+        "state": ended.state,
+        "in_part": ended.exit is Exit.IN_PART,
+        "exit": int(ended.exit),
+        "reason": ended.reason,
+        "hint": ended.hint,
+        "kept": [str(path) for path in ended.kept],
+    }
 
 
-def _tell_kept(ended: DriveResult, place: str) -> None:
+def _print_kept_slots(ended: DriveResult, place: str) -> None:
     if not ended.kept:
         return
     out = page()
-    out.line("Kept for you to look at, as agents left them:", indent=2)
+    out.line("Kept slots:", indent=2)
     for path in ended.kept:
         out.command(str(path), indent=4)
     out.line("Remove them with:", indent=2)
@@ -362,8 +408,8 @@ def _tell_kept(ended: DriveResult, place: str) -> None:
     click.echo(out.text(), nl=False)
 
 
-def _last_words(ended: DriveResult) -> None:
-    """What stopped it was said by the event; on stderr it also reaches those who log only errors."""
+def _print_failure(ended: DriveResult) -> None:
+    """Repeat on stderr what the last event printed, for callers that log only errors."""
     if ended.exit not in (0, 10, 11) and ended.reason:
         state = "finished in part" if ended.exit is Exit.IN_PART else ended.state
         click.echo(f"{state}: {ended.reason}", err=True)
@@ -376,8 +422,8 @@ def _policy(options: dict[str, Any]) -> AnswerPolicy:
     return AnswerPolicy(pairs(options["answers"], "--answer"), "*" in yes, frozenset(yes - {"*"}), options["wait"])
 
 
-def _roles(told: tuple[str, ...]) -> dict[str, str]:
-    return pairs(told, "--role", example="implementer=claude:opus:high")
+def _roles(given: tuple[str, ...]) -> dict[str, str]:
+    return pairs(given, "--role", example="implementer=claude:opus:high")
 
 
 def _path(script: str) -> str:

@@ -15,9 +15,9 @@ from windlass.text import plain, plural
 FLOW = "NAME|FILE"
 
 
-@click.group(short_help="What can be run: list, show, check, graph, simulate, new.")
+@click.group(short_help="List, show, check, draw, simulate or create flows.")
 def flow() -> None:
-    """Flows are YAML files: built in, in .windlass/flows of the repository, or in your configuration folder.
+    """Work with flows. A flow is a YAML file: built in, in the repository's .windlass/flows, or in your config folder.
 
     \b
       windlass flow list
@@ -26,16 +26,16 @@ def flow() -> None:
     """
 
 
-@flow.command("list", short_help="All flows, where they come from and what they do.")
+@flow.command("list", short_help="List all flows.")
 @json_option
 def list_(as_json: bool) -> None:
-    """All flows, where they come from and what they do.
+    """List all flows, with their origin and purpose.
 
     \b
       windlass flow list
       windlass flow list --json
     """
-    rows = _flows().listed()
+    rows = _flows().rows()
     if as_json:
         return echo_json(rows)
     out = page()
@@ -46,10 +46,10 @@ def list_(as_json: bool) -> None:
     return None
 
 
-@flow.command(short_help="The YAML of a flow.")
+@flow.command(short_help="Print a flow's YAML.")
 @click.argument("name", metavar=FLOW)
 def show(name: str) -> None:
-    """The YAML of a flow, as it is.
+    """Print a flow's YAML.
 
     \b
       windlass flow show plan
@@ -58,11 +58,11 @@ def show(name: str) -> None:
     click.echo(plain(_flows().text(name)), nl=False)
 
 
-@flow.command(short_help="Everything that is wrong with a flow.")
+@flow.command(short_help="Check flows for problems.")
 @click.argument("names", nargs=-1, metavar=f"[{FLOW}]...")
 @json_option
 def check(names: Sequence[str], as_json: bool) -> int:
-    """Say `ok`, or everything that is wrong, with file and line. Without a name: all flows.
+    """Print `ok`, or every problem with its file and line. Without a name, check all flows.
 
     \b
       windlass flow check .windlass/flows/mine.yaml
@@ -78,11 +78,11 @@ def check(names: Sequence[str], as_json: bool) -> int:
     return Exit.OK if all(one.ok for one in found) else Exit.USER
 
 
-@flow.command(short_help="A flow as a drawing.")
+@flow.command(short_help="Draw a flow.")
 @click.argument("name", metavar=FLOW)
-@click.option("--mermaid", is_flag=True, help="As a Mermaid flowchart, for a page.")
+@click.option("--mermaid", is_flag=True, help="Print a Mermaid flowchart.")
 def graph(name: str, mermaid: bool) -> None:
-    """A flow as a drawing: its phases, where each outcome leads, its questions.
+    """Draw a flow: its phases, its questions, and where each outcome leads.
 
     \b
       windlass flow graph plan
@@ -91,7 +91,7 @@ def graph(name: str, mermaid: bool) -> None:
     click.echo(_flows().drawing(name, as_mermaid=mermaid), nl=False)
 
 
-@flow.command(short_help="The fewest and the most dispatches and questions a flow can cause.")
+@flow.command(short_help="Estimate a flow's dispatches and questions.")
 @click.argument("name", metavar=FLOW)
 @click.option(
     "--tasks", type=click.IntRange(min=0), default=3, show_default=True, metavar="N", help="Tasks in the plan."
@@ -99,7 +99,7 @@ def graph(name: str, mermaid: bool) -> None:
 @click.option("--set", "given", multiple=True, metavar="K=V", help="A setting of the flow.")
 @json_option
 def simulate(name: str, tasks: int, given: tuple[str, ...], as_json: bool) -> None:
-    """The fewest and the most dispatches and questions a flow can cause, before anything is spent.
+    """Compute the fewest and the most dispatches and questions of a flow, without running it.
 
     \b
       windlass flow simulate plan --tasks 5
@@ -108,24 +108,24 @@ def simulate(name: str, tasks: int, given: tuple[str, ...], as_json: bool) -> No
     found = _flows().simulate(name, tasks, pairs(given, "--set"))
     if as_json:
         return echo_json({"flow": found.flow, "tasks": tasks, "settings": found.settings, **to_builtins(found.result)})
-    return click.echo(_simulated(found, tasks), nl=False)
+    return click.echo(_simulation_text(found, tasks), nl=False)
 
 
-@flow.command(short_help="Begin a flow of your own.")
+@flow.command(short_help="Create a flow.")
 @click.argument("name")
 @json_option
 def new(name: str, as_json: bool) -> None:
-    """Write .windlass/flows/NAME.yaml, a small flow that passes the check. Nothing is overwritten.
+    """Write .windlass/flows/NAME.yaml, a small valid flow. An existing file is not overwritten.
 
     \b
       windlass flow new mine
     """
-    path, hidden = _flows().begin(name)
+    path, hidden = _flows().create(name)
     if as_json:
         return echo_json({"written": str(path), "instead_of": hidden})
     click.echo(f"written: {path}")
     for origin in hidden:
-        click.echo(f"it is used instead of '{path.stem}' ({origin}) in this repository", err=True)
+        click.echo(f"in this repository it replaces '{path.stem}' ({origin})", err=True)
     return click.echo(
         f"check it: windlass flow check {path.stem}; use it: windlass run --flow {path.stem} REQUEST", err=True
     )
@@ -135,17 +135,17 @@ def new(name: str, as_json: bool) -> None:
 
 
 def _flows() -> Flows:
-    return Flows(app().kit)
+    return Flows(app().project)
 
 
-def _simulated(simulated: SimulatedFlow, tasks: int) -> str:
+def _simulation_text(simulated: SimulatedFlow, tasks: int) -> str:
     out, found = page(), simulated.result
     out.line(f"{simulated.flow} with {plural(tasks, 'task')}:")
     out.line(f"dispatches  {found.min_dispatches} to {found.max_dispatches}", indent=2)
     out.line(f"questions   {found.min_questions} to {found.max_questions}", indent=2)
     if found.unbounded_by_person:
-        out.line(f"more if a person goes round again: {', '.join(found.unbounded_by_person)}", indent=2)
-    out.line("A dispatch that fails and is repeated counts once.", indent=2)
+        out.line(f"more if a person chooses to repeat: {', '.join(found.unbounded_by_person)}", indent=2)
+    out.line("A dispatch with several attempts counts once.", indent=2)
     return out.text()
 
 

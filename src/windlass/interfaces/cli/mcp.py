@@ -1,4 +1,4 @@
-"""windlass mcp: the workflow as tools of an AI host."""
+"""windlass mcp: tools for AI hosts."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from windlass.errors import UserError
 from windlass.interfaces.cli.common import session
 
 
-@click.command(short_help="Serve the workflow as tools of an AI host.")
+@click.command(short_help="Serve tools for AI hosts (MCP).")
 def mcp() -> None:
-    """Speak the Model Context Protocol on stdin and stdout: the tool `workflow`, and finer ones.
+    """Speak the Model Context Protocol on stdin and stdout: the tool `workflow`, and one tool for each action.
 
-    A host starts it in the repository; runs go on in the background when the host is gone.
+    A host starts it in the repository. Runs continue in the background after the host ends.
 
     \b
       claude mcp add windlass -- windlass mcp

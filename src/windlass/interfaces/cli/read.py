@@ -20,14 +20,16 @@ from windlass.views.status import RunSummary, render_runs, render_status, status
 DIFF_BYTES = 2_000_000
 
 
-@click.command(short_help="Where a run stands and what it waits for.")
+@click.command(short_help="Show a run's progress and what it waits for.")
 @run_argument
-@click.option("--brief", is_flag=True, help="One line when a run is in progress here, else nothing; for shells.")
+@click.option(
+    "--brief", is_flag=True, help="Print one line if a run is in progress here, otherwise nothing. For shell prompts."
+)
 @json_option
 def status(run: str, brief: bool, as_json: bool) -> None:
-    """Where a run stands, since when, what it waits for, and the next command.
+    """Show a run's progress, what it waits for and since when, and the next command.
 
-    Without RUN: the active run, else the newest one; it says so when none is active, or more than one.
+    Without RUN, show the active run, or the newest one if none is active. Other active runs are listed below it.
 
     \b
       windlass status
@@ -35,9 +37,9 @@ def status(run: str, brief: bool, as_json: bool) -> None:
       windlass status --brief
     """
     if brief and (run or as_json):
-        raise click.UsageError("--brief is for the runs of a repository as one line: it goes with nothing else")
+        raise click.UsageError("--brief cannot be combined with RUN or --json")
     if brief:
-        return _brief()
+        return _print_brief()
     service = app().service
     if not service.has_runs:
         return (
@@ -46,10 +48,10 @@ def status(run: str, brief: bool, as_json: bool) -> None:
             else click.echo('No runs here yet. Start one: windlass run "what to build"')
         )
     row = service.run(run)
-    view, driven = service.view(row.id), service.driven(row.id)
+    view, driven = service.view(row.id), service.is_driven(row.id)
     if as_json:
-        return echo_json(status_json(view, service.world.clock(), driver_alive=driven))
-    text = render_status(view, service.world.clock(), width=width(), driver_alive=driven, unicode=unicode_fits())
+        return echo_json(status_json(view, service.host.clock(), driver_alive=driven))
+    text = render_status(view, service.host.clock(), width=width(), driver_alive=driven, unicode=unicode_fits())
     if not run and view.state.final:
         click.echo("No run is active here. The newest run:\n")
     click.echo(text, nl=False)
@@ -59,10 +61,10 @@ def status(run: str, brief: bool, as_json: bool) -> None:
     return None
 
 
-@click.command(short_help="All runs of this repository.")
+@click.command(short_help="List the runs of this repository.")
 @json_option
 def runs(as_json: bool) -> None:
-    """All runs of this repository, newest first.
+    """List the runs of this repository, newest first.
 
     \b
       windlass runs
@@ -71,22 +73,22 @@ def runs(as_json: bool) -> None:
     service = app().service
     views = [service.view(row.id) for row in service.runs()]
     if as_json:
-        return echo_json([status_json(view, service.world.clock()) for view in views])
+        return echo_json([status_json(view, service.host.clock()) for view in views])
     if not views:
         return click.echo('No runs here yet. Start one: windlass run "what to build"')
     click.echo(render_runs([RunSummary.of(view) for view in views], width=width(), unicode=unicode_fits()), nl=False)
     return None
 
 
-@click.command(short_help="Everything about one run.")
+@click.command(short_help="Show everything about one run.")
 @run_argument
 @click.option(
     "--diff", "task", is_flag=False, flag_value="", default=None, metavar="[TASK]",
-    help="What a task changes, or the whole run without TASK.",
+    help="Show the diff of TASK, or of the whole run without TASK.",
 )  # fmt: skip
 @json_option
 def show(run: str, task: str | None, as_json: bool) -> None:
-    """Tasks, reviews, findings, cost, branch, work that has not landed, and how to take the result.
+    """Show a run's tasks, reviews, findings, cost, branch, work that has not landed, and the command to land it.
 
     \b
       windlass show
@@ -97,28 +99,28 @@ def show(run: str, task: str | None, as_json: bool) -> None:
 
     service = app().service
     row = service.run(run)
-    view, driven = service.view(row.id), service.driven(row.id)
+    view, driven = service.view(row.id), service.is_driven(row.id)
     if task is not None:
         return _diff(service, view, task, as_json)
     work = unlanded_work(service, view)
     if as_json:
-        status = status_json(view, service.world.clock(), driver_alive=driven)
+        status = status_json(view, service.host.clock(), driver_alive=driven)
         return echo_json({**status, "work": [to_builtins(one) for one in work]})
     refs = [(one.task, one.ref, one.commit) for one in work]
     text = render_show(
-        view, service.world.clock(), width=width(), driver_alive=driven, unicode=unicode_fits(), work=refs
+        view, service.host.clock(), width=width(), driver_alive=driven, unicode=unicode_fits(), work=refs
     )
     click.echo(text, nl=False)
-    click.echo(f"\nFiles: {service.world.place.run_folder(row.id)}")
+    click.echo(f"\nFiles: {service.host.place.run_folder(row.id)}")
     return None
 
 
-@click.command(short_help="What happened, line by line.")
+@click.command(short_help="Print a run's events.")
 @run_argument
-@click.option("--follow", "-f", is_flag=True, help="Go on while a driver is at work.")
+@click.option("--follow", "-f", is_flag=True, help="Keep printing while a driver is at work.")
 @json_option
 def log(run: str, follow: bool, as_json: bool) -> None:
-    """What happened, one line per event.
+    """Print a run's events, one line each.
 
     \b
       windlass log
@@ -129,7 +131,7 @@ def log(run: str, follow: bool, as_json: bool) -> None:
     row = service.run(run)
     unicode = unicode_fits()
     for page in service.watch(row.id, 0, time.sleep) if follow else service.event_pages(row.id):
-        # One write for a page: each is flushed, so that it is seen at once and costs little.
+        # One write and flush for each page.
         lines = [_json_line(recorded) if as_json else log_line(recorded, unicode=unicode) for recorded in page]
         click.echo("\n".join(lines))
 
@@ -145,8 +147,8 @@ def _diff(service: Service, view: View, task: str, as_json: bool) -> None:
     return click.echo(plain(text), nl=False)
 
 
-def _brief() -> None:
-    """Silent where there is nothing to tell, a folder that is no repository included: every shell asks."""
+def _print_brief() -> None:
+    """Print nothing if no run is in progress, or if the folder is not a repository: every shell prompt calls this."""
     from windlass.model import question_of
     from windlass.text import to_ascii
     from windlass.views.brief import brief_line
@@ -158,11 +160,11 @@ def _brief() -> None:
     rows = [row for row in service.runs() if not row.state.final]
     if not rows:
         return
-    first, pending = rows[0], service.pending(rows[0].id)
+    first, pending = rows[0], service.questions.pending(rows[0].id)
     question = question_of(pending[0].data).text if pending else ""
     line = brief_line(
         *(first.id, first.request, first.state),
-        driven=service.driven(first.id),
+        driven=service.is_driven(first.id),
         question=question,
         others=len(rows) - 1,
     )

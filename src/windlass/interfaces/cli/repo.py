@@ -1,4 +1,4 @@
-"""Commands about the repository: land, gc, check."""
+"""Commands about the repository: land, take, gc, check."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from windlass.runs.check import CheckReport, CheckSetup
 from windlass.text import Page, plural, short_sha
 
 
-@click.command(short_help="Take a run's result into your branch.")
+@click.command(short_help="Merge a run's result into your branch.")
 @run_argument
-@click.option("--unfinished", is_flag=True, help="Also when the run is not finished: what has landed so far.")
-@click.option("--squash", is_flag=True, help="One plain commit instead of the run's commits.")
-@click.option("--no-ff", "no_ff", is_flag=True, help="A merge commit, also where the branch could go forward.")
+@click.option("--unfinished", is_flag=True, help="Land an unfinished run: the tasks that have landed so far.")
+@click.option("--squash", is_flag=True, help="Make one commit instead of the run's commits.")
+@click.option("--no-ff", "no_ff", is_flag=True, help="Make a merge commit even if a fast-forward is possible.")
 @click.option(
     "--message",
     "-m",
     default="",
     metavar="TEMPLATE",
-    help="The commit's message, with {run} {branch} {into} {request} {title} {tip} {tasks}. Always makes a commit.",
+    help="The commit message; may use {run} {branch} {into} {request} {title} {tip} {tasks}. Always makes a commit.",
 )
 @click.option("--signoff", "-s", is_flag=True, help="Add your Signed-off-by line. Always makes a commit.")
-@click.option("--force-red", is_flag=True, help="Also when the checks are red on the result.")
+@click.option("--force-red", is_flag=True, help="Land even if the checks fail on the result.")
 @json_option
 def land(
     run: str,
@@ -41,8 +41,8 @@ def land(
 ) -> None:
     """Merge a run's work into the branch you have checked out.
 
-    The checks run on the result first, in a folder of their own. Red (exit 12) or in conflict (exit 1): nothing is
-    changed. Commits are signed if your git signs commits (commit.gpgSign).
+    The checks run on the merged result first, in a separate folder. If they fail (exit 12) or the merge conflicts
+    (exit 1), nothing changes. Commits are signed if your git signs commits (commit.gpgSign).
 
     \b
       windlass land
@@ -53,28 +53,28 @@ def land(
     from windlass.runs.land import land as take
 
     if squash and no_ff:
-        raise click.UsageError("--squash makes one plain commit and --no-ff a merge commit: choose one of them")
+        raise click.UsageError("--squash and --no-ff cannot be used together")
     style = LandStyle.SQUASH if squash else LandStyle.NO_FF if no_ff else LandStyle.AUTO
     here = app()
-    row = here.service.meant(run)
+    row = here.service.run_to_change(run)
     options = LandOptions(unfinished, style, message, signoff, force_red)
-    done = take(here.kit, here.service, row, options, lambda text: click.echo(text, err=True))
+    done = take(here.project, here.service, row, options, lambda text: click.echo(text, err=True))
     result = done.result
     undo = f"git reset --keep {short_sha(result.before)}" if result.kind != "already" else ""
     if as_json:
         return echo_json(
             {"run": row.id, "landed": done.name, **to_builtins(result), "checks": done.checks, "undo": undo}
         )
-    return click.echo(_landed(done.name, result, done.checks, undo), nl=False)
+    return click.echo(_landing_text(done.name, result, done.checks, undo), nl=False)
 
 
-@click.command(short_help="Collect what nobody needs any more.")
+@click.command(short_help="Remove files and refs of finished runs.")
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
-@click.option("--dry-run", "-n", "dry", is_flag=True, help="Only say what would be removed.")
-@click.option("--keep", multiple=True, metavar="RUN", help="Leave this run alone.")
-@click.option("--drop", multiple=True, metavar="REF", help="Remove this ref although no branch contains it.")
-@click.option("--keep-transcripts", is_flag=True, help="Leave what agents and checks wrote.")
-@click.option("--gone", is_flag=True, help="Also all that belongs to repositories that do not exist any more.")
+@click.option("--dry-run", "-n", "dry", is_flag=True, help="Show what would be removed, and remove nothing.")
+@click.option("--keep", multiple=True, metavar="RUN", help="Keep everything of this run.")
+@click.option("--drop", multiple=True, metavar="REF", help="Remove this ref even if no branch contains it.")
+@click.option("--keep-transcripts", is_flag=True, help="Keep the output of agents and checks.")
+@click.option("--gone", is_flag=True, help="Also remove the data of repositories that no longer exist.")
 @json_option
 def gc(
     runs: tuple[str, ...],
@@ -85,10 +85,10 @@ def gc(
     gone: bool,
     as_json: bool,
 ) -> None:
-    """Remove slots, refs and transcripts of runs that are done, and their branches that are merged or empty.
+    """Remove the slots, refs and transcripts of finished and aborted runs, and their merged or empty branches.
 
-    What no branch contains stays, unless you name it. A branch that you moved or have checked out stays as well.
-    Events, results and reports stay in the record.
+    Work that no branch contains is kept, unless you name it with --drop. A branch that you moved or checked out is
+    kept too. Events, results and reports stay in the database.
 
     \b
       windlass gc --dry-run
@@ -98,21 +98,23 @@ def gc(
     from windlass.runs.land import collect
 
     if gone and runs:
-        raise click.UsageError("--gone is about other repositories: it goes without RUN")
+        raise click.UsageError("--gone is about other repositories and takes no RUN")
     found = collect(app().service, runs, keep, drop, dry=dry, keep_transcripts=keep_transcripts, gone=gone)
     if as_json:
-        return echo_json([_collected(entry) for entry in found])
-    return click.echo(_told(found, dry), nl=False)
+        return echo_json([_collected_json(entry) for entry in found])
+    return click.echo(_removal_text(found, dry), nl=False)
 
 
 @click.command(short_help="Put a task's work on a branch.")
 @click.argument("words", nargs=-1, required=True, metavar="[RUN] TASK")
-@click.option("--branch", default="", metavar="NAME", help="The branch to make; else one beside the run's branch.")
+@click.option(
+    "--branch", default="", metavar="NAME", help="The branch to make. By default its name starts with the run's branch."
+)
 @json_option
 def take(words: tuple[str, ...], branch: str, as_json: bool) -> None:
-    """Put the work of a task that was refused, skipped or failed on a branch of its own.
+    """Make a branch from the work of a task that did not land: it was refused, skipped or failed.
 
-    TASK is an id, a number, a title, or a ref that `windlass show` names. Your checkout stays as it is.
+    TASK is an id, a number, a title, or a ref that `windlass show` lists. Your checkout does not change.
 
     \b
       windlass take t2
@@ -121,9 +123,9 @@ def take(words: tuple[str, ...], branch: str, as_json: bool) -> None:
     from windlass.runs.unlanded import take_work
 
     if len(words) > 2:
-        raise click.UsageError("one RUN and one TASK")
+        raise click.UsageError("give at most one RUN and one TASK")
     service = app().service
-    row = service.meant(words[0] if len(words) == 2 else "")
+    row = service.run_to_change(words[0] if len(words) == 2 else "")
     work, name, made = take_work(service, service.view(row.id), words[-1], branch)
     if as_json:
         return echo_json({"run": row.id, **to_builtins(work), "branch": name, "made": made})
@@ -133,48 +135,50 @@ def take(words: tuple[str, ...], branch: str, as_json: bool) -> None:
     return click.echo(out.text(), nl=False)
 
 
-@click.command(short_help="Run the configured checks on HEAD, as a run would.")
-@click.option("--explain", is_flag=True, help="Tell how they are run, and prove that they look at the slot.")
+@click.command(short_help="Run the configured checks on HEAD.")
+@click.option("--explain", is_flag=True, help="Also show how they run, and verify that they test the slot.")
 @json_option
 def check(explain: bool, as_json: bool) -> int:
-    """Run the configured checks on HEAD in a folder of their own, as a run would. Exit 12 when they are red.
+    """Run the configured checks on HEAD in a separate folder, as a run does. Exit 12 if they fail.
 
     \b
       windlass check
       windlass check --explain
     """
-    from windlass.runs.check import circumstances, rehearse
+    from windlass.runs.check import check_head, check_setup
 
-    kit = app().kit
-    around = circumstances(kit)
+    project = app().project
+    setup = check_setup(project)
     if not as_json:
-        click.echo(f"running {plural(len(around.commands), 'check')} on HEAD ...", err=True)
-    found = rehearse(kit, canary=explain)
+        click.echo(f"running {plural(len(setup.commands), 'check')} on HEAD ...", err=True)
+    found = check_head(project, canary=explain)
     if as_json:
-        echo_json({**to_builtins(found), **({"how": to_builtins(around)} if explain else {})})
+        echo_json({**to_builtins(found), **({"how": to_builtins(setup)} if explain else {})})
     else:
-        click.echo(_checked(found, around if explain else None), nl=False)
+        click.echo(_check_text(found, setup if explain else None), nl=False)
     return Exit.OK if found.ok else Exit.STOPPED
 
 
 # -- inside
 
-HOW = {"fast-forward": "forward", "merge": "by a merge", "squash": "as one commit"}
+HOW = {"fast-forward": "fast-forward", "merge": "merge commit", "squash": "one commit"}
 
 
-def _landed(branch: str, result: LandResult, checks: str, undo: str) -> str:
+def _landing_text(branch: str, result: LandResult, checks: str, undo: str) -> str:
     out = page()
     if result.kind == "already":
-        out.line(f"'{result.branch}' has all of '{branch}' already; nothing was changed")
+        out.line(f"'{result.branch}' already contains '{branch}'; nothing changed")
         return out.text()
     how = HOW[result.kind] + f", checks: {checks}"
-    out.line(f"'{result.branch}' has '{branch}' now ({how}): {short_sha(result.before)} -> {short_sha(result.after)}")
+    out.line(
+        f"'{result.branch}' now contains '{branch}' ({how}): {short_sha(result.before)} -> {short_sha(result.after)}"
+    )
     out.line("undo it with:")
     out.command(undo)
     return out.text()
 
 
-def _collected(entry: Collected) -> dict[str, str | bool]:
+def _collected_json(entry: Collected) -> dict[str, str | bool]:
     match entry:
         case GcRemoved():
             return {"what": entry.what, "removed": True, "reason": ""}
@@ -184,7 +188,7 @@ def _collected(entry: Collected) -> dict[str, str | bool]:
             assert_never(entry)
 
 
-def _told(found: list[Collected], dry: bool) -> str:
+def _removal_text(found: list[Collected], dry: bool) -> str:
     out = page()
     removed = [entry for entry in found if isinstance(entry, GcRemoved)]
     for entry in removed:
@@ -198,7 +202,7 @@ def _told(found: list[Collected], dry: bool) -> str:
     return out.text()
 
 
-def _checked(found: CheckReport, around: CheckSetup | None) -> str:
+def _check_text(found: CheckReport, setup: CheckSetup | None) -> str:
     out = page()
     out.line(f"HEAD {short_sha(found.head)}{', without your uncommitted changes' if found.dirty else ''}")
     for result in found.results:
@@ -207,35 +211,31 @@ def _checked(found: CheckReport, around: CheckSetup | None) -> str:
             if result.ok
             else f"red (exit {result.code})"
             if result.code is not None
-            else "red (it could not be started, or was ended by a signal or the time limit)"
+            else "red (it could not start, or a signal or the time limit ended it)"
         )
         out.line(f"{word}  {result.command}  {result.seconds:.1f} s", hang=4)
         if not result.ok:
             out.block(result.tail, indent=4)
-    if around is not None:
-        _explained(out, around, found)
+    if setup is not None:
+        _explain(out, setup, found)
     return out.text()
 
 
-def _explained(out: Page, around: CheckSetup, found: CheckReport) -> None:
+def _explain(out: Page, setup: CheckSetup, found: CheckReport) -> None:
     out.line()
-    out.field(
-        "Where", "a slot: a clean checkout of HEAD outside your repository; ignored files are not in it", column=13
-    )
-    out.field("Commands", f"in this order, up to the first that is red: {'; '.join(around.commands)}", column=13)
-    out.field("Time limit", f"{around.timeout_s:g} s each", column=13)
-    out.field("Set-up", _set_up(around), column=13)
-    out.field("Copied in", ", ".join(around.copied) or "nothing (workspace.copy)", column=13)
-    out.field("Environment", f"{', '.join(around.variables)}; more by workspace.env", column=13)
-    out.field("Canary", found.canary or "not tried, because the checks are red", column=13)
+    out.field("Where", "a slot: a clean checkout of HEAD outside your repository, without ignored files", column=13)
+    out.field("Commands", f"in this order, up to the first that fails: {'; '.join(setup.commands)}", column=13)
+    out.field("Time limit", f"{setup.timeout_s:g} s each", column=13)
+    out.field("Set-up", _setup_text(setup), column=13)
+    out.field("Copied in", ", ".join(setup.copied) or "nothing (workspace.copy)", column=13)
+    out.field("Environment", f"{', '.join(setup.variables)}; add more with workspace.env", column=13)
+    out.field("Canary", found.canary or "not tried, because the checks failed", column=13)
 
 
-def _set_up(around: CheckSetup) -> str:
-    if not around.setup:
+def _setup_text(setup: CheckSetup) -> str:
+    if not setup.setup:
         return "none (workspace.setup)"
-    return (
-        f"{'; '.join(around.setup)}, {around.setup_timeout_s:g} s each; once per slot, again when a lock file changed"
-    )
+    return f"{'; '.join(setup.setup)}, {setup.setup_timeout_s:g} s each; once per slot and after a lock file changes"
 
 
 COMMANDS = {"land": land, "take": take, "gc": gc, "check": check}

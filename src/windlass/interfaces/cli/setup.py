@@ -14,18 +14,19 @@ from windlass.runs.agents_info import AgentInfo, candidates
 from windlass.runs.agents_info import agents as list_agents
 from windlass.runs.doctor import DoctorFinding, Level, blind, examine, on_machine
 from windlass.runs.init import ConfigProposal, propose, render, with_checks
+from windlass.text import plural
 
 CONFIG = Path(".windlass") / "config.toml"
 
 
-@click.command(short_help="Can a run start here? What is missing?")
-@click.option("--try", "trying", is_flag=True, help="Ask each agent in use for one word; this spends a little.")
-@click.option("--repair", "repairing", is_flag=True, help="Make the engine's repository whole, or anew.")
+@click.command(short_help="Check whether a run can start here.")
+@click.option("--try", "trying", is_flag=True, help="Ask each agent in use for one word. This costs a little.")
+@click.option("--repair", "repairing", is_flag=True, help="Repair or rebuild the engine's repository.")
 @json_option
 def doctor(trying: bool, repairing: bool, as_json: bool) -> int:
-    """Look at git, the repository, settings, agents, disk and leftovers; exit 1 when something must be mended.
+    """Check git, the repository, settings, agents, disk space and leftovers. Exit 1 if you must fix something.
 
-    It also names what Windlass cannot know.
+    It also lists what Windlass cannot check.
 
     \b
       windlass doctor
@@ -33,8 +34,7 @@ def doctor(trying: bool, repairing: bool, as_json: bool) -> int:
       windlass doctor --try
       windlass doctor --repair
     """
-    repaired = _repaired() if repairing else []
-    found = [*repaired, *_examined(), *(_tried() if trying else ())]
+    found = [*(_repair() if repairing else ()), *_examine(), *(_try_agents() if trying else ())]
     ill = any(finding.level is Level.FIX for finding in found)
     if as_json:
         echo_json({"ok": not ill, "findings": [to_builtins(finding) for finding in found]})
@@ -44,23 +44,23 @@ def doctor(trying: bool, repairing: bool, as_json: bool) -> int:
 
 
 @click.command(short_help="Write a first .windlass/config.toml.")
-@click.option("--yes", is_flag=True, help="Take what is proposed, ask nothing.")
-@click.option("--force", is_flag=True, help="Replace the file that is there.")
+@click.option("--yes", is_flag=True, help="Accept the proposal without questions.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
 @json_option
 def init(yes: bool, force: bool, as_json: bool) -> None:
-    """Write a commented .windlass/config.toml, with checks proposed from what is in the repository.
+    """Write a commented .windlass/config.toml, with checks proposed from the repository's files.
 
     \b
       windlass init
       windlass init --yes
     """
-    kit = app().kit
-    path = kit.world.place.root / CONFIG
+    project = app().project
+    path = project.host.place.root / CONFIG
     if path.exists() and not force:
-        raise UserError(f"'{path}' exists already", hint="edit it, or replace it: windlass init --force")
-    proposal = propose(kit.world.place.root, candidates(kit))
+        raise UserError(f"'{path}' already exists", hint="edit it, or replace it: windlass init --force")
+    proposal = propose(project.host.place.root, candidates(project))
     if is_interactive() and not yes and not as_json:
-        proposal = _asked(proposal)
+        proposal = _ask(proposal)
     _write(path, render(proposal))
     if as_json:
         facts = {"checks": list(proposal.checks), "agent": proposal.agent, "agents": list(proposal.agents)}
@@ -71,16 +71,16 @@ def init(yes: bool, force: bool, as_json: bool) -> None:
     return click.echo("next: windlass check, windlass doctor, then commit the file", err=True)
 
 
-@click.command(short_help="Which agents there are, and who uses them.")
+@click.command(short_help="List agents and the roles that use them.")
 @json_option
 def agents(as_json: bool) -> None:
-    """Which agents Windlass knows, which are installed or configured here, what they can, which roles use them.
+    """List the agents Windlass knows: which are installed or configured here, what they can do, which roles use them.
 
     \b
       windlass agents
       windlass agents --json
     """
-    found = list_agents(app().kit)
+    found = list_agents(app().project)
     if as_json:
         return echo_json([{**to_builtins(one), "usable": one.usable} for one in found])
     return click.echo(_agents(found), nl=False)
@@ -89,28 +89,28 @@ def agents(as_json: bool) -> None:
 # -- inside
 
 
-def _examined() -> list[DoctorFinding]:
+def _examine() -> list[DoctorFinding]:
     try:
-        kit = app().kit
+        project = app().project
     except UserError as error:
         return [*on_machine(), DoctorFinding(Level.FIX, "repository", error.message, error.hint), *blind()]
-    return examine(kit)
+    return examine(project)
 
 
-def _repaired() -> list[DoctorFinding]:
+def _repair() -> list[DoctorFinding]:
     from windlass.runs.doctor import repair
 
     try:
-        return list(repair(app().kit))
+        return list(repair(app().project))
     except WindlassError as error:
         return [DoctorFinding(Level.FIX, "repair", error.message, error.hint)]
 
 
-def _tried() -> list[DoctorFinding]:
+def _try_agents() -> list[DoctorFinding]:
     from windlass.runs.doctor_try import try_agents
 
     try:
-        return list(try_agents(app().kit))
+        return list(try_agents(app().project))
     except UserError as error:
         return [DoctorFinding(Level.FIX, "try", error.message, error.hint)]
 
@@ -123,7 +123,7 @@ def _diagnosis(found: list[DoctorFinding]) -> str:
             out.line(f"hint: {finding.hint}", indent=4)
     wrong = sum(finding.level is Level.FIX for finding in found)
     out.line()
-    out.line(f"{wrong} to mend before a run can start" if wrong else "A run can start here.")
+    out.line(f"{plural(wrong, 'problem')} to fix before a run can start" if wrong else "A run can start here.")
     return out.text()
 
 
@@ -132,18 +132,17 @@ def _others(proposal: ConfigProposal) -> str:
     return f" (also here: {', '.join(others)})" if others else ""
 
 
-def _asked(proposal: ConfigProposal) -> ConfigProposal:
-    """Two questions at most; everything else stands in the file as a comment."""
+def _ask(proposal: ConfigProposal) -> ConfigProposal:
+    """At most two questions. The file shows every other setting as a comment."""
     if len(proposal.agents) > 1:
         choice = click.Choice(proposal.agents)
-        proposal = replace(proposal, agent=click.prompt("Who does the work", type=choice, default=proposal.agent))
-    said = _prompted("Checks before anything lands ('none' for none)", default="; ".join(proposal.checks) or "none")
-    checks = tuple(part.strip() for part in said.split(";") if part.strip() not in ("", "none"))
+        proposal = replace(proposal, agent=click.prompt("Agent to use", type=choice, default=proposal.agent))
+    proposed = "; ".join(proposal.checks) or "none"
+    answer = str(click.prompt("Commands that must pass before code lands ('none' for none)", default=proposed))
+    checks = tuple(
+        part.strip() for part in require_text(answer, "what you typed").split(";") if part.strip() not in ("", "none")
+    )
     return with_checks(proposal, checks)
-
-
-def _prompted(text: str, default: str) -> str:
-    return require_text(str(click.prompt(text, default=default)), "what you typed")
 
 
 def _write(path: Path, text: str) -> None:
@@ -160,8 +159,8 @@ def _agents(found: list[AgentInfo]) -> str:
     out = page()
     for one in found:
         out.line(f"{one.name}  {f'{one.path} {one.version}'.strip() if one.usable else 'not usable'}", hang=4)
-        told = [one.problem] if one.problem else [one.warning, f"can: {_can(one)}"]
-        for text in (*told, f"login: {one.login}" if one.login else ""):
+        about = [one.problem] if one.problem else [one.warning, f"can: {_can(one)}"]
+        for text in (*about, f"login: {one.login}" if one.login else ""):
             if text:
                 out.line(text, indent=4, hang=0)
         out.line(f"roles: {', '.join(one.roles) or 'none'}", indent=4)
@@ -171,7 +170,7 @@ def _agents(found: list[AgentInfo]) -> str:
 def _can(one: AgentInfo) -> str:
     can = one.capabilities
     words = {
-        "go on with a session": can.resume,
+        "continue a session": can.resume,
         "structured answers": can.structured,
         "read-only mode": can.read_only,
         "effort": can.effort,

@@ -1,4 +1,4 @@
-"""windlass completions: what a shell's start-up file takes in, for Tab and for a notice of runs in progress."""
+"""windlass completions: shell code for Tab completion, and for a notice of runs in progress."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _windlass_notice
 }
 
 
-@click.command(short_help="Completion and notices for bash, zsh and fish.")
+@click.command(short_help="Print completion code for bash, zsh and fish.")
 @click.argument("shell", type=click.Choice(tuple(NOTICES)))
-@click.option("--notice", is_flag=True, help="Also tell of a run in progress when a session enters its repository.")
+@click.option("--notice", is_flag=True, help="Also print a line when you enter a repository with a run in progress.")
 def completions(shell: str, notice: bool) -> None:
-    """Print what the start-up file of a shell takes in.
+    """Print shell code for your shell's start-up file.
 
     \b
       eval "$(windlass completions bash --notice)"      in ~/.bashrc
@@ -48,7 +48,7 @@ def _source(shell: str) -> str:
 
     found = get_completion_class(shell)
     assert found is not None
-    # Not the class's own: that of bash starts a bash to look at its version.
+    # Not the subclass's method: the one for bash starts a bash process to read its version.
     return ShellComplete.source(found(cli, {}, "windlass", "_WINDLASS_COMPLETE"))
 
 

@@ -1,1 +1,1 @@
-"""`windlass mcp`: the waist as tools for an AI host. `hands` does, `words` tells, `server` speaks the protocol."""
+"""`windlass mcp`: tools for an AI host. `tools` acts, `texts` renders, `server` speaks the protocol."""

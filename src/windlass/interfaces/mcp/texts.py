@@ -1,4 +1,4 @@
-"""What a host is told: where a run stands, what it asks, and how an answer is given with these tools."""
+"""Texts for an AI host: a run's progress, its question, and how to answer it with these tools."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ LONGEST_REPORT = 20_000
 LAST_LINES = 5
 
 
-def standing(view: View, now: float, *, driven: bool) -> str:
+def status_text(view: View, now: float, *, driven: bool) -> str:
     return render_status(view, now, width=WIDTH, driver_alive=driven)
 
 
-def whole(view: View, now: float, *, driven: bool) -> str:
+def full_text(view: View, now: float, *, driven: bool) -> str:
     return render_show(view, now, width=WIDTH, driver_alive=driven)
 
 
-def report(view: View, records: list[Recorded]) -> str:
-    """What the run wrote at its end; empty before."""
+def report_text(view: View, records: list[Recorded]) -> str:
+    """The report of a finished run; empty for any other."""
     texts = [recorded.event.text for recorded in records if isinstance(recorded.event, ReportWritten)]
     if not texts or view.state is not RunState.FINISHED:
         return ""
     return f"\nReport:\n\n{clean_block(texts[-1], LONGEST_REPORT).rstrip()}\n"
 
 
-def asked(key: str, question: Question) -> str:
-    """S0-84: the question and its options in a form that an agent can pass on."""
+def question_text(key: str, question: Question) -> str:
+    """S0-84: the question and its options, in a form that an agent can pass on."""
     page = Page(WIDTH)
     page.line()
     page.line(f"The run waits for an answer to '{question.id}' ({key}).")
@@ -46,17 +46,17 @@ def asked(key: str, question: Question) -> str:
         page.line(f"{number}) {option.key}{label}{about}", indent=2, hang=3)
     if question.default:
         page.line(f"default: {question.default}", indent=2)
-    page.line(_way(question))
+    page.line(_how_to_answer(question))
     for option in question.options:
         if comment_wanted(question, option.key):
-            page.line(f"'{option.key}' goes with a comment: '{option.key}: what to change'.")
-    page.line("Unless the person left the choice to you, show them the question and pass on what they answer.")
+            page.line(f"'{option.key}' takes a comment: '{option.key}: what to change'.")
+    page.line("Unless the person left the choice to you, show them the question and pass on their answer.")
     return page.text()
 
 
-def _way(question: Question) -> str:
+def _how_to_answer(question: Question) -> str:
     if question.type == "multi":
-        return "Answer with the keys, numbers or labels of some options, commas between them."
+        return "Answer with the keys, numbers or labels of some options, separated by commas."
     if question.options:
         return "Answer with one option's key, number or label."
     if question.type == "confirm":
@@ -64,10 +64,10 @@ def _way(question: Question) -> str:
     return "Answer with a whole number from 1." if question.check == "int" else "Answer with text."
 
 
-def background(run: str, pid: int) -> str:
-    return f"run {run} goes on in the background (process {pid}); the tool status tells how far it is\n"
+def background_text(run: str, pid: int) -> str:
+    return f"run {run} continues in the background (process {pid}); the tool status shows its progress\n"
 
 
-def not_begun(run: str, log: str) -> str:
+def start_failure_text(run: str, log: str) -> str:
     last = "\n".join(clean_block(log[-4000:]).rstrip().splitlines()[-LAST_LINES:])
-    return f"\nThe driver of run {run} ended before it began:\n{shorten(last, 1000)}\n"
+    return f"\nThe driver of run {run} ended before it started the run:\n{shorten(last, 1000)}\n"

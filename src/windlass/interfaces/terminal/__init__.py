@@ -1,1 +1,1 @@
-"""Faces for a terminal or a pipe."""
+"""Display a run in a terminal or a pipe."""

@@ -1,4 +1,4 @@
-"""One question on the screen: what is chosen, typed and wrong so far. Values in, values out; no terminal."""
+"""The state of one question on the screen: the choice, the typed text, the problem. Pure functions; no terminal."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from windlass.model import Answer, Choice, Question
 
 BY = "terminal"
 YES_NO = (Choice("yes", "Yes"), Choice("no", "No"))
-CHOOSE = "choose one: with the arrow keys, or type its key, number or label"
+CHOOSE = "choose one with the arrow keys, or type its key, number or label"
 
 
 class Dialog(Struct, frozen=True):
     question: Question
     cursor: int = -1
-    """The option that Enter takes; -1: none yet, so that a stray Enter approves nothing."""
+    """The option that Enter selects. -1: none yet, so that an accidental Enter approves nothing."""
     marked: frozenset[int] = frozenset()
     scroll: int = 0
-    """First line of the long text in sight."""
+    """The first visible line of the long text."""
     problem: str = ""
     chosen: str = ""
-    """The option that was taken, while its comment is asked for."""
+    """The selected option, while the dialog asks for its comment."""
     note: str = ""
-    """What came of the editor."""
+    """The editor's message."""
 
     @property
     def options(self) -> tuple[Choice, ...]:
@@ -33,7 +33,7 @@ class Dialog(Struct, frozen=True):
 
     @property
     def lists(self) -> bool:
-        """Options to choose from, not words to write."""
+        """Whether the dialog shows options, not a text field."""
         return bool(self.options) and not self.chosen and self.question.type not in ("input", "editor")
 
     @property
@@ -47,10 +47,10 @@ class Dialog(Struct, frozen=True):
 
     @property
     def asks(self) -> str:
-        return "What shall change?" if self.chosen else self.question.text
+        return "What should change?" if self.chosen else self.question.text
 
 
-def opened(question: Question, problem: str = "") -> Dialog:
+def open_dialog(question: Question, problem: str = "") -> Dialog:
     dialog = Dialog(question, problem=problem)
     keys = [option.key for option in dialog.options]
     wanted = question.default.split(",") if dialog.several else [question.default]
@@ -59,21 +59,21 @@ def opened(question: Question, problem: str = "") -> Dialog:
     return replace(dialog, cursor=cursor, marked=marked)
 
 
-def moved(dialog: Dialog, by: int) -> Dialog:
+def move(dialog: Dialog, by: int) -> Dialog:
     if not dialog.lists:
         return dialog
     start = dialog.cursor if dialog.cursor >= 0 else (-1 if by > 0 else 0)
     return replace(dialog, cursor=(start + by) % len(dialog.options), problem="")
 
 
-def toggled(dialog: Dialog) -> Dialog:
+def toggle(dialog: Dialog) -> Dialog:
     if not dialog.several or dialog.cursor < 0:
         return dialog
     return replace(dialog, marked=dialog.marked ^ {dialog.cursor}, problem="")
 
 
-def typed(dialog: Dialog, text: str) -> Dialog:
-    """The option that the words stand for is shown as chosen; nothing else is guessed."""
+def match_text(dialog: Dialog, text: str) -> Dialog:
+    """Move the cursor to the option that the typed text names."""
     if not dialog.lists or dialog.several or not text.strip():
         return replace(dialog, problem="")
     found = validate(replace(dialog.question, comment="", default=""), text)
@@ -82,14 +82,14 @@ def typed(dialog: Dialog, text: str) -> Dialog:
     return replace(dialog, cursor=cursor, problem="")
 
 
-def entered(dialog: Dialog, text: str) -> Dialog | Answer:
-    """The answer, or the dialog that goes on: with what is wrong, or with the comment that is wanted."""
+def submit(dialog: Dialog, text: str) -> Dialog | Answer:
+    """The answer, or the next dialog: with the problem, or with a request for a comment."""
     if not dialog.lists:
-        return _written(dialog, text)
-    said = text.strip() or _picked(dialog)
-    if not said and not dialog.question.default:
+        return _text_answer(dialog, text)
+    value = text.strip() or _selection(dialog)
+    if not value and not dialog.question.default:
         return replace(dialog, problem=CHOOSE)
-    found = validate(replace(dialog.question, comment=""), said)
+    found = validate(replace(dialog.question, comment=""), value)
     if isinstance(found, str):
         return replace(dialog, problem=found)
     if comment_wanted(dialog.question, found.value):
@@ -97,13 +97,13 @@ def entered(dialog: Dialog, text: str) -> Dialog | Answer:
     return Answer(found.value, "", BY)
 
 
-def _picked(dialog: Dialog) -> str:
+def _selection(dialog: Dialog) -> str:
     if dialog.several:
         return ",".join(dialog.options[n].key for n in sorted(dialog.marked))
     return dialog.options[dialog.cursor].key if dialog.cursor >= 0 else ""
 
 
-def _written(dialog: Dialog, text: str) -> Dialog | Answer:
+def _text_answer(dialog: Dialog, text: str) -> Dialog | Answer:
     value, comment = (dialog.chosen, text) if dialog.chosen else (text, "")
     found = validate(dialog.question, value, comment)
     if isinstance(found, str):

@@ -1,4 +1,4 @@
-"""A question as lines: the long text as far as it is in sight, what is asked, the options around the chosen one."""
+"""A question as lines: the visible part of the long text, the question, and the options around the selected one."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from windlass.interfaces.terminal.spans import BLANK, Line, Look, Span, Tone, cu
 from windlass.model import Choice
 from windlass.text import wrapped
 
-#: how much of a label is worth reading before it is a text of its own
+#: the longest part of a label to show
 LABEL = 300
 MOST_LABEL_ROWS = 3
 LEAST_TEXT = 4
-#: with less room than this, what can be answered matters more than what the question is called
+#: with less room than this, leave out the title to show more options
 LEAST_WITH_TITLE = 10
-#: a key as long as this is no short way to say its label
+#: a longer key is not an abbreviation of its label
 SHORT_KEY = 30
 
 
@@ -27,7 +27,7 @@ def dialog_lines(dialog: Dialog, text: list[Line], look: Look, room: int) -> lis
     options = _window(all_options, dialog.cursor, share, look)
     shown = _text(dialog, text, look, room - len(options) - 1)
     lines = [*shown, *([BLANK] if shown else []), *asked, *options, *tail]
-    # Wrapping counts letters, a screen counts cells: wide letters are cut here.
+    # Wrapping counts letters, but a screen counts cells, so lines with wide letters are cut here.
     return [cut(line, look.width, look.ellipsis) for line in lines]
 
 
@@ -76,7 +76,7 @@ def _box(n: int, dialog: Dialog) -> str:
 
 
 def _words(option: Choice, dialog: Dialog) -> str:
-    """The key is what can be typed; a label that says the same is not said twice."""
+    """The key, which can be typed, and the label, unless both say the same."""
     key, label = option.key, option.label or option.key
     same = _letters(key) == _letters(label) or (len(key) > SHORT_KEY and _letters(label).startswith(_letters(key)))
     usual = " (default)" if dialog.question.default == key and key and not dialog.several else ""
@@ -88,7 +88,7 @@ def _letters(text: str) -> str:
 
 
 def _window(options: list[list[Line]], cursor: int, room: int, look: Look) -> list[Line]:
-    """As many options as fit, with the chosen one among them; what is out of sight is counted."""
+    """As many options as fit, including the selected one, with a count of the others."""
     if sum(map(len, options)) <= room:
         return [line for rows in options for line in rows]
     begin = end = max(cursor, 0)
@@ -112,7 +112,7 @@ def _more(look: Look, sign: str, count: int) -> Line:
 
 
 def text_room(dialog: Dialog, text: list[Line], look: Look, room: int) -> int:
-    """How many of its lines are in sight: what a page key moves by."""
+    """The number of visible lines of the long text: the step of the page keys."""
     lines = dialog_lines(dialog, text, look, room)
     rest = dialog_lines(dialog, [], look, room)
     return max(len(lines) - len(rest) - 2, 1)

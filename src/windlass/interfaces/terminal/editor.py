@@ -1,4 +1,4 @@
-"""A person's own editor for longer texts. What it cannot do is said in words; the text can always be typed instead."""
+"""Opens the person's editor for longer texts. If that fails, the person can type the text in the dialog."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import click
 from windlass.text import clean
 
 VARIABLES = ("VISUAL", "EDITOR")
-CUT = "--- what is below this line is not part of your answer ---"
-NOT_SET = "no editor is set (VISUAL, EDITOR): write it here, Ctrl-J begins a new line"
+CUT = "--- text below this line is not part of your answer ---"
+NOT_SET = "no editor is set (VISUAL, EDITOR): type here; Ctrl-J starts a new line"
 
 
 class Edited(NamedTuple):
@@ -20,12 +20,12 @@ class Edited(NamedTuple):
 
 
 def editor_of(environ: Mapping[str, str]) -> str:
-    """Empty when the person named none; nobody is thrown into an editor they cannot leave."""
+    """The editor that the person configured. Empty if there is none: a default could be an editor they cannot leave."""
     return next((environ[name].strip() for name in VARIABLES if environ.get(name, "").strip()), "")
 
 
 def edit(editor: str, text: str, asked: str, detail: str) -> Edited:
-    """Blocks until the editor is closed: call it in a thread, with the terminal given away."""
+    """Block until the editor closes. Call it in a thread, while the application does not use the terminal."""
     below = "\n\n".join(part for part in (asked, detail) if part)
     try:
         found = click.edit(f"{text}\n\n{CUT}\n\n{below}\n", editor=editor, extension=".md", require_save=False)
@@ -34,5 +34,5 @@ def edit(editor: str, text: str, asked: str, detail: str) -> Edited:
         return Edited(text, f"the editor '{clean(editor, 60)}' failed: {clean(message, 200)}")
     written = (found or "").partition(CUT)[0].strip()
     if not written:
-        return Edited(text, "the editor returned nothing: write it here, or Ctrl-O opens it again")
+        return Edited(text, "the editor returned no text: type here, or open it again with Ctrl-O")
     return Edited(written)

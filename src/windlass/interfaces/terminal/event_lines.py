@@ -1,4 +1,4 @@
-"""The words of the plain face: events in, one line out."""
+"""The text of single lines: an event in, a line out."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ BY_PURPOSE = {
     "draft": "Drafting",
     "revise": "Revising",
     "implement": "Implementing",
-    "review-run": "Reviewing the whole",
+    "review-run": "Reviewing the whole run",
     "questions": "Generating questions",
     "approaches": "Proposing approaches",
     "sections": "Writing design",
     "revise-section": "Revising the section",
-    "fix-run": "Mending what the final review found",
+    "fix-run": "Fixing what the final review found",
 }
 DONE = {
     "implement": "Implemented",
@@ -43,7 +43,7 @@ WORDS = {
     Verdict.FAIL.value: "failed",
     Verdict.NEEDS_DECISION.value: "needs a decision",
     Verdict.HARD_STOP.value: "says stop",
-    Verdict.INCONCLUSIVE.value: "inconclusive, counted as no verdict",
+    Verdict.INCONCLUSIVE.value: "inconclusive (counts as no verdict)",
 }
 
 
@@ -53,11 +53,11 @@ def review_name(role: str) -> str:
 
 
 def is_review(purpose: str) -> bool:
-    """Its end is told by the verdict that follows."""
+    """Whether the dispatch is a review. A separate event has its verdict, so its end needs no line."""
     return purpose.startswith(("review", "rereview"))
 
 
-def _doing(purpose: str) -> str:
+def _activity_name(purpose: str) -> str:
     """`rereview-plan` -> `Reviewing plan again`."""
     if purpose in BY_PURPOSE or not is_review(purpose):
         return BY_PURPOSE.get(purpose) or spoken(purpose or "working")
@@ -72,7 +72,7 @@ def beginning(event: e.DispatchStarted) -> str:
     if event.purpose == "fix" and event.cycle:
         most = f"/{event.cycles}" if event.cycles else ""
         return f"↻ Fix attempt {event.cycle}{most}... ({who}{tries})"
-    what = BY_ROLE.get(event.role) or _doing(event.purpose)
+    what = BY_ROLE.get(event.role) or _activity_name(event.purpose)
     plan = " plan" if event.role == "planner" else ""
     return f"{what}{plan}... ({who}{tries})"
 
@@ -91,7 +91,7 @@ def ending(event: e.DispatchFinished, purpose: str) -> str:
 
 def failure(event: e.DispatchFinished) -> str:
     reason = f": {clean(event.reason, 400)}" if event.reason else ""
-    ahead = "; it will be tried again" if event.error in AGAIN else ""
+    ahead = "; Windlass will try again" if event.error in AGAIN else ""
     return f"{event.role} ({event.agent}) {event.error.replace('_', ' ')}{reason}{ahead} [{event.key}@{event.attempt}]"
 
 
@@ -120,7 +120,7 @@ def verdicts(by_role: Mapping[str, ReviewView]) -> str:
 def activity(event: e.Activity) -> str:
     text = clean(event.text, 300)
     if event.kind == "tool.updated":
-        # The line that a tool wrote last: a terminal that cannot take it back is not filled with it.
+        # A tool's last output line is replaced by the next one, which plain lines cannot do.
         return ""
     if event.kind == "tool.finished":
         return f"{'✓' if event.ok else '✗'} {text}" if text else ""

@@ -1,4 +1,4 @@
-"""The line below a question: which keys do what, and the way to answer from elsewhere."""
+"""The line below a question: the keys, and the command to answer from another shell."""
 
 from __future__ import annotations
 
@@ -8,23 +8,25 @@ from windlass.views.outlook import called
 
 
 def hints(dialog: Dialog, run: str, look: Look, place: str = "") -> list[Line]:
-    ways = (Span(_fitted(_ways(dialog, look), look), Tone.DIM),)
-    elsewhere = (Span(f"or: {called(place)} answer {look.text(run, 20)} VALUE", Tone.DIM),) if _open(dialog) else ()
-    both = row(ways, elsewhere, look, least=1000)
-    return [both] if len(both) > len(ways) or not elsewhere else [cut(ways, look.width, look.ellipsis)]
+    keys = (Span(_fit(_keys(dialog, look), look), Tone.DIM),)
+    elsewhere = (
+        (Span(f"or: {called(place)} answer {look.text(run, 20)} VALUE", Tone.DIM),) if _is_recorded(dialog) else ()
+    )
+    both = row(keys, elsewhere, look, least=1000)
+    return [both] if len(both) > len(keys) or not elsewhere else [cut(keys, look.width, look.ellipsis)]
 
 
-def _open(dialog: Dialog) -> bool:
-    """Whether the question is on record; what a person tells the run is not."""
+def _is_recorded(dialog: Dialog) -> bool:
+    """Whether the question is recorded. The prompt for a message to the run is not."""
     return dialog.question.id != "tell"
 
 
-def _fitted(text: str, look: Look) -> str:
+def _fit(text: str, look: Look) -> str:
     return text if len(text) <= look.width else text.replace("Ctrl-", "^")
 
 
-def _ways(dialog: Dialog, look: Look) -> str:
-    leave = "Esc leaves it open" if _open(dialog) else "Esc: never mind"
+def _keys(dialog: Dialog, look: Look) -> str:
+    leave = "Esc leaves it open" if _is_recorded(dialog) else "Esc: cancel"
     if dialog.several:
         return look.joined(("Space marks", "Enter", leave))
     if dialog.lists:

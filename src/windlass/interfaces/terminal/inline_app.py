@@ -1,4 +1,4 @@
-"""An application below the shell's own lines, in a terminal that wraps them anew when it gets narrower."""
+"""An application below the shell's lines, in a terminal that rewraps them when it gets narrower."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where things are on the screen and which keys do what. The words come from the pure views."""
+"""The layout of the screen and its key bindings. `panel` and `dialog_view` provide the text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from windlass.interfaces.terminal.hints import hints
 from windlass.interfaces.terminal.inline_app import Inline
 from windlass.interfaces.terminal.live_state import Live
 from windlass.interfaces.terminal.markdown import markdown
-from windlass.interfaces.terminal.panel import beside_dialog, panel
+from windlass.interfaces.terminal.panel import panel, panel_above_dialog
 from windlass.interfaces.terminal.spans import Line, Look
 from windlass.interfaces.terminal.style import fragments
 
@@ -36,7 +36,7 @@ MOST_INPUT = 6
 
 
 class Board:
-    """What is on the screen right now."""
+    """The current content of the screen."""
 
     def __init__(self, size: Callable[[], tuple[int, int]], unicode: bool, clock: Callable[[], float]) -> None:
         self._size = size
@@ -45,7 +45,7 @@ class Board:
         self.live: Live | None = None
         self.app: Inline | None = None
         self.dialog: d.Dialog | None = None
-        self.buffer = Buffer(multiline=True, on_text_changed=lambda _: self._typed())
+        self.buffer = Buffer(multiline=True, on_text_changed=lambda _: self._on_typing())
         self.panel_window: Window | None = None
         self.input_window: Window | None = None
 
@@ -58,7 +58,7 @@ class Board:
     def typed(self) -> str:
         return self.buffer.text
 
-    # -- changing
+    # -- change the content
 
     def show(self, dialog: d.Dialog) -> None:
         self.dialog = dialog
@@ -85,15 +85,15 @@ class Board:
         first = min(max(dialog.scroll + pages * page, 0), max(len(text) - page, 0))
         self.dialog = replace(dialog, scroll=first)
 
-    def _typed(self) -> None:
+    def _on_typing(self) -> None:
         if self.dialog:
-            self.dialog = d.typed(self.dialog, self.typed)
+            self.dialog = d.match_text(self.dialog, self.typed)
 
     def _focus(self, window: Window | None) -> None:
         if self.app and window:
             self.app.layout.focus(window)
 
-    # -- showing
+    # -- render it
 
     def panel(self) -> StyleAndTextTuples:
         return fragments(self._panel())
@@ -103,7 +103,7 @@ class Board:
             return []
         if self.dialog is None:
             return panel(self.live, self.look, self._clock())
-        return beside_dialog(self.live, self.look, self._clock(), max(self.look.height // 4, 3))
+        return panel_above_dialog(self.live, self.look, self._clock(), max(self.look.height // 4, 3))
 
     def question(self) -> StyleAndTextTuples:
         if self.dialog is None:
@@ -131,7 +131,7 @@ def build_layout(
     editor: Callable[[], None],
 ) -> tuple[Layout, KeyBindings]:
     asking = Condition(lambda: board.dialog is not None)
-    board.panel_window = _words(board.panel, focusable=True)
+    board.panel_window = _text_window(board.panel, focusable=True)
     prompt = BeforeInput("› " if board.look.unicode else "> ", style="class:now")
     board.input_window = Window(
         BufferControl(board.buffer, input_processors=[prompt]),
@@ -139,13 +139,13 @@ def build_layout(
         height=Dimension(min=1, max=MOST_INPUT),
         dont_extend_height=True,
     )
-    dialog = HSplit([_words(board.question), board.input_window, _words(board.hints)])
+    dialog = HSplit([_text_window(board.question), board.input_window, _text_window(board.hints)])
     body = HSplit([board.panel_window, ConditionalContainer(dialog, asking), Window()])
     keys = _keys(board, pressed, entered, left, editor, asking)
     return Layout(body, focused_element=board.panel_window), keys
 
 
-def _words(text: Callable[[], StyleAndTextTuples], *, focusable: bool = False) -> Window:
+def _text_window(text: Callable[[], StyleAndTextTuples], *, focusable: bool = False) -> Window:
     control = FormattedTextControl(text, focusable=focusable, show_cursor=False)
     return Window(control, dont_extend_height=True, always_hide_cursor=True)
 
@@ -175,9 +175,9 @@ def _keys(
     on("c-c", do=lambda: pressed("c-c"))
     on("escape", "c-d", do=left, filter=asking)
     on("enter", do=entered, filter=asking)
-    on("up", do=lambda: _change(board, lambda now: d.moved(now, -1)), filter=listing)
-    on("down", do=lambda: _change(board, lambda now: d.moved(now, 1)), filter=listing)
-    on("space", do=lambda: _change(board, d.toggled), filter=marking)
+    on("up", do=lambda: _change(board, lambda now: d.move(now, -1)), filter=listing)
+    on("down", do=lambda: _change(board, lambda now: d.move(now, 1)), filter=listing)
+    on("space", do=lambda: _change(board, d.toggle), filter=marking)
     on("pageup", do=lambda: board.scroll(-1), filter=asking)
     on("pagedown", do=lambda: board.scroll(1), filter=asking)
     on("c-j", do=lambda: board.buffer.insert_text("\n"), filter=writing)
@@ -185,6 +185,6 @@ def _keys(
     return keys
 
 
-def _change(board: Board, how: Callable[[d.Dialog], d.Dialog]) -> None:
+def _change(board: Board, update: Callable[[d.Dialog], d.Dialog]) -> None:
     if board.dialog:
-        board.dialog = how(board.dialog)
+        board.dialog = update(board.dialog)

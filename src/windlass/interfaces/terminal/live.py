@@ -1,6 +1,6 @@
-"""The live face: a view at the foot of the terminal, history above it, questions in between.
+"""The live display: a view at the bottom of the terminal, history above it, questions between them.
 
-It lives in the driver's own loop and is told of every event. It draws when there is time, never for each event.
+It runs in the driver's event loop and receives every event. It draws at intervals, not for each event.
 """
 
 from __future__ import annotations
@@ -21,54 +21,54 @@ from windlass.model import Answer, Question
 from windlass.runs.drive import INTERRUPTED, DriverControls
 
 PAUSED = "paused by the user"
-TELL = Question("tell", "What shall the agent that writes code know? Its next dispatch is given it.", type="input")
+TELL = Question("tell", "What should the agent that writes code know? Its next dispatch receives it.", type="input")
 
 
 class LiveControls(Struct, frozen=True):
-    """What the face may do to the run besides watching it."""
+    """What the display may do to the run."""
 
     tell: Callable[[str], object]
 
 
 class LiveFace:
-    """Contract: `on_event` never raises for what an event holds, never waits. As an asker: None when it was closed."""
+    """Contract: `on_event` never waits, and never raises because of an event's content. As an asker: None if closed."""
 
-    def __init__(self, screen: Screen, hands: LiveControls, clock: Callable[[], float], place: str = "") -> None:
+    def __init__(self, screen: Screen, controls: LiveControls, clock: Callable[[], float], place: str = "") -> None:
         self._screen = screen
-        self._hands = hands
+        self._controls = controls
         self._history = History(screen.look, color=screen.color, clock=clock, place=place)
         self.live = Live(self._history.view)
         self.background = False
-        """The person left: a driver in the background shall go on."""
-        self._reins: DriverControls | None = None
+        """The person moved the run to the background."""
+        self._driver_controls: DriverControls | None = None
         self._last: Recorded | None = None
         self._turn = asyncio.Lock()
-        """One dialog at a time: a question waits while a person is telling something."""
+        """One dialog at a time: a question waits while a person types a message."""
 
     # -- events
 
     def catch_up(self, records: Iterable[Recorded]) -> None:
         self._history.catch_up(records)
 
-    def gone(self) -> None:
-        """Whatever became of the run: what was said is shown."""
+    def close(self) -> None:
+        """Show the remaining output."""
         self._screen.close()
 
     def greet(self) -> None:
-        """The first words, before the driver is ready."""
+        """Print the first lines, before the driver is ready."""
         self._screen.say(self._history.drain())
 
     def on_event(self, recorded: Recorded) -> None:
         match recorded.event:
             case e.Activity() as event:
                 self._history.on_event(recorded)
-                self.live.note(event)
+                self.live.add(event)
             case e.RunEnded():
-                # Its words come below the view's last picture.
+                # Printed below the last drawing of the view.
                 self._last = recorded
             case e.DispatchStarted() as event:
                 self._history.on_event(recorded)
-                self.live.begun(event.key)
+                self.live.start(event.key)
             case _:
                 self._history.on_event(recorded)
                 self.live.forget()
@@ -77,9 +77,9 @@ class LiveFace:
     # -- in the driver's loop
 
     @asynccontextmanager
-    async def beside(self, reins: DriverControls) -> AsyncIterator[None]:
-        self._reins = reins
-        await self._screen.open(self.live, self._history, self._pressed)
+    async def alongside(self, controls: DriverControls) -> AsyncIterator[None]:
+        self._driver_controls = controls
+        await self._screen.open(self.live, self._history, self._on_key)
         try:
             yield
         finally:
@@ -96,18 +96,18 @@ class LiveFace:
 
     async def __call__(self, key: str, question: Question, problem: str) -> Answer | None:
         async with self._turn:
-            said = await self._screen.ask(question, problem)
-        if said is None:
-            self._history.left_open(key)
-        return said
+            answer = await self._screen.ask(question, problem)
+        if answer is None:
+            self._history.print_open_question(key)
+        return answer
 
     # -- keys
 
-    def _pressed(self, key: str) -> None:
-        """p, t, d, b while the run goes on; c-c always."""
+    def _on_key(self, key: str) -> None:
+        """p, t, d and b work while no question is open; c-c always."""
         match key:
             case "p":
-                self._pause_or_go_on()
+                self._pause_or_continue()
             case "t":
                 self._screen.spawn(self._tell())
             case "d":
@@ -118,46 +118,46 @@ class LiveFace:
                 self._interrupt()
         self._screen.changed()
 
-    def _pause_or_go_on(self) -> None:
+    def _pause_or_continue(self) -> None:
         if self.live.mood is Mood.RUNNING:
-            self._want(Mood.PAUSING, PAUSED)
+            self._pause(Mood.PAUSING, PAUSED)
         elif self.live.mood is not Mood.STOPPING:
             self.live.mood, self.background = Mood.RUNNING, False
-            self._held.go_on()
+            self._driver.go_on()
 
     def _leave(self) -> None:
-        """Once: when the agents at work are done. Twice: now, and what they were at begins again."""
+        """First press: leave when the running agents finish. Second press: leave now; their dispatches start again."""
         if self.live.mood is Mood.LEAVING:
             self._stop()
         elif self.live.mood is not Mood.STOPPING:
             self.background = True
-            self._want(Mood.LEAVING, HANDED_OVER)
+            self._pause(Mood.LEAVING, HANDED_OVER)
 
     def _interrupt(self) -> None:
         self.background = False
         if self.live.mood is Mood.RUNNING:
-            self._want(Mood.PAUSING, PAUSED)
+            self._pause(Mood.PAUSING, PAUSED)
         else:
             self._stop()
 
-    def _want(self, mood: Mood, why: str) -> None:
+    def _pause(self, mood: Mood, why: str) -> None:
         self.live.mood = mood
-        self._held.pause(why)
+        self._driver.pause(why)
 
     def _stop(self) -> None:
         self.live.mood = Mood.STOPPING
-        self._held.stop(HANDED_OVER if self.background else INTERRUPTED)
+        self._driver.stop(HANDED_OVER if self.background else INTERRUPTED)
 
     @property
-    def _held(self) -> DriverControls:
-        assert self._reins is not None
-        return self._reins
+    def _driver(self) -> DriverControls:
+        assert self._driver_controls is not None
+        return self._driver_controls
 
     async def _tell(self) -> None:
         if self._turn.locked():
             return
         async with self._turn:
-            said = await self._screen.ask(TELL, "")
-        if said is not None:
+            answer = await self._screen.ask(TELL, "")
+        if answer is not None:
             with suppress(WindlassError, OSError):
-                self._hands.tell(said.value)
+                self._controls.tell(answer.value)

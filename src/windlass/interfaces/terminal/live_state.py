@@ -1,4 +1,4 @@
-"""What the live view knows: the fold of the run's events, and what each agent at work did last."""
+"""The state of the live view: the view of the run, and the last actions of each running agent."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from msgspec import Struct, field
 from windlass import events as e
 from windlass.views.state import Running, View
 
-#: a ring per agent; older actions are in the attempt's folder
+#: actions kept per agent; older ones are in the attempt's folder
 LAST = 8
 MAX_TEXT = 1200
 
 
-class FinishedAction(StrEnum):
-    """How an action stands."""
-
+class ActionState(StrEnum):
     RUNNING = "running"
     OK = "ok"
     FAILED = "failed"
@@ -27,76 +25,76 @@ class FinishedAction(StrEnum):
 
 class Action(NamedTuple):
     text: str
-    done: FinishedAction
+    done: ActionState
     call: str = ""
-    """The agent's own name for the call, where it gives one: results may come in another order than calls."""
+    """The agent's id for the call, if it gives one: results may arrive in another order than calls."""
     why: str = ""
 
 
 class Mood(StrEnum):
-    """What the person at the keys asked for."""
+    """What the person's last key requested."""
 
     RUNNING = "running"
     PAUSING = "pausing"
     LEAVING = "leaving"
-    """To the background."""
+    """Moving to the background."""
     STOPPING = "stopping"
 
 
 class Live(Struct):
     view: View
     actions: dict[str, deque[Action]] = field(default_factory=dict)
-    """By the dispatch's key; a key that is no longer at work is forgotten."""
+    """By the key of a running dispatch."""
     mood: Mood = Mood.RUNNING
     details: bool = False
     ended: bool = False
 
-    def note(self, event: e.Activity) -> None:
+    def add(self, event: e.Activity) -> None:
         ring = self.actions.get(event.key)
         if ring is None:
             if event.key not in self.view.running:
                 return
             ring = self.actions[event.key] = deque(maxlen=LAST)
         if event.kind == "tool.started":
-            ring.append(Action(event.text[:MAX_TEXT], FinishedAction.RUNNING, event.call))
+            ring.append(Action(event.text[:MAX_TEXT], ActionState.RUNNING, event.call))
         elif event.kind == "tool.updated":
             _update(ring, event)
         elif event.kind == "tool.finished":
             _finish(ring, event)
         elif event.kind == "text" and event.text:
-            ring.append(Action(event.text[:MAX_TEXT], FinishedAction.SAID))
+            ring.append(Action(event.text[:MAX_TEXT], ActionState.SAID))
 
     def forget(self) -> None:
-        """What ended is told by the lines above the view."""
+        """Drop the actions of dispatches that ended: lines above the view report those."""
         for key in [key for key in self.actions if key not in self.view.running]:
             del self.actions[key]
 
-    def begun(self, key: str) -> None:
-        """Another attempt under the same key starts with an empty ring."""
+    def start(self, key: str) -> None:
+        """A new attempt under the same key starts without actions."""
         self.actions.pop(key, None)
 
     def last(self, running: Running) -> Action | None:
-        """What it does right now, else what it did last."""
+        """The running action, or else the last one."""
         ring = self.actions.get(running.key)
         if not ring:
             return None
-        return next((action for action in reversed(ring) if action.done is FinishedAction.RUNNING), ring[-1])
+        return next((action for action in reversed(ring) if action.done is ActionState.RUNNING), ring[-1])
 
 
 def _update(ring: deque[Action], event: e.Activity) -> None:
     for n, action in enumerate(ring):
-        if action.done is FinishedAction.RUNNING and action.call == event.call:
+        if action.done is ActionState.RUNNING and action.call == event.call:
             ring[n] = action._replace(why=event.text[:MAX_TEXT])
             return
 
 
 def _finish(ring: deque[Action], event: e.Activity) -> None:
-    done = FinishedAction.OK if event.ok else FinishedAction.FAILED
+    done = ActionState.OK if event.ok else ActionState.FAILED
     for n, action in enumerate(ring):
-        if action.done is FinishedAction.RUNNING and action.call == event.call:
+        if action.done is ActionState.RUNNING and action.call == event.call:
             why = "" if event.ok else event.text[:MAX_TEXT]
             ring[n] = action._replace(done=done, why=why)
             return
-    # Its beginning was never shown, or fell out of the ring: only a failure is worth a line of its own.
+    # The start was never shown or is no longer kept. Then only a failure gets a line.
     if not event.ok:
         ring.append(Action(event.text[:MAX_TEXT], done))

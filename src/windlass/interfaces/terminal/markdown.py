@@ -1,4 +1,4 @@
-"""Long texts as a person reads them: markdown, rendered by rich into lines of our own."""
+"""Renders markdown to lines, with rich."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ WIDEST = 100
 
 
 def markdown(text: str, look: Look) -> list[Line]:
-    """Contract: never raises for what the text holds. Nothing in it moves a cursor, hides or reorders."""
-    return list(_rendered(text, min(look.width, WIDEST), look.unicode))
+    """Contract: never raises because of the text. The result contains no escape sequences."""
+    return list(_render(text, min(look.width, WIDEST), look.unicode))
 
 
 @lru_cache(maxsize=16)
-def _rendered(text: str, width: int, unicode: bool) -> tuple[Line, ...]:
+def _render(text: str, width: int, unicode: bool) -> tuple[Line, ...]:
     from rich.console import Console
     from rich.markdown import Markdown
 
-    # A file in memory: rich must not ask the terminal for anything.
+    # A file in memory, so that rich does not query the terminal.
     console = Console(file=io.StringIO(), width=width, color_system=None, legacy_windows=False)
     made = Markdown(clean_block(text, MOST), hyperlinks=False, code_theme="ansi_light")
-    return _trimmed([_line(segments, unicode) for segments in console.render_lines(made, pad=False)])
+    return _trim([_line(segments, unicode) for segments in console.render_lines(made, pad=False)])
 
 
 def _line(segments: list[Segment], unicode: bool) -> Line:
@@ -54,7 +54,7 @@ def _tone(style: Style | None) -> Tone:
     return Tone.CODE if style.color is not None else Tone.PLAIN
 
 
-def _trimmed(lines: list[Line]) -> tuple[Line, ...]:
+def _trim(lines: list[Line]) -> tuple[Line, ...]:
     """Without empty lines at both ends, and never two in a row."""
     kept = [line for n, line in enumerate(lines) if line or (n and lines[n - 1])]
     while kept and not kept[-1]:

@@ -1,4 +1,4 @@
-"""The way to the terminal, in a thread of its own: a terminal that takes nothing holds up nobody."""
+"""Writes to the terminal in a separate thread, so that a blocked terminal does not block the run."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class OutputThread:
     def __init__(self, fd: int, encoding: str = "utf-8") -> None:
         self.encoding = encoding
         self.gone = False
-        """The terminal was closed: the run goes on, its output does not."""
+        """The terminal was closed. The run continues without output."""
         self._fd = fd
         self._held: list[str] = []
         self._queue: SimpleQueue[bytes | None] = SimpleQueue()
         self._sent = 0
         self._taken = 0
-        self._thread = Thread(target=self._carry, name="windlass-terminal", daemon=True)
+        self._thread = Thread(target=self._write_all, name="windlass-terminal", daemon=True)
         self._thread.start()
 
     def fileno(self) -> int:
@@ -44,29 +44,29 @@ class OutputThread:
 
     @property
     def busy(self) -> bool:
-        """The terminal has not taken what it was given: a new picture would only queue up behind the old one."""
+        """Whether the terminal still reads earlier output. A new drawing would only queue behind it."""
         return self._taken < self._sent and not self.gone
 
     def close(self) -> None:
-        """What was written is shown, unless the terminal does not want it."""
+        """Write the remaining output, but give up after a moment if the terminal does not read it."""
         self.flush()
         if self._thread.is_alive():
             self._queue.put(None)
             self._thread.join(DRAIN_S)
 
     def drain(self) -> None:
-        """Blocks, for a moment: before somebody else writes to the same terminal."""
+        """Block for a moment until the output is written, before another program uses the terminal."""
         end = time.monotonic() + DRAIN_S
         while self.busy and time.monotonic() < end:
             time.sleep(0.005)
 
-    def _carry(self) -> None:
+    def _write_all(self) -> None:
         while (data := self._queue.get()) is not None:
             self._put(data)
             self._taken += 1
 
     def _put(self, data: bytes) -> None:
-        # os.write, not a stream: a thread that is stuck in it at the program's end holds no lock of the interpreter.
+        # os.write, not a stream: a thread that blocks in it at exit holds no interpreter lock.
         while data and not self.gone:
             try:
                 data = data[os.write(self._fd, data) :]

@@ -1,4 +1,4 @@
-"""The live view as a pure function: what is known, the screen's shape and the time in, lines out."""
+"""The live view as a pure function: from the state, the screen size and the time to lines."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ KEYS = (("p", "pause"), ("t", "tell"), ("d", "details"), ("b", "background"))
 
 
 def panel(live: Live, look: Look, now: float) -> list[Line]:
-    """Everything, in at most `look.height` lines."""
+    """The whole view, in at most `look.height` lines."""
     top = _top(live, look, now)
     bottom = [*warnings(live, look, now), *footer(live, look, now)]
     room = look.height - 1 - len(top) - len(bottom) - bool(bottom)
-    parts = [top, *_middle(live, look, now, room), bottom]
-    lines = [line for part in parts if part for line in (BLANK, *part)]
+    sections = [top, *_middle(live, look, now, room), bottom]
+    lines = [line for section in sections if section for line in (BLANK, *section)]
     return lines[: look.height]
 
 
-def beside_dialog(live: Live, look: Look, now: float, room: int) -> list[Line]:
-    """What stays in sight while a question is open: where the run is, and who works on meanwhile."""
+def panel_above_dialog(live: Live, look: Look, now: float, room: int) -> list[Line]:
+    """The short view while a question is open: the run's phase and its running agents."""
     rows = agents.compact(live, look, now, max(room - 3, 1)) if live.view.running else []
     return [BLANK, *_top(live, look, now), *rows, BLANK]
 
@@ -46,7 +46,7 @@ def _top(live: Live, look: Look, now: float) -> list[Line]:
 
 
 def _middle(live: Live, look: Look, now: float, room: int) -> list[list[Line]]:
-    """Each part costs a blank line; agents come before tasks, tasks before details."""
+    """Each part needs a blank line. Agents have priority over tasks, tasks over details."""
     wanted = 0 if live.ended else agents.rows_wanted(live) + bool(live.view.running)
     listed = min(len(live.view.tasks), LEAST_TASKS) + 2
     tasks = progress(live, look, now, max(room - wanted, min(listed, room)) - 1)
@@ -80,7 +80,7 @@ def bar(view: View, look: Look) -> Line:
 
 
 def _task_rows(live: Live, look: Look, now: float, room: int) -> list[Line]:
-    """All of them, or those around the first that has not ended; what is left out is counted."""
+    """All tasks, or those around the first that has not ended, with a count of the others."""
     tasks = live.view.tasks
     if len(tasks) <= room or live.ended:
         return [_task(task, live, look, now) for task in tasks]
@@ -133,7 +133,7 @@ def _task_facts(task: TaskView, live: Live, look: Look, now: float) -> list[str]
 
 
 def warnings(live: Live, look: Look, now: float) -> list[Line]:
-    """What is the matter right now; what was once said stays in the lines above the view."""
+    """Current problems. Earlier warnings are in the lines above the view."""
     if live.ended:
         return []
     view, found = live.view, list[str]()
@@ -154,9 +154,9 @@ def warnings(live: Live, look: Look, now: float) -> list[Line]:
 def _budget(view: View) -> list[str]:
     spent = view.cost.spent
     if view.limit_usd is not None and spent >= 0.9 * view.limit_usd:
-        return [f"{view.cost.spent_of_limit} spent: the run stops at its limit"]
+        return [f"{view.cost.spent_of_limit} spent: the run will stop at its limit"]
     if view.warn_usd is not None and spent >= view.warn_usd:
-        return [f"{money(spent)} spent, more than the {money(view.warn_usd)} you want to be warned at"]
+        return [f"{money(spent)} spent, more than your warning limit of {money(view.warn_usd)}"]
     return []
 
 
@@ -211,9 +211,9 @@ def _where(view: View) -> str:
 def _keys(live: Live, look: Look) -> Line:
     match live.mood:
         case Mood.PAUSING:
-            text = "pausing when the agents are done, p goes on, Ctrl-C stops now"
+            text = "pausing when the agents finish; p: continue, Ctrl-C: stop now"
         case Mood.LEAVING:
-            text = "to the background when the agents are done, b again: now"
+            text = "moving to the background when the agents finish; b again: now"
         case Mood.STOPPING:
             text = "stopping"
         case Mood.RUNNING:

@@ -1,8 +1,8 @@
-"""Who works on what: a block with the last actions for a few agents, a row each for many."""
+"""The running agents: a block with the last actions for one or two agents, a row each for more."""
 
 from __future__ import annotations
 
-from windlass.interfaces.terminal.live_state import LAST, Action, FinishedAction, Live
+from windlass.interfaces.terminal.live_state import LAST, Action, ActionState, Live
 from windlass.interfaces.terminal.spans import Line, Look, Span, Tone, cut, row
 from windlass.text import elapsed, money, plural
 from windlass.views.state import Running
@@ -12,10 +12,10 @@ MOST_BLOCKS = 2
 LEAST_ACTIONS = 2
 BESIDE_DETAILS = 3
 SIGNS = {
-    FinishedAction.OK: ("✓", Tone.GOOD),
-    FinishedAction.FAILED: ("✗", Tone.BAD),
-    FinishedAction.RUNNING: ("▸", Tone.NOW),
-    FinishedAction.SAID: ("·", Tone.DIM),
+    ActionState.OK: ("✓", Tone.GOOD),
+    ActionState.FAILED: ("✗", Tone.BAD),
+    ActionState.RUNNING: ("▸", Tone.NOW),
+    ActionState.SAID: ("·", Tone.DIM),
 }
 
 
@@ -54,7 +54,7 @@ def _full(running: Running, live: Live, look: Look, now: float, actions: int) ->
 
 
 def _with(running: Running, look: Look) -> str:
-    """Agent, model, and the how-manieth try it is."""
+    """Agent, model, and the number of the attempt."""
     who = " ".join(part for part in (running.agent, running.model) if part)
     cycle = f"{running.purpose} {running.cycle}" + (f"/{running.cycles}" if running.cycles else "")
     tries = f"try {running.attempt}" if running.attempt > 1 else ""
@@ -63,9 +63,9 @@ def _with(running: Running, look: Look) -> str:
 
 def _action(action: Action, look: Look) -> Line:
     sign, tone = SIGNS[action.done]
-    text = Tone.DIM if action.done in (FinishedAction.SAID, FinishedAction.OK) else Tone.PLAIN
+    text = Tone.DIM if action.done in (ActionState.SAID, ActionState.OK) else Tone.PLAIN
     why = (
-        (look.span(f": {action.why}", Tone.DIM if action.done is FinishedAction.RUNNING else Tone.BAD, 200),)
+        (look.span(f": {action.why}", Tone.DIM if action.done is ActionState.RUNNING else Tone.BAD, 200),)
         if action.why and action.why not in action.text
         else ()
     )
@@ -75,7 +75,7 @@ def _action(action: Action, look: Look) -> Line:
 
 def _compact(running: Running, live: Live, look: Look, now: float, column: int) -> Line:
     action = live.last(running)
-    sign, tone = SIGNS[action.done if action else FinishedAction.RUNNING]
+    sign, tone = SIGNS[action.done if action else ActionState.RUNNING]
     name = look.text(_task_role(running, live), 40)[:column].ljust(column)
     doing = look.text(action.text if action else "starting", 200)
     model = look.text(running.model or running.agent, 24) if look.width >= 100 else ""

@@ -1,4 +1,4 @@
-"""Questions at the terminal: asked in the engine's own loop, closed when somebody else answers."""
+"""Questions on a simple terminal. They run in the driver's event loop and close if another process answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from windlass.model import Answer, Question
 
 
 class TerminalAsker:
-    """Contract: None when the person closed the prompt (Escape, Ctrl-D); Ctrl-C interrupts the run."""
+    """Contract: None if the person closes the prompt (Escape, Ctrl-D). Ctrl-C interrupts the run."""
 
     def __init__(self) -> None:
         keys = KeyBindings()
@@ -26,7 +26,7 @@ class TerminalAsker:
 
         output = create_output()
         if isinstance(output, Vt100_Output):
-            # A prompt of one line needs no cursor position, and a simple terminal does not know its own.
+            # A one-line prompt needs no cursor position, and a simple terminal cannot report it.
             output.enable_cpr = False
         self._session: PromptSession[str] = PromptSession(key_bindings=keys, output=output)
 
@@ -43,7 +43,7 @@ class TerminalAsker:
             raise InterruptedDriverError("interrupted", hint="windlass resume asks again") from None
 
     async def _comment(self, question: Question, value: str) -> str:
-        """Asked for a valid choice only; what is wrong with the choice is said first."""
+        """Ask for a comment only after a valid choice. An invalid choice is reported first."""
         chosen = validate(replace(question, comment=""), value)
         if isinstance(chosen, str) or not comment_wanted(question, chosen.value):
             return ""

@@ -1,4 +1,4 @@
-"""A question as text: what is asked, what can be answered, and how to answer it from elsewhere."""
+"""A question as text: the question, its options, and the command to answer it from another shell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""prompt_toolkit's part: one application at the foot of the terminal, for the view and for the dialogs."""
+"""One prompt_toolkit application at the bottom of the terminal, for the view and the dialogs."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from windlass.interfaces.terminal.spans import Look
 from windlass.interfaces.terminal.style import STYLE
 from windlass.model import Answer, Question
 
-#: at most ten pictures a second, and never more than a share of one core for drawing them
+#: draw at most ten times a second, and use at most this share of one core
 SHORTEST_S = 0.1
 SHARE = 0.03
-#: without events the clocks still move
+#: the clocks on the screen move even without events
 TICK_S = 1.0
 
 
@@ -67,12 +67,12 @@ class Screen:
         size = self._output.get_size()
         return size.columns, size.rows
 
-    # -- from the first picture to the last
+    # -- open and close
 
-    async def open(self, live: Live, history: History, pressed: Callable[[str], None]) -> None:
+    async def open(self, live: Live, history: History, on_key: Callable[[str], None]) -> None:
         self._history, self._board.live = history, live
         self.say(history.drain())
-        layout, keys = build_layout(self._board, pressed, self._entered, self._left, self._open_editor)
+        layout, keys = build_layout(self._board, on_key, self._on_enter, self._close_dialog, self._open_editor)
         self._app = Inline(
             layout, key_bindings=keys, style=STYLE, output=self._output, input=self._input,
             before_render=self._before, after_render=self._after,
@@ -84,20 +84,20 @@ class Screen:
         await asyncio.sleep(0)
 
     async def _run(self, app: Inline) -> None:
-        """A terminal that goes away ends the application; the run is told by the signal, the dialog right here."""
+        """If the terminal closes, the application ends. A signal tells the driver; this closes the dialog."""
         try:
             with suppress(EOFError, OSError):
                 await app.run_async(handle_sigint=False, set_exception_handler=False)
         except Exception as error:
-            # A bug of the view is no reason to stop the run: lines go on, questions stay open.
+            # A bug in the view must not stop the run: lines are still printed, questions stay open.
             assert self._history is not None
             self._history.say(f"! the live view failed ({error!r}); windlass log --follow shows the run")
         finally:
             self._app = self._board.app = None
-            self._left()
+            self._close_dialog()
 
     async def finish(self) -> None:
-        """The last picture stays where it is."""
+        """Leave the last drawing on the screen."""
         if self._editing:
             await asyncio.gather(self._editing, return_exceptions=True)
         self._flush()
@@ -120,15 +120,15 @@ class Screen:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    # -- drawing
+    # -- draw
 
     def changed(self) -> None:
         self._dirty.set()
 
     async def _draw(self) -> None:
-        """When something changed, else once a tick. What the terminal cannot take is dropped, not queued."""
+        """Draw after a change, and at least once a tick. Skip a drawing while the terminal is busy."""
         while True:
-            # Not `wait_for`: before Python 3.12 it forgets that it was cancelled when what it waits for comes as well.
+            # Not `wait_for`: before Python 3.12 it loses a cancellation that arrives together with the result.
             with suppress(TimeoutError):
                 async with asyncio.timeout(TICK_S):
                     await self._dirty.wait()
@@ -167,12 +167,12 @@ class Screen:
         if self._app is None:
             return None
         if question.detail:
-            # Read once in a thread: a long text must not hold up the run.
+            # Render it in a thread first, so that a long text does not block the run.
             await asyncio.to_thread(markdown, question.detail, self.look)
         answer: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
         self._answer = answer
-        self._board.show(d.opened(question, problem))
-        self._maybe_edit()
+        self._board.show(d.open_dialog(question, problem))
+        self._edit_if_wanted()
         self.changed()
         try:
             return await answer
@@ -181,13 +181,13 @@ class Screen:
             self._answer = None
             self.changed()
 
-    def _left(self) -> None:
+    def _close_dialog(self) -> None:
         if self._answer and not self._answer.done():
             self._answer.set_result(None)
 
-    def _entered(self) -> None:
+    def _on_enter(self) -> None:
         assert self._board.dialog is not None
-        found = d.entered(self._board.dialog, self._board.typed)
+        found = d.submit(self._board.dialog, self._board.typed)
         if isinstance(found, Answer):
             if self._answer and not self._answer.done():
                 self._answer.set_result(found)
@@ -195,11 +195,11 @@ class Screen:
         if found.chosen != self._board.dialog.chosen:
             self._board.clear()
         self._board.dialog = found
-        self._maybe_edit()
+        self._edit_if_wanted()
 
     # -- the editor
 
-    def _maybe_edit(self) -> None:
+    def _edit_if_wanted(self) -> None:
         dialog = self._board.dialog
         if dialog and dialog.wants_editor and not dialog.note and not dialog.problem:
             self._open_editor()
@@ -215,7 +215,7 @@ class Screen:
             self._editing = self.spawn(self._edit(editor, dialog))
 
     async def _edit(self, editor: str, dialog: d.Dialog) -> None:
-        """The terminal is the editor's until it is closed; the run goes on, and somebody else may answer."""
+        """Give the terminal to the editor until it closes. The run continues, and another process may answer."""
         asked, draft = dialog.question, self._board.typed or ("" if dialog.chosen else dialog.question.default)
         try:
             async with in_terminal():
@@ -225,17 +225,17 @@ class Screen:
             self._editing = None
         now = self._board.dialog
         if now is None or now.question is not asked:
-            self._too_late(found.text)
+            self._print_late_answer(found.text)
         elif found.problem:
             self._board.dialog = replace(now, note=found.problem)
         else:
             self._board.write(found.text)
-            self._entered()
+            self._on_enter()
         self.changed()
 
-    def _too_late(self, text: str) -> None:
+    def _print_late_answer(self, text: str) -> None:
         if self._history and text:
-            self._history.say("! it was answered meanwhile; what you wrote:")
+            self._history.say("! the question has been answered in the meantime; you wrote:")
             self._history.quote(text)
 
 
@@ -251,7 +251,7 @@ def terminal_screen(
 
     wire = OutputThread(fd_out, encoding)
     depth = ColorDepth.DEPTH_4_BIT if color else ColorDepth.DEPTH_1_BIT
-    # Without asking the terminal where its cursor is: the answer comes late over slow lines, or never.
+    # Without a cursor position request: on slow connections the reply comes late or never.
     stream = cast("TextIO", wire)
     output = Vt100_Output(stream, shape, environ.get("TERM"), depth, enable_bell=False, enable_cpr=False)
     return Screen(wire, output, input, color=color, unicode=unicode, environ=environ, clock=clock)

@@ -1,4 +1,4 @@
-"""Lines for a screen: pieces of text with a tone, measured in cells. Every text that goes in is cleaned here."""
+"""Lines for a screen: pieces of text with a tone, measured in cells. All text is cleaned here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from windlass.text import clean, to_ascii
 
 
 class Tone(StrEnum):
-    """What a piece of text means; the colour is the screen's business."""
+    """The meaning of a piece of text. The screen chooses the colour."""
 
     PLAIN = ""
     STRONG = "strong"
@@ -22,7 +22,7 @@ class Tone(StrEnum):
     BAD = "bad"
     WARN = "warn"
     NOW = "now"
-    """What is at work."""
+    """Something in progress."""
     CODE = "code"
 
 
@@ -36,15 +36,15 @@ BLANK: Line = ()
 
 
 class Look(NamedTuple):
-    """What the screen can take."""
+    """What the screen can show."""
 
     width: int = 80
     height: int = 24
     unicode: bool = True
 
     def text(self, raw: str, limit: int = 400) -> str:
-        """Safe to show, in the characters that this screen has."""
-        return _shown(raw[: limit * 4], limit, self.unicode)
+        """Text that is safe to show, in characters that this screen has."""
+        return _safe(raw[: limit * 4], limit, self.unicode)
 
     def span(self, raw: str, tone: Tone = Tone.PLAIN, limit: int = 400) -> Span:
         return Span(self.text(raw, limit), tone)
@@ -58,8 +58,8 @@ class Look(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def _shown(raw: str, limit: int, unicode: bool) -> str:
-    """A redraw shows mostly what the last one showed."""
+def _safe(raw: str, limit: int, unicode: bool) -> str:
+    """Cached, because most of a drawing is the same as in the last one."""
     safe = clean(raw, limit)
     return safe if unicode else to_ascii(safe)
 
@@ -69,7 +69,7 @@ def cells(line: Line) -> int:
 
 
 def cut(line: Line, width: int, ellipsis: str = "…") -> Line:
-    """At most `width` cells, with a sign that something is missing."""
+    """Cut the line to `width` cells, with an ellipsis."""
     if cells(line) <= width:
         return line
     room, kept = width - len(ellipsis), list[Span]()
@@ -94,7 +94,7 @@ def _head(text: str, room: int) -> str:
 
 
 def row(left: Line, right: Line, look: Look, *, least: int = 20) -> Line:
-    """Two ends of one line; when both do not fit the right one gives way, then the left one is cut."""
+    """One line with a left and a right part. If both do not fit, drop the right part, then cut the left one."""
     free = look.width - cells(right) - 2
     if not right or free < min(least, cells(left)):
         return cut(left, look.width, look.ellipsis)
@@ -103,5 +103,5 @@ def row(left: Line, right: Line, look: Look, *, least: int = 20) -> Line:
 
 
 def plain(lines: Iterable[Line]) -> str:
-    """The same without tones: for files, and for who reads them."""
+    """The text without tones."""
     return "".join("".join(span.text for span in line).rstrip() + "\n" for line in lines)

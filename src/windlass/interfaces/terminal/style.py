@@ -1,4 +1,4 @@
-"""Which colour a tone has: the terminal's own sixteen, so that its theme stays in charge."""
+"""The colour of each tone: only the terminal's sixteen colours, so that its theme applies."""
 
 from __future__ import annotations
 

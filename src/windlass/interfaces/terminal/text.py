@@ -1,4 +1,4 @@
-"""What a stream can take: colours only where asked, characters only where its encoding has them."""
+"""Prints lines to a stream: with colours only if wanted, with characters that its encoding has."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ class Paint(StrEnum):
 
 
 class Printer(Struct):
-    """Writes whole lines, each cleaned and fitted. Contract: never raises for what it is given to print."""
+    """Writes whole lines, cleaned and fitted to the width. Contract: never raises because of the text."""
 
     out: TextIO
     width: int = 80
     color: bool = False
     unicode: bool = True
     gone: bool = False
-    """The reader closed the pipe: the run goes on, its output does not."""
+    """The reader closed the pipe. The run continues without output."""
 
     def line(self, text: str = "", *, indent: int = 0, paint: Paint = Paint.NONE, limit: int = 1000) -> None:
-        """One cleaned text, wrapped with a hanging indent."""
+        """Print one paragraph, wrapped with a hanging indent."""
         fitted = self._fit(clean(text, limit))
         pad = " " * indent
         self._write([self._painted(line, paint) for line in wrapped(fitted, self.width, pad, pad + "  ") or [""]])
 
     def cut(self, text: str, *, indent: int = 0, paint: Paint = Paint.NONE) -> None:
-        """One line, however long the text is."""
+        """Print one line, and cut it if it is too long."""
         room = max(self.width - indent, 10)
         self._write([self._painted(" " * indent + self._fit(clean(text, room))[:room], paint)])
 
     def verbatim(self, text: str, *, indent: int = 0) -> None:
-        """A command or a path to copy: cleaned, never wrapped."""
+        """Print a command or a path to copy: cleaned, but never wrapped."""
         self._write([" " * indent + self._fit(clean(text, 2000))])
 
     def block(self, text: str, *, indent: int = 0, limit: int = 20_000) -> None:

@@ -16,7 +16,7 @@ ENDPOINTS: tuple[tuple[str, Wire], ...] = (
 
 
 def find_wire(path: str) -> tuple[str, str, Wire] | None:
-    """(what stands before the endpoint, the endpoint, who speaks there)"""
+    """Returns (the path before the endpoint, the endpoint, the wire format)."""
     for pattern, wire in ENDPOINTS:
         found = re.search(f"{pattern}$", path)
         if found:

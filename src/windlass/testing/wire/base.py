@@ -1,4 +1,4 @@
-"""What every model API has in common: tools offered, results given back, one answer of text or a tool call."""
+"""What all model APIs have in common: offered tools, tool results, and an answer with text or a tool call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Tool(Struct, frozen=True):
     name: str
     schema: Mapping[str, Any]
     freeform: bool = False
-    """It takes a text, not JSON."""
+    """The tool takes a text, not JSON."""
 
     @property
     def fields(self) -> Mapping[str, Any]:
@@ -29,7 +29,7 @@ class Tool(Struct, frozen=True):
 
 
 class ToolResult(Struct, frozen=True):
-    """What the CLI gave back for a tool call."""
+    """The CLI's result of a tool call."""
 
     id: str
     text: str
@@ -43,10 +43,10 @@ class Asked(Struct, frozen=True):
     wants_json: bool = False
     """The answer must be JSON and nothing else."""
     aside: Mapping[str, Any] | None = None
-    """A question of the CLI's own, such as which model to take: the schema of the answer. No step of the dispatch."""
+    """The schema of the answer to a side request, such as the choice of a model. Not a step of the dispatch."""
 
     def tool(self, *names: str) -> Tool | None:
-        """The first that is offered, whatever its case."""
+        """The first of these tools that is offered, ignoring case."""
         known = {tool.name.lower(): tool for tool in self.tools}
         return next((known[name] for name in names if name in known), None)
 
@@ -55,7 +55,7 @@ class ToolCall(Struct, frozen=True):
     id: str
     name: str
     input: Mapping[str, Json] | str
-    """A text for a tool that is freeform."""
+    """A text for a freeform tool."""
 
     @property
     def arguments(self) -> str:
@@ -68,7 +68,7 @@ class ToolCall(Struct, frozen=True):
 
 class Tokens(Struct, frozen=True):
     input: int = 0
-    """With the cached ones."""
+    """Including cached tokens."""
     output: int = 0
     cached: int = 0
 
