@@ -13,7 +13,7 @@ from benchmarks.clock import best_in_turns, slowness
 from benchmarks.figures import Figure
 from windlass.agents import registry
 from windlass.agents.base import Job
-from windlass.agents.process.agent_run import AgentRun
+from windlass.agents.process.agent_run import AgentEventLog, AgentRun
 from windlass.agents.process.supervise import CHUNK, Lines
 
 CAPTURES = Path(__file__).resolve().parent.parent / "tests" / "captures"
@@ -45,7 +45,9 @@ def seconds(name: str, stream: bytes) -> float:
 
 async def _read(name: str, stream: bytes) -> float:
     with tempfile.TemporaryFile("w", encoding="utf-8") as log:
-        reading = AgentRun(registry.make(name, {}), _job(name), lambda event: None, time.time, log, asyncio.Event())
+        adapter, job = registry.make(name, {}), _job(name)
+        events = AgentEventLog(log, job.limits.output_bytes)
+        reading = AgentRun(adapter, job, lambda event: None, time.time, events, asyncio.Event())
         lines = Lines(reading.line)
         begun = time.process_time()
         for at in range(0, len(stream), CHUNK):

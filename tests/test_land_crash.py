@@ -44,7 +44,7 @@ def dying(*args, **more):
     if when == "after" and left[0] == 0:
         os.kill(os.getpid(), signal.SIGKILL)
     return result
-from windlass.git import run as git
+from windlass.git import user_repo
 from windlass.git.user_checkout import CheckoutMove, advance
 user = user_repo.discover(Path(root))
 setattr(owner, last, dying)
