@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from windlass.store.database import Store
 
 from stores import Clock, journal, stored
 from windlass.answers import AnswerPolicy, Asker, validate
@@ -20,6 +19,9 @@ from windlass.errors import UserError
 from windlass.events import QuestionAnswered, QuestionAsked
 from windlass.model import Answer, Choice, Key, Question
 from windlass.runs.answer import RunQuestions
+from windlass.store import epoch
+from windlass.store.port import Store
+from windlass.store.sqlite.store import SqliteStore
 
 KEY = Key.parse("plan-approval")
 APPROVE = Question(
@@ -108,14 +110,16 @@ def test_a_question_is_on_record_before_anybody_is_asked(store: Store) -> None:
     with pytest.raises(WaitingError) as waiting:
         _ask(_broker(store))
     assert "windlass answer" in waiting.value.hint
-    assert [row.state for row in store.questions("r1")] == ["pending"]
-    assert [r.event.key for r in store.events("r1") if isinstance(r.event, QuestionAsked)] == ["plan-approval!approve"]
+    assert [row.state for row in store.questions.all("r1")] == ["pending"]
+    assert [r.event.key for r in store.events.all("r1") if isinstance(r.event, QuestionAsked)] == [
+        "plan-approval!approve"
+    ]
 
 
 def test_a_question_that_was_answered_is_not_asked_again(store: Store) -> None:
     assert _ask(_broker(store, asker=Person("approve"))) == Answer("approve", by="terminal")
     assert _ask(_broker(store)) == Answer("approve", by="terminal")
-    assert len([r for r in store.events("r1") if isinstance(r.event, QuestionAnswered)]) == 1
+    assert len([r for r in store.events.all("r1") if isinstance(r.event, QuestionAnswered)]) == 1
 
 
 def test_another_visit_is_another_question(store: Store) -> None:
@@ -134,7 +138,7 @@ def test_a_person_is_told_what_is_wrong_and_asked_again(store: Store) -> None:
 def test_a_closed_prompt_pauses_and_the_question_stays(store: Store) -> None:
     with pytest.raises(PausedError):
         _ask(_broker(store, asker=Person(None)))
-    assert [row.state for row in store.questions("r1")] == ["pending"]
+    assert [row.state for row in store.questions.all("r1")] == ["pending"]
 
 
 def test_yes_answers_what_declares_it_and_nothing_mandatory(store: Store) -> None:
@@ -161,7 +165,7 @@ def test_an_answer_beforehand_counts_once_and_with_a_star_always(store: Store) -
 def test_an_answer_beforehand_never_leads_back(given: str, store: Store) -> None:
     with pytest.raises(UserError, match="leads back"):
         _ask(_broker(store, AnswerPolicy({"approve*": given})))
-    assert [row.state for row in store.questions("r1")] == ["pending"]
+    assert [row.state for row in store.questions.all("r1")] == ["pending"]
 
 
 # -- which of two
@@ -169,8 +173,8 @@ def test_an_answer_beforehand_never_leads_back(given: str, store: Store) -> None
 
 def test_an_answer_from_another_process_ends_the_prompt(store: Store, tmp_path: Path) -> None:
     async def never(key: str, question: Question, problem: str) -> Answer | None:
-        with closing(Store.open(tmp_path / "windlass.db", Clock())) as other:
-            row = other.questions("r1", pending=True)[0]
+        with closing(SqliteStore.open(tmp_path / "windlass.db", Clock())) as other:
+            row = other.questions.all("r1", pending=True)[0]
             RunQuestions(other).answer("r1", row.key, "1", "", "Bob")
         await asyncio.Event().wait()
         raise AssertionError
@@ -180,23 +184,23 @@ def test_an_answer_from_another_process_ends_the_prompt(store: Store, tmp_path: 
 
 def test_a_prompt_that_loses_the_race_takes_the_winners_answer(store: Store, tmp_path: Path) -> None:
     async def late(key: str, question: Question, problem: str) -> Answer | None:
-        with closing(Store.open(tmp_path / "windlass.db", Clock())) as other:
+        with closing(SqliteStore.open(tmp_path / "windlass.db", Clock())) as other:
             RunQuestions(other).answer("r1", "", "revise", "", "Bob")
         return Answer("approve", by="terminal")
 
     assert _ask(_broker(store, asker=late)) == Answer("revise", by="Bob")
-    told = [r.event for r in store.events("r1") if isinstance(r.event, QuestionAnswered)]
+    told = [r.event for r in store.events.all("r1") if isinstance(r.event, QuestionAnswered)]
     assert [(event.answer, event.by) for event in told] == [("revise", "Bob")]
 
 
 def test_the_loser_from_outside_is_told_who_answered_what(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(WaitingError):
         _ask(_broker(store))
-    row = store.questions("r1", pending=True)[0]
+    row = store.questions.all("r1", pending=True)[0]
 
     def validate_late(*given: Any) -> Answer | str:
         """Ada answers after Bob's command has found the question open."""
-        assert store.answer("r1", row.key, "approve", "", "Ada")
+        assert store.questions.answer(epoch.Person("r1"), row.key, "approve", "", "Ada")
         return validate(*given)
 
     monkeypatch.setattr("windlass.runs.answer.validate", validate_late)

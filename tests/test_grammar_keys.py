@@ -28,7 +28,7 @@ CALLED = {
     "BudgetSettings": ("budget", "money"),
     "CallSpec": ("call", "fixer", "reviewer", "spec", "r"),
     "CommandSet": ("checks", "commands"),
-    "Config": ("config",),
+    "Config": ("config", "_config"),
     "Empty": ("empty",),
     "Flow": ("flow", "_flow", "_load"),
     "Label": ("label",),

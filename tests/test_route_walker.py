@@ -202,6 +202,8 @@ class FakeTask:
 
     def __init__(self, flow: Flow, facts: Mapping[str, Any], outcome: str, answer: str) -> None:
         self.flow, self.facts, self.outcome, self.answer = flow, facts, outcome, answer
+        # it stands for the parts of a context too
+        self.values = self.place = self
         self.asked = ("", "")
 
     def next_outcome(self, node: str) -> str:
