@@ -23,16 +23,16 @@ long: $(READY)  ## the tests that `make test` leaves out: whole sweeps of kills,
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m long $(ARGS)
 
 proofs: $(READY)  ## the whole table of cheats and honest changes for the TDD proof; `make long` takes every third
-	@WINDLASS_PROOFS=all $(BIN)/python -m pytest -q -n $(JOBS) tests/test_proof_table.py $(ARGS)
+	@WINDLASS_PROOFS=all $(BIN)/python -m pytest -q -n $(JOBS) tests/proof/test_proof_table.py $(ARGS)
 
 noloss: $(READY)  ## 200 runs with random graphs, conflicts and kills; RUNS=N for another number
-	@WINDLASS_NOLOSS_RUNS=$(or $(RUNS),200) $(BIN)/python -m pytest -q -n $(JOBS) tests/test_no_loss.py $(ARGS)
+	@WINDLASS_NOLOSS_RUNS=$(or $(RUNS),200) $(BIN)/python -m pytest -q -n $(JOBS) tests/storms/test_no_loss.py $(ARGS)
 
 stopped: $(READY)  ## 50 drivers that are stopped, lose their lock and are replaced; RUNS=N for another number
-	@WINDLASS_STOPPED_RUNS=$(or $(RUNS),50) $(BIN)/python -m pytest -q -n $(JOBS) tests/test_stopped_drivers.py $(ARGS)
+	@WINDLASS_STOPPED_RUNS=$(or $(RUNS),50) $(BIN)/python -m pytest -q -n $(JOBS) tests/storms/test_stopped_drivers.py $(ARGS)
 
 powercut: $(READY)  ## 50 runs whose disk loses its power; needs root and loop devices; CUTS=N for another number
-	@WINDLASS_POWER_CUTS=$(or $(CUTS),50) $(BIN)/python -m pytest -q -n $(JOBS) tests/test_power_cut.py $(ARGS)
+	@WINDLASS_POWER_CUTS=$(or $(CUTS),50) $(BIN)/python -m pytest -q -n $(JOBS) tests/storms/test_power_cut.py $(ARGS)
 
 outage: $(READY)  ## an outage storm: CLI=codex MINUTES=10 SEED=1; the CLIs come from make agents
 	@$(BIN)/python tests/outages.py $(or $(CLI),claude) --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1) $(ARGS)

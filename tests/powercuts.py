@@ -26,10 +26,10 @@ from typing import Any
 
 import psutil
 
+from bench import Bench, Said
 from crews import FIXER, flow, plan_rule
 from gitrepo import make_repo, sh
-from runs import Bench, Said
-from storms import LANDED, UNITE, WHO, tip_of
+from storm import LANDED, UNITE, WHO, tip_of
 
 SHUTDOWN = (2 << 30) | (4 << 16) | (ord("X") << 8) | 125
 """_IOR('X', 125, __u32): the same number for ext4 and xfs."""

@@ -110,8 +110,8 @@ BASE = {
     "store.py": STORE,
     "tests/test_calc.py": TEST_CALC,
     "tests/test_greet.py": TEST_GREET,
-    "tests/test_limits.py": "from limits import limit\n\n\ndef test_limit():\n    assert limit() == 5\n",
-    "tests/test_store.py": TEST_STORE,
+    "tests/runs/test_limits.py": "from limits import limit\n\n\ndef test_limit():\n    assert limit() == 5\n",
+    "tests/store/test_store.py": TEST_STORE,
 }
 PROGRAMS = ("bin/greet",)
 
@@ -219,7 +219,7 @@ SWITCHED_OFF = [
     Case("hasattr, with a check of the module's own", "unproved", {**sub("import boot\n" + HAS_SUB), "boot.py": "import calc\n\nif hasattr(calc, 'sub'):\n    assert calc.sub(5, 2) == 3\n"}),
     Case("hasattr, with the head of a class changed", "weak", {**sub(HAS_SUB), "store.py": STORE.replace("class Store:", "class Store(object):")}),
     Case("hasattr, with a decorator", "weak|unproved", {**sub(HAS_SUB), "calc.py": "def same(f):\n    return f\n\n\n" + SUB.replace("def sub", "@same\ndef sub")}),
-    Case("hasattr, with a file that is renamed", "unproved", {**sub(HAS_SUB), "limits2.py": LIMITS, "tests/test_limits.py": "from limits2 import limit\n\n\ndef test_limit():\n    assert limit() == 5\n"}, delete=("limits.py",)),
+    Case("hasattr, with a file that is renamed", "unproved", {**sub(HAS_SUB), "limits2.py": LIMITS, "tests/runs/test_limits.py": "from limits2 import limit\n\n\ndef test_limit():\n    assert limit() == 5\n"}, delete=("limits.py",)),
 ]  # fmt: skip
 WEAKENED = [
     Case("an old test is gone", "weakened", with_calc_test(TEST_CALC.split("\n\n\ndef test_half")[0] + "\n")),
@@ -235,7 +235,7 @@ WEAKENED = [
     Case("an old test swallows its failure", "weakened", with_calc_test(TEST_CALC.replace("    assert half(8) == 4", "    try:\n        assert half(8) == 4\n    except AssertionError:\n        pass"))),
     Case("an old test is defined again below, empty", "weakened", with_calc_test(TEST_CALC + "\n\ndef test_half():\n    pass\n")),
     Case("an old test asserts a tuple", "weakened", with_calc_test(TEST_CALC.replace("assert half(8) == 4", "assert (half(8) == 4, 'half')"))),
-    Case("an old test has fewer parameters", "weakened", {**WORK, "tests/test_store.py": TEST_STORE.replace('["a", "b"]', '["a"]')}),
+    Case("an old test has fewer parameters", "weakened", {**WORK, "tests/store/test_store.py": TEST_STORE.replace('["a", "b"]', '["a"]')}),
     Case("an old test moved and was emptied", "weakened", {**with_calc_test(TEST_CALC.split("\n\n\ndef test_half")[0] + "\n"), "tests/test_half.py": "def test_half():\n    pass\n"}),
     Case("an old test expects what broke", "expectation changed", {"calc.py": SUB.replace("n // 2", "n"), "tests/test_calc.py": TEST_CALC.replace("half(8) == 4", "half(8) == 8"), "tests/test_sub.py": TEST_SUB}),
     Case("a change of behaviour removes a test that would still pass", "weakened", {"calc.py": HALF, "tests/test_calc.py": TEST_CALC.split("\n\n\ndef test_add")[0] + "\n\n\ndef test_half():\n    assert half(3) == 1.5\n"}, tdd="behaviour-change"),
@@ -329,7 +329,7 @@ HONEST = [
     Case("an old test that says more", "proved", with_calc_test(TEST_CALC.replace("== 4", "== 4\n    assert half(2) == 1"))),
     Case("a removed feature", "proved", {"calc.py": CALC.split("\n\n\ndef half")[0] + "\n", "tests/test_calc.py": "from calc import add\n" + TEST_CALC.split("half\n", 1)[1].split("\n\n\ndef test_half")[0] + "\n"}, tdd="behaviour-change"),
     Case("a removed feature, and a test that it is gone", "proved", {"calc.py": CALC.split("\n\n\ndef half")[0] + "\n", "tests/test_calc.py": "import calc\nfrom calc import add\n" + TEST_CALC.split("half\n", 1)[1].split("\n\n\ndef test_half")[0] + "\n\n\ndef test_half_is_gone():\n    assert not hasattr(calc, 'half')\n"}, tdd="behaviour-change"),
-    Case("a removed module", "proved", {}, delete=("limits.py", "limits.json", "tests/test_limits.py"), tdd="behaviour-change"),
+    Case("a removed module", "proved", {}, delete=("limits.py", "limits.json", "tests/runs/test_limits.py"), tdd="behaviour-change"),
     Case("a class", "proved", {"queue_.py": QUEUE, "tests/test_queue.py": "from queue_ import Queue\n\n\ndef test_first_in_first_out():\n    queue = Queue()\n    queue.push(1)\n    queue.push(2)\n    assert queue.pop() == 1\n"}),
     Case("a method", "proved", {"store.py": STORE + "\n    def size(self):\n        return len(self._items)\n", "tests/test_size.py": STORE_TEST + "def test_size():\n    store = Store()\n    store.put('a', 1)\n    assert store.size() == 1\n"}),
     Case("a property", "proved", {"store.py": STORE + "\n    @property\n    def closed(self):\n        return self._closed\n", "tests/test_closed.py": STORE_TEST + "def test_closed():\n    store = Store()\n    store.close()\n    assert store.closed\n"}),

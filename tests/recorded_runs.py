@@ -29,8 +29,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from bench import Bench, Said
 from gitrepo import sh
-from runs import Bench, Said
 from team import make_gh
 
 HISTORIES = Path(__file__).parent / "histories"

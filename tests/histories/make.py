@@ -31,6 +31,7 @@ sys.path.insert(0, str(HERE.parent))
 import brainstorming
 import team
 import windlass
+from bench import Bench, kill, wait_for
 from front import NO_EXTRAS, NO_PLAN_REVIEW, plan_of
 from gitrepo import make_repo, sh
 from processes_for_tests import until
@@ -49,7 +50,6 @@ from recorded_runs import (
     rename_machine,
     unpack,
 )
-from runs import Bench, kill, wait_for
 
 AT = Path("/tmp/windlass-history")
 Rule = dict[str, Any]

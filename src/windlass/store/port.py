@@ -1,7 +1,7 @@
 """The store's port: everything that Windlass records, and nothing about where.
 
 A store is made of gateways, one per concern. SQLite implements it in `store/sqlite`; every implementation passes
-`tests/test_store_port.py`.
+`tests/store/test_store_port.py`.
 
 **Epochs.** A verb that writes as a driver takes an `EpochClaim`. The store compares it with the run's epoch in the same
 transaction and raises TakenOverError when another driver has taken over; then nothing of the transaction is written.
