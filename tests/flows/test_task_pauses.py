@@ -38,10 +38,10 @@ def before_landing(monkeypatch: pytest.MonkeyPatch, nth: int, act: Callable[[Sto
     """Something is asked of the driver after the last review of a task, before its nth landing begins."""
     real, calls = Lander.land, iter(range(1, 100))
 
-    async def land(self: Lander, order: Any) -> Any:
+    async def land(self: Lander, request: Any) -> Any:
         if next(calls) == nth:
-            act(self._parts.wanted)
-        return await real(self, order)
+            act(self._requests)
+        return await real(self, request)
 
     monkeypatch.setattr(Lander, "land", land)
 
