@@ -71,7 +71,7 @@ def test_the_slot_of_a_finished_scope_serves_the_next_one(engine: EngineRepo) ->
     async def two_scopes() -> tuple[Slot | None, Slot]:
         first = make_desk(engine, spare)
         made = await work(first, {"b.txt": "1"})
-        landed = commit_tree(engine, engine.tree_of(made), [engine.user.head, made], "landed\n", DATE)
+        landed = commit_tree(engine, engine.objects.tree_of(made), [engine.user.head, made], "landed\n", DATE)
         used = first.place.slot
         await first.workspace.leave("build/t1")
         assert [lease.use for lease in Slots(engine).leases()] == [SlotUse.TAKEN]
@@ -127,7 +127,7 @@ def test_a_branch_an_agent_made_in_its_slot_is_no_trespass_and_its_commit_is_kep
 
     made, trespasses = asyncio.run(scope())
     assert trespasses == ()
-    assert "refs/heads/mine" not in engine.refs()
+    assert "refs/heads/mine" not in engine.refs.all()
     assert made in git.read_refs(engine.user.root, "refs/windlass/keep/**").values()
 
 
@@ -153,6 +153,6 @@ def test_a_forged_object_does_not_say_what_a_commit_contains(engine: EngineRepo)
     place.chmod(0o644)
     place.write_bytes((objects / other[:2] / other[2:]).read_bytes())
     with pytest.raises(GitError, match=made[:12]):
-        engine.tree_of(made)
+        engine.objects.tree_of(made)
     place.write_bytes(genuine)
-    assert engine.tree_of(made) == tree
+    assert engine.objects.tree_of(made) == tree
