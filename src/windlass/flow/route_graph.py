@@ -93,11 +93,10 @@ class _Edges(Struct, frozen=True):
             yield replace(edge, to=tuple(node for first in found for node in self.entered(first)))
 
     def _restart(self, edge: RouteEdge) -> Iterator[RouteEdge]:
-        for stage in restart_stages(self.table, edge.source, edge.target, self.known):
-            # That it was chosen says that it is on.
-            on = {_words(stage.when): True}
-            to = tuple(self.entered(RouteNode(stage.first, edge.source.mode), on))
-            yield replace(edge, to=to, stage=stage.id, bound=edge.bound or "restarts")
+        for choice in restart_stages(self.table, edge.source, edge.target, self.known):
+            assumed = {_words(when): True for when in choice.on} | {_words(when): False for when in choice.off}
+            to = tuple(self.entered(RouteNode(choice.stage.first, edge.source.mode), assumed))
+            yield replace(edge, to=to, stage=choice.stage.id, bound=edge.bound or "restarts")
 
     def entered(self, node: RouteNode, assumed: dict[str, bool] | None = None) -> Iterator[RouteNode]:
         """What a move to a node can end in: the walker passes over a step whose conditions do not hold.

@@ -229,7 +229,7 @@ def _restart(table: RouteTable, state: AnyWalkState, target: Target, facts: Walk
     found = restart_stages(table, RouteNode(state.at, state.mode), target, lambda when: holds(when, facts.fact))
     if not found:
         raise _dead_end(target)
-    stage, bound = found[0], table.restarts
+    stage, bound = found[0].stage, table.restarts
     count = state.restarts.get(stage.id, 0)
     if bound is not None and bound.max is not None and bound.then is not None and count >= facts.number(bound.max):
         state, move = take(table, state, bound.then, facts)
@@ -265,28 +265,36 @@ def destinations(table: RouteTable, node: RouteNode, target: Target) -> tuple[Ro
             return (RouteNode(FINISH if target.to is To.FINISH else END),)
 
 
-def restart_stages(table: RouteTable, node: RouteNode, target: Target, known: Known) -> tuple[StageRow, ...]:
+class RestartChoice(Struct, frozen=True):
+    """A stage that a restart can begin with, and the conditions under which it does."""
+
+    stage: StageRow
+    on: tuple[When, ...] = ()
+    off: tuple[When, ...] = ()
+
+
+def restart_stages(table: RouteTable, node: RouteNode, target: Target, known: Known) -> tuple[RestartChoice, ...]:
     """The stages that a restart can begin with: one, unless a condition is undecided."""
     by_id = {stage.id: stage for stage in table.stages if stage.first in table.in_order(node.mode)}
     here = by_id.get(table.rows[node.id].stage)
-    if target.arg == "here":
-        wanted: list[StageRow | None] = []
-        last = here
-    elif target.arg == "previous":
+    if target.arg in ("here", "previous"):
         ids = [stage.id for stage in table.stages]
-        before = ids[: ids.index(here.id)] if here else []
+        before = ids[: ids.index(here.id)] if here and target.arg == "previous" else []
         wanted, last = [by_id.get(id) for id in reversed(before)], here
     else:
         wanted, last = [by_id.get(target.arg)], by_id.get(target.otherwise)
     return tuple(_until_certain([stage for stage in wanted if stage], last, known))
 
 
-def _until_certain(wanted: Sequence[StageRow], last: StageRow | None, known: Known) -> Iterator[StageRow]:
+def _until_certain(wanted: Sequence[StageRow], last: StageRow | None, known: Known) -> Iterator[RestartChoice]:
+    """The first of the wanted stages that is on; else the last one, whether it is on or not."""
+    off: list[When] = []
     for stage in wanted:
         verdict = known(stage.when)
-        if verdict is not False:
-            yield stage
+        if verdict is not False and stage.when not in off:
+            yield RestartChoice(stage, (stage.when,), tuple(off))
         if verdict:
             return
+        off.append(stage.when)
     if last:
-        yield last
+        yield RestartChoice(last, (), tuple(off))
