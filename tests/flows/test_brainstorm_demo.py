@@ -56,6 +56,7 @@ def test_the_fix_that_a_person_asks_for_is_built_checked_and_landed(made: Demo) 
     assert tested.returncode == 0, tested.stderr.decode()
 
 
+@pytest.mark.long
 def test_a_demo_plays_the_person_too(tmp_path: Path) -> None:
     done = windlass(tmp_path, "demo", "--flow", "brainstorm", "--into", str(tmp_path / "sample"), cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -14,7 +14,6 @@ import pytest
 import yaml
 
 from album import Album
-from bench import mostly_long
 from front import Front, Rule
 from ttys import DOWN, ENTER, ESCAPE, Tty, windlass_in
 from windlass.errors import Exit
@@ -69,7 +68,8 @@ def sample(tmp_path: Path) -> Sample:
 
 @pytest.mark.req("S1-10", "S1-18", "S1-34", "S1-37", "S1-40", "S1-41", "S1-66", "S1-67", "S1-71", "S1-72")
 @pytest.mark.req("S1-85", "S1-88", "S1-89", "S1-90", "S1-91")
-@pytest.mark.parametrize("columns", mostly_long([60, 80, 120], 3))
+@pytest.mark.long
+@pytest.mark.parametrize("columns", [60, 80, 120])
 def test_a_brainstorm_from_the_first_question_to_the_report_looks_like_this(sample: Sample, columns: int) -> None:
     album = Album(f"brainstorm-{columns}")
     argv = ("run", "--flow", "brainstorm", SCENE.request, *sample.hold())

@@ -59,6 +59,7 @@ def test_the_list_fits_the_tree() -> None:
     assert len(mutations) >= 100
 
 
+@pytest.mark.long
 def test_a_mutation_that_a_test_notices_is_killed_and_the_tree_stays_as_it_was(
     tree: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -91,12 +92,14 @@ def test_a_list_that_does_not_fit_the_tree_is_refused(
     assert words in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_tests_that_fail_anyway_notice_nothing(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tree / "src/half.py").write_text(HALF.replace("/ 2", "/ 2 + 1"))
     assert run(tree, listed()) == 2
     assert "tests fail without a mutation" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_mutation_that_no_longer_imports_proves_nothing(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tree, listed(new="n /")) == 1
     assert "0 killed, 0 survived, 0 hung, 1 invalid" in capsys.readouterr().out

@@ -189,7 +189,11 @@ def test_hollowing_real_modules_gives_python_and_hollowing_them_again_changes_no
     ("path", "text"),
     [
         ("a.py", "def f(): return 1\nx = " + "[" * 5000 + "]" * 5000),
-        ("a.js", "function f() { return 1 }\nconst x = " + "{ a: " * 5000 + "() => 1" + "}" * 5000),
+        pytest.param(
+            "a.js",
+            "function f() { return 1 }\nconst x = " + "{ a: " * 5000 + "() => 1" + "}" * 5000,
+            marks=pytest.mark.long,
+        ),
         ("a.go", "package a\n\nvar x = " + "(" * 5000 + "1" + ")" * 5000),
     ],
 )

@@ -123,6 +123,7 @@ def test_results_are_shared_between_tasks_and_cycles(tmp_path: Path) -> None:
     assert runs_in(log) == 6 + 5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("point", "again"), [("after h", 0), ("before o2", 1), ("before", 1)])
 def test_a_driver_killed_in_the_middle_of_a_proof_repeats_no_run_that_has_a_result(
     tmp_path: Path, point: str, again: int

@@ -314,6 +314,7 @@ def loud_bench(folder: Path, config: str) -> Bench:
     return make_bench(folder, config=f'[roles.scout]\nagent = "command"\n[agents.command]\nargv = {argv}\n{config}')
 
 
+@pytest.mark.long
 def test_an_agent_that_writes_200_mb_is_ended_and_the_driver_stays_small(tmp_path: Path) -> None:
     bench = loud_bench(tmp_path, "[limits]\noutput_mb = 16\n")
     code, peak, said = measured(
