@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fake_facts import FakeFacts
 from flow_files import FILES, load
 from windlass.engine import machine
 from windlass.engine.machine import AskQuestion, End, RunPhase, SkipPhase, State
@@ -17,31 +17,10 @@ from windlass.flow.route_graph import back_options
 from windlass.flow.schema import Flow, Phase
 from windlass.kinds.routes import Target, To
 from windlass.kinds.spec import routes_of
-from windlass.model import Json, RunState
+from windlass.model import RunState
 
 FLOWS = {name: load(name) for name in FILES}
 STEPS = 2_000
-
-
-@dataclass
-class FakeWorld:
-    """Facts by name; every gate stands open unless it is named as shut."""
-
-    facts: dict[str, Json] = field(default_factory=dict)
-    shut: frozenset[str] = frozenset()
-    flow: Flow | None = None
-
-    def fact(self, name: str) -> Json:
-        return self.facts.get(name)
-
-    def number(self, value: int | str) -> int:
-        if isinstance(value, int) or not value.startswith("$"):
-            return int(value)
-        assert self.flow
-        return int(self.flow.settings[value[1:]].default or 1)
-
-    def unmet(self, needs: tuple[str, ...]) -> list[str]:
-        return [need for need in needs if need in self.shut]
 
 
 def _outcomes(flow: Flow, phase: Phase) -> list[str]:
@@ -53,7 +32,7 @@ def _forward(flow: Flow, question: str) -> list[str]:
     return [option for option in flow.questions[question].options if option not in back_options(flow, question)]
 
 
-def _step(flow: Flow, state: State, world: FakeWorld, data: st.DataObject) -> State | None:
+def _step(flow: Flow, state: State, world: FakeFacts, data: st.DataObject) -> State | None:
     """One decision, performed with an outcome drawn by chance; None at the end."""
     match machine.decide(flow, state, world):
         case RunPhase(phase=phase):
@@ -84,7 +63,7 @@ def test_whatever_its_phases_come_to_a_flow_ends_without_a_person(name: str, dat
     flow = FLOWS[name]
     mode = data.draw(st.sampled_from(sorted(flow.modes) or [""]))
     facts = {fact: data.draw(st.sampled_from([True, False, None])) for fact in sorted(set(_facts(flow)))}
-    world = FakeWorld(facts, flow=flow)
+    world = FakeFacts(facts, flow=flow)
     state: State | None = machine.start(flow, mode)
     for _ in range(STEPS):
         before = state
@@ -101,7 +80,7 @@ def test_whatever_its_phases_come_to_a_flow_ends_without_a_person(name: str, dat
 def test_no_visit_number_is_given_twice(name: str, data: st.DataObject) -> None:
     """So no key is: a phase entered again is another key."""
     flow, seen = FLOWS[name], set()
-    world = FakeWorld(flow=flow)
+    world = FakeFacts(flow=flow)
     state: State | None = machine.start(flow, next(iter(sorted(flow.modes)), ""))
     while state is not None and len(seen) < 300:
         todo = machine.decide(flow, state, world)
@@ -122,7 +101,7 @@ def test_a_plan_without_failures_goes_straight_through() -> None:
 
 def _straight(flow: Flow) -> list[str]:
     good = ("ok", "pass", "done", "approve")
-    world, state, seen = FakeWorld(flow=flow), machine.start(flow), []
+    world, state, seen = FakeFacts(flow=flow), machine.start(flow), []
     while True:
         match machine.decide(flow, state, world):
             case RunPhase(phase=phase):
@@ -136,7 +115,7 @@ def _straight(flow: Flow) -> list[str]:
 
 
 def test_the_same_outcomes_give_the_same_way() -> None:
-    flow, world = FLOWS["plan"], FakeWorld(flow=FLOWS["plan"])
+    flow, world = FLOWS["plan"], FakeFacts(flow=FLOWS["plan"])
     state = machine.start(flow)
     assert machine.finished(flow, state, world, "ok") == machine.finished(flow, state, world, "ok")
     assert state == machine.start(flow)
@@ -145,7 +124,7 @@ def test_the_same_outcomes_give_the_same_way() -> None:
 @pytest.mark.req("S0-31")
 def test_a_gate_that_is_shut_blocks_and_names_what_is_missing() -> None:
     flow = FLOWS["plan"]
-    world = FakeWorld(flow=flow, shut=frozenset({"answered approve approve"}))
+    world = FakeFacts(flow=flow, shut=frozenset({"answered approve approve"}))
     state = State(at="execute", visits={"execute": 1})
     assert machine.decide(flow, state, world) == End(RunState.BLOCKED, "execute cannot begin: answered approve approve")
 
@@ -153,12 +132,12 @@ def test_a_gate_that_is_shut_blocks_and_names_what_is_missing() -> None:
 def test_an_outcome_that_the_flow_does_not_route_stops_with_its_name() -> None:
     flow = FLOWS["plan"]
     with pytest.raises(StoppedError, match="'nonsense'"):
-        machine.finished(flow, machine.start(flow), FakeWorld(flow=flow), "nonsense")
+        machine.finished(flow, machine.start(flow), FakeFacts(flow=flow), "nonsense")
 
 
 def test_a_retry_enters_the_phase_that_stopped_as_a_new_visit() -> None:
     flow = FLOWS["plan"]
-    world = FakeWorld(flow=flow)
+    world = FakeFacts(flow=flow)
     stopped = machine.finished(flow, machine.start(flow), world, "failed")
     assert machine.decide(flow, stopped, world) == End(RunState.STOPPED, "")
     again = machine.decide(flow, machine.retried(flow, stopped), world)
@@ -172,7 +151,7 @@ def test_a_retry_enters_the_phase_that_stopped_as_a_new_visit() -> None:
 def test_a_retry_after_a_reported_failure_takes_up_the_phase_that_failed(phase: str, outcome: str, visit: int) -> None:
     """A list of tasks keeps its visit: only the task that failed gets another."""
     flow = FLOWS["team"]
-    world = FakeWorld(flow=flow)
+    world = FakeFacts(flow=flow)
     failed = machine.finished(flow, State(at=phase, visits={phase: 1}), world, outcome, "it broke")
     reported = machine.decide(flow, failed, world)
     assert isinstance(reported, RunPhase)
@@ -194,13 +173,13 @@ def test_a_retry_of_what_a_gate_blocked_is_no_new_visit() -> None:
 def test_abort_ends_the_run_from_inside_a_phase() -> None:
     flow = FLOWS["plan"]
     state = State(at="execute", visits={"execute": 1})
-    ended = machine.routed(flow, state, FakeWorld(flow=flow), Target(To.ABORT), "'abort' was answered")
-    assert machine.decide(flow, ended, FakeWorld(flow=flow)) == End(RunState.ABORTED, "'abort' was answered")
+    ended = machine.routed(flow, state, FakeFacts(flow=flow), Target(To.ABORT), "'abort' was answered")
+    assert machine.decide(flow, ended, FakeFacts(flow=flow)) == End(RunState.ABORTED, "'abort' was answered")
 
 
 def test_a_person_who_sends_the_plan_back_is_bound_by_nothing_but_patience() -> None:
     flow = FLOWS["plan"]
-    world = FakeWorld(flow=flow)
+    world = FakeFacts(flow=flow)
     state = State(at="plan-approval", visits={"plan-approval": 1, "plan-review": 1})
     for visit in range(2, 12):
         state = machine.finished(flow, state, world, "revise")

@@ -10,8 +10,8 @@ from unittest import mock
 
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from test_machine import FakeWorld
 
+from fake_facts import FakeFacts
 from windlass.conversion import convert
 from windlass.engine import machine
 from windlass.engine.machine import AskQuestion, End, RunPhase, SkipPhase
@@ -126,14 +126,14 @@ def machine_moves(flow: Flow, source: RouteNode, outcome: str) -> Moves:
             restarts=dict.fromkeys(stages, restarted),
         )
         question = flow.phase(source.id).asked_question()
-        world = FakeWorld(facts)
+        world = FakeFacts(facts)
         after = machine.finished(flow, state, world, outcome)
         found |= set(_ends(flow, after, world, (source, outcome, question, outcome if question else "")))
     return found
 
 
 def _ends(
-    flow: Flow, state: machine.State, world: FakeWorld, made: tuple[RouteNode, str, str, str]
+    flow: Flow, state: machine.State, world: FakeFacts, made: tuple[RouteNode, str, str, str]
 ) -> Iterator[tuple[RouteNode, str, str, str, RouteNode]]:
     """Where it comes to rest, for each answer to what it asks."""
     match machine.decide(flow, state, world):
