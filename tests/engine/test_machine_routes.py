@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from msgspec.structs import replace
-from test_machine import FakeWorld
 
+from fake_facts import FakeFacts
 from windlass.engine import machine
 from windlass.engine.machine import AskQuestion, End, RunPhase, SkipPhase, State
 from windlass.flow.load import parse_flow
@@ -81,7 +81,7 @@ phases:
   - {id: c, kind: produce, calls: [{role: planner, in: [plan]}], on: {failed: stop}}
   - {id: d, kind: produce, calls: [{role: planner, in: [plan]}], on: {failed: stop}}
 """
-WORLD = FakeWorld()
+WORLD = FakeFacts()
 
 
 def flow_of(*parts: str) -> Flow:
@@ -90,7 +90,7 @@ def flow_of(*parts: str) -> Flow:
 
 SMALL = flow_of(QUESTION, PHASES)
 STAGED = flow_of(STAGES)
-DEEP, FLAT = FakeWorld({"deep": "true"}), FakeWorld({"deep": "false"})
+DEEP, FLAT = FakeFacts({"deep": "true"}), FakeFacts({"deep": "false"})
 
 
 def at(phase: str, **more: object) -> State:
@@ -115,7 +115,7 @@ def test_a_counted_route_is_taken_as_often_as_it_may_and_then_the_other_way() ->
 
 
 def test_a_waived_gate_stays_waived() -> None:
-    shut = FakeWorld(shut=frozenset({"file plan"}))
+    shut = FakeFacts(shut=frozenset({"file plan"}))
     assert machine.decide(SMALL, at("gated"), shut) == End(RunState.BLOCKED, "gated cannot begin: file plan")
     asking = at("gated", asking=machine.Asking("stuck", "shut"))
     waived = machine.answered(SMALL, asking, shut, "waive")
