@@ -46,9 +46,9 @@ FAIL: dict[str, Any] = {
     "findings": [{"severity": "high", "file": "src/mul.py", "message": "the zero case is missing"}],
     "summary": "no",
 }
-# Kills the process at the Nth call of a function, before it or after it: `module:name`, `when`, N.
-KILLER = """
-import importlib, os, signal, sys
+# A `windlass` that acts at the Nth call of a function, before it or after it: `module:name`, `when`, N.
+AT_CALL = """
+import importlib, os, signal, sys, threading
 place, when, number = sys.argv[1:4]
 module, _, name = place.partition(":")
 owner = importlib.import_module(module)
@@ -56,43 +56,22 @@ owner = importlib.import_module(module)
 for part in path:
     owner = getattr(owner, part)
 real, left = getattr(owner, last), [int(number)]
-def dying(*args, **more):
+def acting(*args, **more):
     left[0] -= 1
     if when == "before" and left[0] == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
+        ACT
     result = real(*args, **more)
     if when == "after" and left[0] == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
+        ACT
     return result
-setattr(owner, last, dying)
+setattr(owner, last, acting)
 from windlass.app import compose
 from windlass.interfaces.exit import run
 sys.exit(run(sys.argv[4:], compose()))
 """
-# Stops the process at the Nth call of a function, before it or after it: `module:name`, `when`, N. The signal goes to
-# the calling thread: one for the process may be taken by another thread, while this one does a little more.
-STOPPER = """
-import importlib, signal, sys, threading
-place, when, number = sys.argv[1:4]
-module, _, name = place.partition(":")
-owner = importlib.import_module(module)
-*path, last = name.split(".")
-for part in path:
-    owner = getattr(owner, part)
-real, left = getattr(owner, last), [int(number)]
-def stopping(*args, **more):
-    left[0] -= 1
-    if when == "before" and left[0] == 0:
-        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
-    result = real(*args, **more)
-    if when == "after" and left[0] == 0:
-        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
-    return result
-setattr(owner, last, stopping)
-from windlass.app import compose
-from windlass.interfaces.exit import run
-sys.exit(run(sys.argv[4:], compose()))
-"""
+KILLER = AT_CALL.replace("ACT", "os.kill(os.getpid(), signal.SIGKILL)")
+# To the calling thread: a signal for the process may be taken by another thread, while this one does a little more.
+STOPPER = AT_CALL.replace("ACT", "signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)")
 
 
 @dataclass(frozen=True)
