@@ -108,7 +108,7 @@ async def _call(spec: ProduceSpec, call: CallSpec, ctx: Context, id: str) -> Out
         reached(ctx, spec.harvest, f"{id}.harvest")
         ctx.flush()
         if reply.outcome:
-            return Outcome(reply.outcome if reply.outcome in spec.on else "failed", _told(reply))
+            return Outcome(reply.outcome if reply.outcome in spec.on else "failed", _failure_text(reply))
         feedback = _problem(call, ctx)
         if not feedback:
             _warn_of_silence(call, ctx)
@@ -116,7 +116,7 @@ async def _call(spec: ProduceSpec, call: CallSpec, ctx: Context, id: str) -> Out
     return _spoilt(spec, call, ctx, feedback, reply)
 
 
-def _told(reply: Reply) -> str:
+def _failure_text(reply: Reply) -> str:
     """The errors that a contract lists, else the agent's words."""
     errors = reply.data.get("errors") if isinstance(reply.data, dict) else None
     return "; ".join(str(error) for error in errors) if isinstance(errors, list) and errors else reply.text

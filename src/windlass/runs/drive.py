@@ -84,7 +84,7 @@ TRY_AGAIN = "windlass resume tries again"
 
 
 class DriveResult(Struct, frozen=True):
-    """How a driver let go of a run."""
+    """How a driver ended: the run's state, and the exit code."""
 
     run: str
     state: RunState
@@ -96,7 +96,7 @@ class DriveResult(Struct, frozen=True):
 
 
 class DriverServices(Struct, frozen=True):
-    """What one driver of a run was put together from."""
+    """The parts of one driver that are used after it was built."""
 
     run: RunScope
     site: LocalSite
@@ -107,26 +107,26 @@ class DriverServices(Struct, frozen=True):
 
 
 class DriverControls(Struct, frozen=True):
-    """What an interface in the driver's own process may ask of it; heard at the next step, without the database."""
+    """Requests from an interface in the driver's own process. The driver reads them at its next step."""
 
     _requests: StopRequests
 
     def pause(self, why: str) -> None:
-        """Agents at work finish, nothing new starts."""
+        """Let running agents finish, and start nothing new."""
         self._requests.pause = why
 
     def go_on(self) -> None:
-        """A pause that has not been heard yet is taken back."""
+        """Take back a pause that the driver has not obeyed yet."""
         self._requests.pause = ""
 
     def stop(self, why: str = INTERRUPTED) -> None:
-        """Agents at work are ended now; what they were at is not finished."""
+        """End running agents now. Their dispatches stay unfinished."""
         self._requests.interrupt = why
         self._requests.stop.set()
 
 
 Beside = Callable[[DriverControls], AbstractAsyncContextManager[None]]
-"""An interface that lives in the driver's loop: entered before the run goes on, left after its end is on record."""
+"""An interface in the driver's event loop: entered before the run continues, left after its end is recorded."""
 
 
 def _alone(controls: DriverControls) -> AbstractAsyncContextManager[None]:
@@ -146,9 +146,9 @@ def drive(
     roles: Mapping[str, str] | None = None,
     script: str = "",
 ) -> DriveResult:
-    """Until the run ends or rests. Raises only for what is not the run's own ending: a lock, a bug, bad config.
+    """Drive the run until it ends or waits. Raises for a held lock, a bug or bad configuration, not for a failed run.
 
-    TakenOverError: another driver has the run now, and this one left everything as it was.
+    TakenOverError: another driver took over the run, and this one changed nothing since then.
     """
     host, cast = project.host, RoleOverrides(agent, roles or {})
     with notified(project, run, on_event) as heard, driver_lock(host.place.lock(run), run) as lock:

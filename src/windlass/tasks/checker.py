@@ -129,12 +129,12 @@ class Checker:
         red = [result for result, _ in results if not acceptable(result, self.known)]
         failing = tuple(test for result in red for test in result.failing)
         if red:
-            return CheckVerdict(False, "failed", "\n".join(map(_told, red)), failing, events)
+            return CheckVerdict(False, "failed", "\n".join(map(_failure_text, red)), failing, events)
         all_green = all(result.ok for result, _ in results)
         return CheckVerdict(True, "passed" if all_green else "known failures", events=events)
 
 
-def _told(result: CheckResult) -> str:
+def _failure_text(result: CheckResult) -> str:
     """Whoever mends it must know at least what failed."""
     if result.timed_out:
         return f"{result.tail}\n{result.command} was ended after {result.seconds:.0f} s".strip()

@@ -80,8 +80,8 @@ class ProcessExit(Struct, frozen=True):
 
 
 class SupervisorPool:
-    """A process that forks supervisors. It starts with the first supervisor, ends with the driver, and is started
-    again when it has died."""
+    """The process that forks supervisors. It starts with the first one, ends with the driver, and is restarted if it
+    died."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -102,11 +102,11 @@ class SupervisorPool:
         return self._control
 
     def start(self, *files: int) -> None:
-        """A supervisor with these as its standard files."""
+        """Start a supervisor with these as its standard files."""
         try:
             socket.send_fds(self.warm(), [b"j"], files)
         except OSError:
-            # it died since we looked
+            # It died since the last look.
             self.close()
             socket.send_fds(self.warm(), [b"j"], files)
 
@@ -123,33 +123,33 @@ atexit.register(SUPERVISORS.close)
 
 
 class Supervisor(asyncio.Protocol):
-    """The line to one supervisor: a pipe to it and a pipe from it. It has ended when the second one ends."""
+    """One supervisor: commands go in on one pipe, reports come out on another. That one closes when it ends."""
 
     def __init__(self) -> None:
         self.said = b""
         self.begun = asyncio.Event()
-        """It said whom it supervises, or it is gone."""
+        """Set when it has reported the process that it supervises, or has ended."""
         self.gone = asyncio.Event()
-        self._told: asyncio.WriteTransport
-        self._ears: asyncio.BaseTransport
+        self._commands: asyncio.WriteTransport
+        self._reports: asyncio.BaseTransport
 
     @classmethod
     async def start(cls, errors: TextIO) -> Supervisor:
-        job, tell = os.pipe()
-        hear, said = os.pipe()
+        its_input, commands_end = os.pipe()
+        reports_end, its_output = os.pipe()
         try:
-            SUPERVISORS.start(job, said, errors.fileno())
+            SUPERVISORS.start(its_input, its_output, errors.fileno())
         except BaseException:
-            os.close(tell)
-            os.close(hear)
+            os.close(commands_end)
+            os.close(reports_end)
             raise
         finally:
-            os.close(job)
-            os.close(said)
+            os.close(its_input)
+            os.close(its_output)
         loop = asyncio.get_running_loop()
-        told, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(tell, "wb", 0))
-        ears, supervisor = await loop.connect_read_pipe(cls, os.fdopen(hear, "rb", 0))
-        supervisor._told, supervisor._ears = told, ears
+        commands, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(commands_end, "wb", 0))
+        reports, supervisor = await loop.connect_read_pipe(cls, os.fdopen(reports_end, "rb", 0))
+        supervisor._commands, supervisor._reports = commands, reports
         return supervisor
 
     def data_received(self, data: bytes) -> None:
@@ -163,11 +163,11 @@ class Supervisor(asyncio.Protocol):
 
     def tell(self, data: bytes) -> None:
         with suppress(OSError, RuntimeError):
-            if not self._told.is_closing():
-                self._told.write(data)
+            if not self._commands.is_closing():
+                self._commands.write(data)
 
     def close(self) -> None:
-        for pipe in (self._told, self._ears):
+        for pipe in (self._commands, self._reports):
             if not pipe.is_closing():
                 pipe.close()
 
