@@ -20,9 +20,10 @@ from front import ONE_TASK, Front, Rule
 from processes_for_tests import until
 from windlass.events import DispatchFinished, WaitStarted
 
-#: stands in for pi: notes how it was called, leaves a file half done, then does what its list says
+#: stands in for pi: notes how it was called, leaves a file half done and the locks of a git that was killed, then does
+#: what its list says
 AGENT = """\
-import json, os, pathlib, sys, time
+import json, os, pathlib, subprocess, sys, time
 home = pathlib.Path(__file__).parent
 known = sys.argv[sys.argv.index("--session-id") + 1] if "--session-id" in sys.argv else ""
 calls = home / "calls.jsonl"
@@ -52,6 +53,11 @@ say(type="tool_execution_end", toolName="write", toolCallId="1", isError=False)
 usage = {"input": 50, "output": 5, "cost": {"total": 0.005}}
 said = [{"type": "text", "text": "so far"}]
 say(type="message_end", message={"role": "assistant", "content": said, "usage": usage, "stopReason": "toolUse"})
+def git(*args):
+    return subprocess.run(["git", *args], check=True, capture_output=True, text=True).stdout.strip()
+if mode != "ok":
+    for name in ("index.lock", "HEAD.lock"):
+        (pathlib.Path(git("rev-parse", "--absolute-git-dir")) / name).touch()
 match mode:
     case "429" | "503":
         end("error", mode + " try again in 0.1s")
@@ -62,6 +68,8 @@ match mode:
         time.sleep(600)
     case "ok":
         pathlib.Path("done.txt").write_text("done\\n")
+        git("add", "done.txt")
+        git("-c", "user.name=A", "-c", "user.email=a@b", "commit", "-qm", "Built")
         end("stop", text="Built.")
 """
 

@@ -81,6 +81,7 @@ class LocalCheckout:
         if self.slot is not None and self.slot.n != slot.n and self._spare is not None:
             self._spare.append((self.slot, head))
         self.slot, self._seen, self._reserved = slot, None, False
+        trees.clear_locks(slot)
 
     async def half_done(self, head: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         slot = self._taken
@@ -156,6 +157,8 @@ class LocalCheckout:
     async def after(self, before: StateBefore, ours: tuple[str, ...], head: str, attempt: tuple[str, int]) -> Leftovers:
         """`head`: of the scope; `attempt`: its key and number."""
         slot, engine = self._taken, self._engine
+        # The next attempt, check or commit here would fail on the lock of a git that died with this one.
+        trees.clear_locks(slot)
         broken = engine.seal()
         status, user = await asyncio.gather(
             asyncio.to_thread(self._status, slot, head), asyncio.to_thread(engine.watch.now, ours)

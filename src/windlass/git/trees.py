@@ -103,8 +103,10 @@ def harvest(engine: EngineRepo, slot: Slot, message: str, date: float) -> str:
 
 def clear_locks(slot: Slot) -> None:
     """Remove the locks of killed gits. Only for a slot in which no process is left."""
-    for lock in locks_in(slot.git_dir):
-        lock.unlink(missing_ok=True)
+    nested = [path for name in ("modules", "worktrees") for path in (slot.git_dir / name).rglob("*.lock")]
+    for lock in (*locks_in(slot.git_dir), *nested):
+        if not lock.is_dir() or lock.is_symlink():
+            lock.unlink(missing_ok=True)
 
 
 def work_tree(engine: EngineRepo, slot: Slot, seen: SlotStatus | None = None) -> str:

@@ -13,32 +13,42 @@ REASON = 300
 LONGEST_WAIT_S = 32 * 86_400.0
 """A quota window is a month at most; a later time is a misread number."""
 
+
+def _http(codes: str) -> str:
+    """One of these status codes, and not the number of a line: `app.py:500`, `line 500`."""
+    return rf"(?<!\.\w:)(?<!\.\w\w:)(?<!\.\w\w\w:)(?<!line )\b(?:{codes})\b"
+
+
+# What undici calls a broken stream: "terminated". Shells say "Terminated", and git "… are terminated then try again".
+_TERMINATED = r"(?-i:\bterminated)\W*$"
+
 #: the first match counts: a 429 with a quota is a wait, not a bill
 _SIGNS: tuple[tuple[ErrorClass, str], ...] = (
     # How the model's answer ended says more than the CLI's name for the broken turn.
     (ErrorClass.REFUSED, r"reason: content_filter|safeguards flagged"),
     (ErrorClass.BAD_OUTPUT, r"reason: max_output_tokens|output token maximum"),
-    (ErrorClass.BILLING, r"\b402\b|credit balance|insufficient (credit|quota|funds|balance)|insufficient_quota"),
+    (ErrorClass.BILLING, _http("402") + r"|credit balance|insufficient (credit|quota|funds|balance)|insufficient_quota"),
     (ErrorClass.BILLING, r"payment required|billing_(error|not_active|hard_limit)"),
     (ErrorClass.CONTEXT_OVERFLOW, r"context.?(length|window)|prompt is too long|maximum context|too many tokens"),
     (
         ErrorClass.CONTEXT_OVERFLOW,
         r"exceeds the maximum (number|length|input)|input (is|too) (too )?l(ong|arge)|contextoverflow",
     ),
-    (ErrorClass.RATE_LIMITED, r"\b429\b|rate.?limit|too many requests|resource.?exhausted|quota"),
+    (ErrorClass.RATE_LIMITED, _http("429") + r"|rate.?limit|too many requests|resource.?exhausted|(?<!disk )quota"),
     (ErrorClass.RATE_LIMITED, r"(usage|session|weekly|hour|daily|spend|opus|sonnet) limit|limit (reached|will reset)"),
-    (ErrorClass.AUTH, r"\b(401|403)\b|unauthori[sz]ed|invalid.{0,12}api.?key|incorrect api key|not logged in"),
+    (ErrorClass.AUTH, _http("401|403") + r"|unauthori[sz]ed|invalid.{0,12}api.?key|incorrect api key|not logged in"),
     (ErrorClass.AUTH, r"authenticat|please (run )?/?log.?in|token (has )?expired|no api key|permission.?denied_error"),
     (ErrorClass.AUTH, r"set an auth method|no models available|autherror"),
-    (ErrorClass.OVERLOADED, r"\b(500|502|503|504|520|522|524|529)\b|overloaded|temporarily unavailable|bad gateway"),
+    (ErrorClass.OVERLOADED, _http("500|502|503|504|520|522|524|529") + r"|overloaded|temporarily unavailable"),
+    (ErrorClass.OVERLOADED, r"bad gateway|" + _TERMINATED),
     (ErrorClass.OVERLOADED, r"internal server error|server_error|service unavailable|server is busy|high demand"),
     (ErrorClass.OVERLOADED, r"stream (disconnected|closed|ended|error)|connection (error|reset|refused|closed)"),
-    (ErrorClass.OVERLOADED, r"econn(reset|refused|aborted)|socket hang up|fetch failed|\bterminated\b|etimedout"),
+    (ErrorClass.OVERLOADED, r"econn(reset|refused|aborted)|socket hang up|fetch failed|etimedout"),
     (ErrorClass.OVERLOADED, r"(unable|failed) to connect|unexpected end of (json|stream)|request timed out"),
     (ErrorClass.BILLING, r"billing"),
     (ErrorClass.REFUSED, r"\brefus(ed|al)\b(?! to connect)|content.?(policy|filter)|usage policy|flagged for possible"),
     (ErrorClass.MISSING_BINARY, r"cannot find module|\benv: .*no such file"),
-    (ErrorClass.DISK_FULL, r"no space left|\benospc\b"),
+    (ErrorClass.DISK_FULL, r"no space left|\benospc\b|disk quota exceeded|\bedquot\b"),
 )
 _COMPILED = tuple((error, re.compile(sign, re.IGNORECASE)) for error, sign in _SIGNS)
 
@@ -69,8 +79,8 @@ def classify_text(text: str, code: int | None) -> tuple[ErrorClass, str]:
 
 #: an answer that began and broke off: what came of it is paid for
 _CUT = re.compile(
-    r"stream (disconnected|closed|ended|error)|stream was cut|\bterminated\b|unexpected end|premature|incomplete"
-    r"|socket hang up|econn(reset|aborted)|connection reset|aborted",
+    r"stream (disconnected|closed|ended|error)|stream was cut|unexpected end|premature|incomplete"
+    r"|socket hang up|econn(reset|aborted)|connection reset|aborted|" + _TERMINATED,
     re.IGNORECASE,
 )
 _UNSENT = re.compile(r"error sending request|refused|(unable|failed) to connect|enotfound|eai_again", re.IGNORECASE)

@@ -107,6 +107,18 @@ def test_words_that_tell_no_time_to_come_tell_nothing(text: str) -> None:
         ("Error: Cannot find module '/opt/pi.js'", ErrorClass.MISSING_BINARY),
         ("Segmentation fault", ErrorClass.CRASHED),
         ("processed 14290 rows in 5003 ms", ErrorClass.CRASHED),
+        ("TypeError: terminated", ErrorClass.OVERLOADED),
+        (
+            "fatal: Unable to create '/s/1.git/index.lock': File exists.\n\nAnother git process seems to be running in "
+            "this repository. Please make sure all processes\nare terminated then try again.",
+            ErrorClass.CRASHED,
+        ),
+        ("run.sh: line 3: 4711 Terminated", ErrorClass.CRASHED),
+        ("Terminated", ErrorClass.CRASHED),
+        ("  File 'app.py', line 500, in run", ErrorClass.CRASHED),
+        ("src/app.ts:429:7 - error TS2304: Cannot find name 'x'", ErrorClass.CRASHED),
+        ("main.go:503: undefined: x", ErrorClass.CRASHED),
+        ("write failed: Disk quota exceeded", ErrorClass.DISK_FULL),
     ],
 )
 def test_classes_by_words(text: str, error: ErrorClass) -> None:
