@@ -7,14 +7,13 @@ import os
 import signal
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
-import pytest
 
 import zygote
 from gitrepo import make_repo, reachable, sh, write
@@ -307,11 +306,6 @@ def edit(bench: Bench, name: str, text: str) -> None:
 def plan_path(bench: Bench) -> str:
     row = bench.rows("SELECT date, slug FROM run")[0]
     return f"docs/plans/{row['date']}-{row['slug']}.md"
-
-
-def mostly_long(values: Iterable[Any], step: int) -> list[Any]:
-    """Parameters of a sweep: `make test` takes each STEPth of them, `make long` the others."""
-    return [pytest.param(value, marks=pytest.mark.long if n % step else ()) for n, value in enumerate(values)]
 
 
 # -- what must hold of a run that was killed, however often

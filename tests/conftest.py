@@ -6,6 +6,7 @@ import itertools
 import os
 import shutil
 import socket
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,19 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     if min(shutil.disk_usage(MEMORY).free, psutil.virtual_memory().available) > ENOUGH:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the variants of a sweep that `make test` leaves to `make long`."""
+    variants: Counter[str] = Counter()
+    for item in items:
+        sweep = item.get_closest_marker("sweep")
+        if sweep is not None:
+            name = item.nodeid.partition("[")[0]
+            if variants[name] % sweep.args[0]:
+                item.add_marker(pytest.mark.long)
+            variants[name] += 1
 
 
 @pytest.fixture(scope="session")

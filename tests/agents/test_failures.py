@@ -109,8 +109,7 @@ def test_words_that_tell_no_time_to_come_tell_nothing(text: str) -> None:
         ("processed 14290 rows in 5003 ms", ErrorClass.CRASHED),
         ("TypeError: terminated", ErrorClass.OVERLOADED),
         (
-            "fatal: Unable to create '/s/1.git/index.lock': File exists.\n\nAnother git process seems to be running in "
-            "this repository. Please make sure all processes\nare terminated then try again.",
+            "fatal: Unable to create '/s/1.git/index.lock': File exists.\nprocesses\nare terminated then try again.",
             ErrorClass.CRASHED,
         ),
         ("run.sh: line 3: 4711 Terminated", ErrorClass.CRASHED),

@@ -160,6 +160,7 @@ def _figure(bench: Bench) -> tuple[float, float, int]:
     return round(told["known_usd"], 6), round(told["assumed_usd"], 6), told["assumed_dispatches"]
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("stderr", ["429 Too Many Requests", "503 Service Unavailable", "connect ECONNREFUSED"])
 def test_an_outage_that_gave_no_token_costs_nothing(tmp_path: Path, stderr: str) -> None:
     bench = Bench(tmp_path)

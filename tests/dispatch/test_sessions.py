@@ -143,6 +143,7 @@ def configure(front: Front, home: Path, more: str = "", pause: str = "1s") -> No
     )
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("mode", ["429", "503", "crash"])
 def test_a_dispatch_that_failed_goes_on_with_its_session_in_its_tree(bench: Bench, mode: str) -> None:
     bench.plan(mode, "ok")
@@ -167,6 +168,7 @@ def test_a_frozen_dispatch_is_ended_and_goes_on_with_its_session(bench: Bench) -
     bench.went_on("hang", "ok")
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
 def test_a_driver_that_was_stopped_is_followed_by_one_that_goes_on_with_the_session(
     bench: Bench, number: signal.Signals

@@ -72,6 +72,7 @@ def test_an_adopted_plan_goes_on_without_doing_the_landed_task_again(tmp_path: P
     assert sh(bench.root, "show", f"{branch}:{plan_path(bench)}").strip() == EDITED.strip()
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize(
     ("place", "when", "number"),
     [
@@ -96,6 +97,7 @@ def test_killed_while_it_adopts_it_still_does_not_do_the_landed_task_again(
     assert [title in tasks for title in ("Subtract", "Multiply", "Divide")] == [True] * 3
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("choice", ["aside", "restore"])
 def test_an_edit_that_is_not_adopted_changes_nothing(choice: str, tmp_path: Path) -> None:
     bench = _resting(tmp_path)

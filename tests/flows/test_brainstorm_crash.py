@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import Bench, Said, make_bench, mostly_long, wait_for
+from bench import Bench, Said, make_bench, wait_for
 from brainstorming import NO_EXTRAS, REQUEST, brainstorm
 from processes_for_tests import until
 
@@ -55,7 +55,8 @@ def assert_nothing_twice(bench: Bench, keys: set[str]) -> None:
 
 
 @pytest.mark.req("S1-05", "S1-06", "S1-35", "S1-42")
-@pytest.mark.parametrize("point", mostly_long(POINTS, 4))
+@pytest.mark.sweep(20)
+@pytest.mark.parametrize("point", POINTS)
 def test_killed_at_this_sub_step_a_bare_windlass_comes_to_the_same_question(point: str, tmp_path: Path) -> None:
     bench = bench_of(tmp_path)
     said = begin(bench, *ALL, crash=point)
@@ -71,6 +72,7 @@ def test_killed_at_this_sub_step_a_bare_windlass_comes_to_the_same_question(poin
     assert (answers["question-1"], answers["own-approach"], answers["section-3"]) == ("saml", "Basic auth", "yes")
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.req("S1-06", "S1-50")
 @pytest.mark.parametrize(
     ("given", "key", "title"),
@@ -92,6 +94,7 @@ def test_killed_at_an_open_question_a_resume_shows_that_question_and_no_other(
     assert shown == [f"─── {title} ───"]
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.req("S1-41")
 @pytest.mark.parametrize(
     "point",

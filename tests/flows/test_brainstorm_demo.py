@@ -29,6 +29,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Demo:
     return Demo(folder, home, done.returncode, done.stdout, done.stderr)
 
 
+@pytest.mark.long
 def test_it_goes_from_the_first_question_to_the_last_one(made: Demo) -> None:
     assert made.code == 10, made.out + made.err
     titles = [line.strip("─ ") for line in made.out.splitlines() if line.startswith("───")]

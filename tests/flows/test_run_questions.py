@@ -104,6 +104,7 @@ def test_interrupted_between_two_questions_only_the_unanswered_are_asked_again(w
     assert len(waiting.rows("SELECT 1 FROM event WHERE type = 'question.asked'")) == 3
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("point", ["before", "after"])
 @pytest.mark.parametrize("what", ["plan-approval!approve.ask", "configure!review_mode.answer"])
 def test_killed_around_a_question_it_is_asked_and_answered_once(point: str, what: str, tmp_path: Path) -> None:

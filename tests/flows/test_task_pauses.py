@@ -71,6 +71,7 @@ def rest_of_the_run(front: Front) -> list[tuple[int, int]]:
     return found
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("act", [pause, interrupt])
 def test_a_pause_between_review_and_landing_leaves_the_checkpoint_due(
     front: Front, monkeypatch: pytest.MonkeyPatch, act: Callable[[StopRequests], None]
@@ -93,6 +94,7 @@ def test_a_person_s_resume_begins_a_new_batch_and_the_landing_belongs_to_it(
     assert rest_of_the_run(front) == [(11, 3), (0, 4)]
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(("mode", "nth", "pauses"), [("checkpoint", 1, [1, 2, 3]), ("batch", 2, [2])])
 def test_a_run_sent_to_the_background_between_review_and_landing_pauses_where_it_would_have(
     front: Front, monkeypatch: pytest.MonkeyPatch, mode: str, nth: int, pauses: list[int]
@@ -105,6 +107,7 @@ def test_a_run_sent_to_the_background_between_review_and_landing_pauses_where_it
     assert rest_of_the_run(front) == [*((11, n) for n in pauses), (0, 4)]
 
 
+@pytest.mark.sweep(5)
 @pytest.mark.parametrize(
     ("mode", "place", "when", "nth", "pauses"),
     [
@@ -122,6 +125,7 @@ def test_a_killed_driver_leaves_the_pause_due(
     assert rest_of_the_run(front) == [*((11, n) for n in pauses), (0, 4)]
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(("mode", "at", "pauses"), [("checkpoint", "t1", [2, 3]), ("batch", "t2", [])])
 def test_a_pause_on_record_is_not_made_again(front: Front, mode: str, at: str, pauses: list[int]) -> None:
     kill(front, mode, ["-m", "windlass"], crash=f"after execute/pause.{at}")

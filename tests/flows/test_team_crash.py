@@ -51,6 +51,7 @@ def _killed_at(bench: Bench, label: str, *args: str) -> Said:
     return bench._call(["-c", AT_LABEL, label, *args], "", 240.0)
 
 
+@pytest.mark.long
 @pytest.mark.req("S2-02", "S2-16", "S2-48", "S2-49")
 def test_twelve_tasks_land_once_and_one_pull_request_is_opened_though_every_checkpoint_killed_the_driver(
     tmp_path: Path,

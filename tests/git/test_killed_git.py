@@ -36,6 +36,7 @@ def begun(bench: Bench) -> bool:
     return (bench.home / "windlass.db").exists() and bool(bench.rows("SELECT 1 FROM run"))
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.req("S2-02")
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_git_killed_anywhere_before_the_run_exists_is_exit_12_and_the_next_start_works(
@@ -57,7 +58,7 @@ def test_a_git_killed_anywhere_before_the_run_exists_is_exit_12_and_the_next_sta
 def test_a_killed_git_is_no_answer_even_to_who_asked_for_the_exit_code(tmp_path: Path) -> None:
     make_repo(tmp_path)
     with pytest.raises(GitUnansweredError, match="ended by signal 15"):
-        git.run(["-c", "alias.die=!kill -TERM $PPID; sleep 9", "die"], tmp_path, check=False)
+        git.run(["-c", "alias.die=!kill -TERM $PPID; sleep 1", "die"], tmp_path, check=False)
 
 
 def test_what_git_says_itself_is_no_signal() -> None:

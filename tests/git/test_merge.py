@@ -270,6 +270,7 @@ class Driver:
 FILES = st.dictionaries(st.sampled_from(["a.txt", "b.txt", "c/d.txt"]), st.sampled_from("xyz"), min_size=1, max_size=3)
 
 
+@pytest.mark.long
 @settings(max_examples=12)
 @given(tasks=st.lists(FILES, min_size=2, max_size=4), kills=st.lists(st.booleans(), max_size=25))
 def test_whatever_is_killed_every_task_lands_exactly_once_and_every_commit_stays_reachable(

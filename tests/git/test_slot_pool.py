@@ -123,6 +123,7 @@ def _killed_after(engine: EngineRepo, deed: str, calls: int) -> bool:
     return done.stdout == ""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("deed", ["place", "release"])
 def test_killed_while_work_is_kept_or_the_slot_cleaned_nothing_is_lost(tmp_path: Path, deed: str) -> None:
     for calls in range(30):

@@ -67,6 +67,7 @@ def test_a_run_from_first_question_to_report_at_one_terminal(person: Person) -> 
     assert "p pause" not in tty.text
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.req("S1-06", "S1-50")
 @pytest.mark.parametrize("key", [ESCAPE, CTRL_D])
 def test_closing_the_dialog_pauses_and_resume_asks_the_same_question(person: Person, key: str) -> None:
@@ -124,6 +125,7 @@ def test_ctrl_c_once_pauses_when_the_agents_are_done(person: Person) -> None:
     assert person.front.keys.count("execute/t1/implement") == 1
 
 
+@pytest.mark.long
 def test_ctrl_c_twice_stops_now(person: Person) -> None:
     with person.run(scout(), planner("One"), person.held(), passing(), argv=("--yes",)) as tty:
         tty.wait("▸ running while")
@@ -135,6 +137,7 @@ def test_ctrl_c_twice_stops_now(person: Person) -> None:
     assert person.front("resume").code == Exit.OK
 
 
+@pytest.mark.long
 def test_a_pause_can_be_taken_back(person: Person) -> None:
     with person.run(scout(), planner("One"), person.held(), passing(), argv=("--yes",)) as tty:
         tty.wait("▸ running while")
@@ -146,6 +149,7 @@ def test_a_pause_can_be_taken_back(person: Person) -> None:
         assert tty.end() == Exit.OK
 
 
+@pytest.mark.long
 def test_what_a_person_tells_goes_with_the_next_dispatch_that_writes_code(person: Person) -> None:
     with person.run(scout(), planner("One", "Two"), person.held(), passing(), argv=("--yes",)) as tty:
         tty.wait("▸ running while")
@@ -159,6 +163,7 @@ def test_what_a_person_tells_goes_with_the_next_dispatch_that_writes_code(person
     assert "use the Clock class" in person.front.prompt("execute/t2/implement")
 
 
+@pytest.mark.long
 def test_details_come_and_go(person: Person) -> None:
     with person.run(scout(), planner("One"), person.held(), passing(), argv=("--yes",), rows=40) as tty:
         tty.wait("▸ running while")
@@ -183,6 +188,7 @@ def test_left_to_the_background_the_run_goes_on_without_paying_twice(person: Per
     assert len(set(person.front.keys)) == len(person.front.keys)
 
 
+@pytest.mark.long
 def test_left_twice_the_agent_is_stopped_and_begins_again_in_the_background(person: Person) -> None:
     with person.run(scout(), planner("One"), person.held(), passing(), argv=("--yes",)) as tty:
         tty.wait("▸ running while")
@@ -206,6 +212,7 @@ def test_a_terminal_that_is_closed_leaves_the_question_open(person: Person) -> N
     assert person.front("answer", "approve").code == Exit.OK
 
 
+@pytest.mark.long
 def test_a_terminal_that_takes_nothing_holds_up_nobody(person: Person) -> None:
     """Nobody reads from it: the run ends all the same."""
     many = [f"echo {n} {'x' * 200}" for n in range(60)]
@@ -240,6 +247,7 @@ def editor(tmp: Path, body: str) -> dict[str, str]:
 REVISE = (scout(), planner("One"), passing())
 
 
+@pytest.mark.long
 @pytest.mark.req("S1-68")
 def test_ctrl_o_takes_the_comment_from_the_editor(person: Person, tmp_path: Path) -> None:
     env = editor(tmp_path, 'grep -q "not part of your answer" "$1" && echo "Split it." > "$1"')
@@ -253,6 +261,7 @@ def test_ctrl_o_takes_the_comment_from_the_editor(person: Person, tmp_path: Path
     assert person.front.events(QuestionAnswered)[0].comment == "Split it."
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("body", "said"),
     [
@@ -274,6 +283,7 @@ def test_an_editor_that_is_no_help_leaves_the_dialog_to_write_in(
         tty.wait("approve: revise (by terminal): Split it.")
 
 
+@pytest.mark.long
 def test_what_was_written_while_another_answered_is_not_lost(person: Person, tmp_path: Path) -> None:
     opened, closed = tmp_path / "opened", tmp_path / "closed"
     body = f'touch {opened}; while [ ! -e {closed} ]; do sleep 0.02; done; echo "My words." > "$1"'
@@ -299,6 +309,7 @@ def test_no_colour_is_no_colour(person: Person) -> None:
         assert not any(f"\x1b[{code}".encode() in tty.raw for code in ("31m", "32m", "36m", "0;31", "0;32", "0;36"))
 
 
+@pytest.mark.long
 def test_without_unicode_every_letter_is_ascii(person: Person) -> None:
     with person.run(env={"PYTHONIOENCODING": "latin-1"}) as tty:
         tty.wait(ASKED)
@@ -308,6 +319,7 @@ def test_without_unicode_every_letter_is_ascii(person: Person) -> None:
         assert "####################  100%  2/2 tasks" in tty.scrollback
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(("env", "rows"), [({"TERM": "dumb"}, 24), ({}, 6)])
 def test_a_simple_terminal_gets_lines_and_a_prompt(person: Person, env: dict[str, str], rows: int) -> None:
     with person.run(env=env, rows=rows) as tty:
@@ -318,6 +330,7 @@ def test_a_simple_terminal_gets_lines_and_a_prompt(person: Person, env: dict[str
         assert "Complete. 2/2 tasks" in tty.scrollback
 
 
+@pytest.mark.long
 def test_the_terminal_is_given_back_as_it_was(person: Person) -> None:
     with person.run(argv=("--yes",)) as tty:
         tty.end()
@@ -326,6 +339,7 @@ def test_the_terminal_is_given_back_as_it_was(person: Person) -> None:
         assert tty.raw.rfind(b"\x1b[?2004l") > tty.raw.rfind(b"\x1b[?2004h")
 
 
+@pytest.mark.long
 def test_an_interrupt_from_outside_stops_at_once(person: Person) -> None:
     with person.run(scout(), planner("One"), person.held(), passing(), argv=("--yes",)) as tty:
         tty.wait("▸ running while")
@@ -357,6 +371,7 @@ def test_nothing_to_build_leaves_nothing_behind(person: Person, key: str) -> Non
     assert not (person.front.root / ".git" / "windlass" / "windlass.db").exists()
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.req("S1-99")
 @pytest.mark.parametrize(("answer", "states"), [("y", {"aborted", "paused"}), ("n", {"paused"})])
 def test_a_request_beside_an_active_run_is_confirmed_first(person: Person, answer: str, states: set[str]) -> None:

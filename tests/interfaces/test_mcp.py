@@ -97,6 +97,7 @@ def test_a_host_starts_a_run_answers_its_questions_and_reads_the_report(front: F
     assert front.asked == ["approve", "review_mode", "execution_mode"]
 
 
+@pytest.mark.long
 def test_a_run_goes_on_when_the_host_is_gone_and_no_call_waits_longer_than_it_was_told(front: Front) -> None:
     gate = front.tmp / "gate"
     front.say([scout(run=[f"while ! test -e {gate}; do sleep 0.05; done"]), planner("sub"), builder()])
@@ -132,6 +133,7 @@ def test_abort_and_status_are_words_of_control_and_nothing_is_active_after_an_ab
     assert front.view.state == "aborted"
 
 
+@pytest.mark.long
 def test_a_second_request_while_a_run_is_at_work_is_refused_with_the_ways_on(front: Front) -> None:
     gate = front.tmp / "gate"
     front.say([scout(run=[f"while ! test -e {gate}; do sleep 0.05; done"]), planner("sub"), builder()])
@@ -216,6 +218,7 @@ def test_an_option_with_a_comment_is_told_in_one_text_where_the_option_takes_one
     assert split(QUESTION, text) == (value, comment)
 
 
+@pytest.mark.long
 def test_abort_answers_a_question_that_offers_it_and_the_tool_ends_the_run(front: Front) -> None:
     front.say([{"when": {"role": "implementer"}, "exit": 1, "times": 3}, *basics("sub")])
 
@@ -235,30 +238,29 @@ def test_abort_answers_a_question_that_offers_it_and_the_tool_ends_the_run(front
     assert [row.state for row in front.service.runs()] == ["aborted", "aborted"]
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments", "named"),
-    [
-        ("start", {"request": "Add sub", "budget": -1}, "budget"),
-        ("start", {"request": "Add sub", "budget_usd": -1}, "budget_usd"),
-        ("start", {"request": "Add sub", "beside": "perhaps"}, "beside"),
-        ("workflow", {"input": "Add sub", "flow": "task"}, "flow"),
-        ("workflow", {"input": "Add sub", "wait_s": -1}, "wait_s"),
-        ("answer", {"value": "approve", "key": "approve"}, "key"),
-        ("list", {"run": "x"}, "run"),
-    ],
-)
-def test_an_argument_that_a_tool_does_not_know_or_cannot_take_is_refused_by_name(
-    front: Front, tool: str, arguments: dict[str, Any], named: str
-) -> None:
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("start", {"request": "Add sub", "budget": -1}, "budget"),
+    ("start", {"request": "Add sub", "budget_usd": -1}, "budget_usd"),
+    ("start", {"request": "Add sub", "beside": "perhaps"}, "beside"),
+    ("workflow", {"input": "Add sub", "flow": "task"}, "flow"),
+    ("workflow", {"input": "Add sub", "wait_s": -1}, "wait_s"),
+    ("answer", {"value": "approve", "key": "approve"}, "key"),
+    ("list", {"run": "x"}, "run"),
+]
+
+
+def test_an_argument_that_a_tool_does_not_know_or_cannot_take_is_refused_by_name(front: Front) -> None:
     async def talk(host: Host) -> None:
-        told = await host(tool, **arguments)
-        assert told.failed
-        assert named in told.text
+        for tool, arguments, named in REFUSED:
+            told = await host(tool, **arguments)
+            assert told.failed, (tool, arguments)
+            assert named in told.text
 
     hosted(front, talk)
     assert not front.service.has_runs
 
 
+@pytest.mark.long
 def test_with_two_active_runs_a_call_that_changes_something_names_one(front: Front) -> None:
     for name in ("First", "Second"):
         assert front.start(basics("One"), "--new", request=name).code == 10

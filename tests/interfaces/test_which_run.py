@@ -16,12 +16,22 @@ def front(tmp_path: Path) -> Front:
     return Front(tmp_path, LEAN)
 
 
-@pytest.fixture
-def two(front: Front) -> tuple[Front, set[str]]:
+def two_runs(front: Front) -> tuple[Front, set[str]]:
     """Two runs that wait for the approval of their plans."""
     for name in ("First", "Second"):
         assert front.start(basics("One"), "--new", request=name).code == 10
     return front, {row.id for row in front.service.runs()}
+
+
+@pytest.fixture
+def two(front: Front) -> tuple[Front, set[str]]:
+    return two_runs(front)
+
+
+@pytest.fixture(scope="module")
+def two_untouched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Front, set[str]]:
+    """For commands that change nothing."""
+    return two_runs(Front(tmp_path_factory.mktemp("two"), LEAN))
 
 
 def assert_refused(done: Done, runs: set[str]) -> None:
@@ -46,9 +56,9 @@ def assert_refused(done: Done, runs: set[str]) -> None:
     ],
 )
 def test_with_two_runs_a_command_without_a_run_is_refused_and_lists_them(
-    two: tuple[Front, set[str]], command: tuple[str, ...]
+    two_untouched: tuple[Front, set[str]], command: tuple[str, ...]
 ) -> None:
-    front, runs = two
+    front, runs = two_untouched
     before = {run: len(front.service.events(run)) for run in runs}
     assert_refused(front(*command), runs)
     assert {run: len(front.service.events(run)) for run in runs} == before
@@ -87,14 +97,14 @@ def test_an_aborted_run_takes_no_answer_and_shows_no_question(front: Front) -> N
     assert "Approve this plan?" not in front("show").out
 
 
-def test_status_names_the_other_active_runs(two: tuple[Front, set[str]]) -> None:
-    front, runs = two
+def test_status_names_the_other_active_runs(two_untouched: tuple[Front, set[str]]) -> None:
+    front, runs = two_untouched
     assert "Also active: " in front("status").out
     assert all(run in front("status").out for run in runs)
 
 
-def test_a_refusal_in_json_lists_the_runs_too(two: tuple[Front, set[str]]) -> None:
-    front, runs = two
+def test_a_refusal_in_json_lists_the_runs_too(two_untouched: tuple[Front, set[str]]) -> None:
+    front, runs = two_untouched
     said = json.loads(front("abort", "--json").out)
     assert said["exit"] == 1
     assert all(run in said["error"] for run in runs)

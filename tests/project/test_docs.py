@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 import reference
-from bench import mostly_long
 from windlass.agents.cli.script import parse_script
 from windlass.agents.contracts import registry as contracts
 from windlass.agents.contracts.fences import last_block
@@ -119,9 +118,10 @@ def missing(wanted: list[str], output: str) -> str:
     return ""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "page",
-    mostly_long([page for page in PAGES if any(b.page == page for b in of("console"))], 5),
+    [page for page in PAGES if any(b.page == page for b in of("console"))],
     ids=lambda page: page.stem,
 )
 def test_the_commands_of_a_page_do_what_it_shows(page: Path, tmp_path: Path) -> None:

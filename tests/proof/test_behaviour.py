@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import windlass
-from bench import mostly_long
 from windlass.proof.behaviour import names_removed, respelled, without_behaviour
 from windlass.proof.claims import compare
 
@@ -61,7 +60,8 @@ def test_a_name_that_is_gone_is_noticed(new: str, removed: bool) -> None:
     assert names_removed(OLD, new) is removed
 
 
-@pytest.mark.parametrize("first", mostly_long(range(4), 4))
+@pytest.mark.sweep(4)
+@pytest.mark.parametrize("first", range(4))
 def test_code_of_every_shape_can_be_rewritten(first: int) -> None:
     for path in sorted(Path(windlass.__file__).parent.glob("*/*.py"))[first::4]:
         text = path.read_text(encoding="utf-8")

@@ -48,6 +48,7 @@ def test_an_unproved_task_goes_back_with_the_facts_and_lands_when_they_are_mende
     assert "TDD proved: 1 test is red without the code" in done.out
 
 
+@pytest.mark.long
 def test_a_task_that_stays_unproved_is_the_flow_s_to_route(tmp_path: Path) -> None:
     front = Front(tmp_path, f"[tests]\nrun_files = {json.dumps(REPORTING)}\n{LEAN}", BASE)
     rules = [scout(), planner("Subtract"), building(CHEAT), passing()]
@@ -105,6 +106,7 @@ def test_a_word_that_no_declaration_is_sends_the_plan_back(tmp_path: Path) -> No
 # -- once is enough
 
 
+@pytest.mark.long
 def test_results_are_shared_between_tasks_and_cycles(tmp_path: Path) -> None:
     log = tmp_path / "runs"
     proving = Proving(tmp_path, run_files=counted(log, REPORTING))
@@ -159,6 +161,7 @@ def _bench(proving: Proving) -> Bench:
     return Bench(front.tmp, {**folders, "PATH": os.environ["PATH"]})
 
 
+@pytest.mark.long
 def test_a_test_command_that_is_configured_later_proves_only_what_has_not_landed(tmp_path: Path) -> None:
     settings = "[retries]\ncrashed = 0\n" + NO_EXTRAS
     front = Front(tmp_path, settings, BASE)
@@ -174,6 +177,7 @@ def test_a_test_command_that_is_configured_later_proves_only_what_has_not_landed
     assert [(proof.task, proof.proof) for proof in front.events(TaskProved)] == [("t1", "unchecked"), ("t2", "proved")]
 
 
+@pytest.mark.long
 def test_the_user_s_checkout_is_not_touched_and_slots_are_left_clean(tmp_path: Path) -> None:
     proving = Proving(tmp_path)
     before = proving.front.git("for-each-ref", "refs/heads")
@@ -187,6 +191,7 @@ def test_the_user_s_checkout_is_not_touched_and_slots_are_left_clean(tmp_path: P
 # -- more ways to be right
 
 
+@pytest.mark.long
 def test_an_accepted_failing_test_is_a_test_written_first(tmp_path: Path) -> None:
     wish = {**BASE, "tests/test_wish.py": "import calc\n\n\ndef test_sub():\n    assert calc.sub(3, 1) == 2\n"}
     checks = f"[checks]\ncommands = [{json.dumps([*REPORTING[:-2], '-rfE'])}]\n"
@@ -202,6 +207,7 @@ def test_an_accepted_failing_test_is_a_test_written_first(tmp_path: Path) -> Non
     assert (proving.proofs[0].proof, proving.proofs[0].tests) == ("proved", {"red": ["tests.test_wish::test_sub"]})
 
 
+@pytest.mark.long
 def test_a_flow_that_preserves_asks_for_no_new_test(tmp_path: Path) -> None:
     proving = Proving(tmp_path, tdd="preserve")
     moved = BASE["calc.py"].replace("return a + b", "return b + a")
@@ -215,6 +221,7 @@ def test_a_flow_without_tdd_is_not_proved(tmp_path: Path) -> None:
     assert proving.proofs == []
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", ["ä ö.py", "-x.py", "with'quote.py"])
 def test_odd_file_names_are_proved_like_others(tmp_path: Path, name: str) -> None:
     files = {"calc.py": ADD_SUB, f"tests/test_{name}": TEST_SUB}
@@ -228,6 +235,7 @@ def test_run_files_without_its_placeholder_is_refused_with_an_example(tmp_path: 
     assert "there is no {files} or {folders} in it" in done.err
 
 
+@pytest.mark.long
 def test_a_wave_goes_on_without_the_task_that_stays_unproved(tmp_path: Path) -> None:
     proving = Proving(tmp_path)
     text = proving.flow.read_text().replace("failure: stop", "failure: continue\n    order: waves\n    slots: 2")
@@ -259,6 +267,7 @@ def test_a_call_without_the_guard_may_change_code_without_a_test(tmp_path: Path,
 SECOND_PROVED = "SELECT 1 FROM event WHERE type = 'task.proved' AND data LIKE '%t2%'"
 
 
+@pytest.mark.long
 def test_a_wave_lands_in_the_order_of_the_plan_whoever_is_proved_first(tmp_path: Path) -> None:
     proving = Proving(tmp_path)
     text = proving.flow.read_text().replace("failure: stop", "failure: continue\n    order: waves\n    slots: 2")

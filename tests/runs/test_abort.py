@@ -43,6 +43,7 @@ def _run(bench: Bench) -> tuple[str, ...]:
     return ("run", "Add sub and mul", "--script", str(bench.script))
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize(
     ("place", "when", "code"),
     [
@@ -69,6 +70,7 @@ def test_an_abort_that_meets_a_driver_going_to_rest_at_a_question_ends_the_run(
     assert "aborted" in ends[-1]["data"]
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("place", ["windlass.runs.drive:_Driver._take", "windlass.store.sqlite.store:SqliteStore.open"])
 def test_an_abort_that_meets_a_driver_which_has_not_begun_yet_ends_the_run(place: str, tmp_path: Path) -> None:
     bench = make_bench(tmp_path)

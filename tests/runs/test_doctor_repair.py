@@ -67,6 +67,7 @@ def lose_everything(bench: Bench) -> None:
     shutil.rmtree(bench.state)
 
 
+@pytest.mark.sweep(5)
 @pytest.mark.parametrize("damage", [break_config, break_alternates, break_refs, break_objects, lose_everything])
 def test_damage_is_named_and_repair_makes_the_engines_repository_whole(damage: object, stopped: Bench) -> None:
     assert callable(damage)

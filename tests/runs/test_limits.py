@@ -176,6 +176,7 @@ def waiting(folder: Path) -> Bench:
     return bench
 
 
+@pytest.mark.sweep(5)
 @pytest.mark.parametrize("size", [0, 1, 100, 4096, 20_000])
 def test_a_database_that_was_cut_off_is_damage_and_is_kept(tmp_path: Path, size: int) -> None:
     bench = waiting(tmp_path)
@@ -191,6 +192,7 @@ def test_a_database_that_was_cut_off_is_damage_and_is_kept(tmp_path: Path, size:
         assert database.stat().st_size == size
 
 
+@pytest.mark.long
 def test_zeros_in_place_of_a_database_are_damage(tmp_path: Path) -> None:
     bench = waiting(tmp_path)
     database = bench.home / "windlass.db"
@@ -251,6 +253,7 @@ def test_sqlite_s_words_for_a_full_disk_and_a_lock_stop_the_run() -> None:
 # -- who may read it
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("umask", [0o000, 0o022])
 def test_the_record_of_a_run_is_for_its_owner_alone_whatever_the_umask(tmp_path: Path, umask: int) -> None:
     bench = make_bench(tmp_path)
@@ -363,6 +366,7 @@ def test_gc_frees_the_transcripts_of_runs_that_are_done_and_says_how_much(tmp_pa
     assert "transcripts" not in bench.windlass("gc").out
 
 
+@pytest.mark.long
 def test_gc_leaves_the_transcripts_of_a_run_that_goes_on(tmp_path: Path) -> None:
     bench = waiting(tmp_path)
     bench.windlass("gc")

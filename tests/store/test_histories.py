@@ -86,6 +86,7 @@ def test_the_histories_stay_small() -> None:
     assert sum(sizes.values()) < 4_000_000, sizes
 
 
+@pytest.mark.long
 def test_a_history_that_is_made_now_replays_and_is_never_replaced(tmp_path: Path) -> None:
     into, name = tmp_path / "into", "task-waiting-for-the-baseline"
     make = [sys.executable, HISTORIES / "make.py", name, "--into", into, "--at", tmp_path / "at"]

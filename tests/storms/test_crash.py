@@ -21,7 +21,6 @@ from bench import (
     go_on_until_done,
     kill_supervisors,
     make_bench,
-    mostly_long,
     wait_for,
 )
 from gitrepo import reachable, sh
@@ -61,7 +60,8 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Told:
 
 
 @pytest.mark.req("S0-02", "S0-67")
-@pytest.mark.parametrize("point", mostly_long(range(1, POINTS + 1), 8))
+@pytest.mark.sweep(35)
+@pytest.mark.parametrize("point", range(1, POINTS + 1))
 def test_killed_at_this_point_a_bare_windlass_brings_the_run_to_the_same_end(
     point: int, small: Told, tmp_path: Path
 ) -> None:
@@ -82,7 +82,8 @@ def test_the_sweep_passes_the_last_crash_point(small: Told, tmp_path: Path) -> N
 
 
 @pytest.mark.req("S0-78", "S0-86")
-@pytest.mark.parametrize("lives", mostly_long([(9, 3, 10, 4, 11), (8,), (6, 13, 5, 17, 7)], 3))
+@pytest.mark.long
+@pytest.mark.parametrize("lives", [(9, 3, 10, 4, 11), (8,), (6, 13, 5, 17, 7)])
 def test_killed_again_and_again_it_still_comes_to_the_same_end(
     lives: tuple[int, ...], full: Told, tmp_path: Path
 ) -> None:
@@ -100,7 +101,8 @@ def test_killed_again_and_again_it_still_comes_to_the_same_end(
     assert_whole(bench, full.tree, full.keys, kills)
 
 
-@pytest.mark.parametrize("seed", mostly_long([1, 2, 3, 4], 4))
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
 def test_killed_at_random_moments_with_agents_at_work_it_comes_to_the_same_end(
     seed: int, full: Told, tmp_path: Path
 ) -> None:
@@ -149,7 +151,8 @@ PLACES = [
 ]
 
 
-@pytest.mark.parametrize("call", mostly_long(PLACES, 4), ids=lambda call: "-".join(map(str, call)))
+@pytest.mark.sweep(7)
+@pytest.mark.parametrize("call", PLACES, ids=lambda call: "-".join(map(str, call)))
 def test_killed_between_an_effect_and_its_record_it_comes_to_the_same_end(
     call: tuple[str, str, int], small: Told, tmp_path: Path
 ) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from bench import mostly_long
 from storm import Storm, Weather
 
 RUNS = int(os.environ.get("WINDLASS_NOLOSS_RUNS", "6"))
@@ -18,7 +17,8 @@ SEED = 9
 
 
 @pytest.mark.req("S2-02", "S2-48", "S2-49")
-@pytest.mark.parametrize("seed", mostly_long(range(RUNS), 3))
+@pytest.mark.sweep(6)
+@pytest.mark.parametrize("seed", range(RUNS))
 def test_whatever_is_killed_no_commit_is_lost_every_task_lands_once_and_every_tip_is_green(
     seed: int, tmp_path: Path
 ) -> None:
@@ -28,7 +28,8 @@ def test_whatever_is_killed_no_commit_is_lost_every_task_lands_once_and_every_ti
 
 
 @pytest.mark.req("S2-02", "S2-48", "S2-49")
-@pytest.mark.parametrize("point", mostly_long(range(6, POINTS + 1, STEP), 7))
+@pytest.mark.sweep(7)
+@pytest.mark.parametrize("point", range(6, POINTS + 1, STEP))
 def test_killed_at_this_point_of_a_run_with_four_slots_nothing_is_lost_or_done_twice(
     point: int, tmp_path: Path
 ) -> None:

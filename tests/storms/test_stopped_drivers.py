@@ -217,6 +217,7 @@ class Scene:
             assert done.returncode == 0, f"{before} was replaced by {after}, which does not contain it"
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("seed", range(RUNS))
 def test_a_stopped_driver_that_lost_its_lock_and_was_replaced_changes_nothing(seed: int, tmp_path: Path) -> None:
     scene = Scene(tmp_path, seed)
@@ -225,6 +226,7 @@ def test_a_stopped_driver_that_lost_its_lock_and_was_replaced_changes_nothing(se
     scene.assert_whole(code)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     ("place", "nth"),
     [
@@ -278,6 +280,7 @@ def test_a_driver_whose_lock_file_is_gone_stops_by_itself_and_leaves_the_run_as_
     scene.storm.assert_nothing_lost()
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("place", "nth", "locks"),
     [
@@ -309,6 +312,7 @@ def test_a_stopped_driver_that_holds_a_lock_is_named_to_whoever_waits_for_it(
     assert scene.bench.windlass("resume").code == OK
 
 
+@pytest.mark.long
 def test_an_older_driver_that_lives_keeps_its_slots_to_itself(tmp_path: Path) -> None:
     """A git of its own may still be at work in any of them."""
     scene = Scene(tmp_path, 0)

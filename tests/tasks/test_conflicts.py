@@ -115,6 +115,7 @@ def details(crew: Front) -> list[str]:
 # -- nobody resolves it
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("clash", CLASHES.values(), ids=CLASHES.keys())
 def test_a_conflict_that_nobody_resolved_never_lands(clash: Clash, tmp_path: Path) -> None:
     crew = crew_with_base(tmp_path)
@@ -134,6 +135,7 @@ def test_a_conflict_that_nobody_resolved_never_lands(clash: Clash, tmp_path: Pat
     assert "resolved" in crew.prompt("execute/t2/land.fix#2")
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("clash", CLASHES.values(), ids=CLASHES.keys())
 def test_a_conflict_that_the_fixer_resolves_by_a_change_is_reviewed_again_and_lands(
     clash: Clash, tmp_path: Path
@@ -147,6 +149,7 @@ def test_a_conflict_that_the_fixer_resolves_by_a_change_is_reviewed_again_and_la
     assert "~" not in "".join(crew.landed)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", ["binary", "symlink", "changed and deleted", "renamed twice", "submodule"])
 def test_a_conflict_without_marks_that_the_fixer_names_as_resolved_is_reviewed_again_and_lands(
     name: str, tmp_path: Path

@@ -141,6 +141,7 @@ def interrupted(bench: Bench) -> tuple[Said, int]:
     return bench.windlass("resume"), 1
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(("begin", "limit"), [(undisturbed, 0.59), (interrupted, 0.65)], ids=["whole", "killed"])
 def test_every_interface_says_what_the_agents_reported(
     tmp_path: Path, begin: Callable[[Bench], tuple[Said, int]], limit: float
@@ -159,6 +160,7 @@ def test_every_interface_says_what_the_agents_reported(
     assert_same(bench, 20.0, Truth(bench, lost), said, "report.md")
 
 
+@pytest.mark.long
 def test_a_cost_that_is_found_later_takes_the_place_of_what_was_assumed(tmp_path: Path) -> None:
     """An older version recorded the end of an attempt without its cost; the attempt's own files tell it."""
     bench = Bench(tmp_path)

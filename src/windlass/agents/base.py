@@ -136,6 +136,9 @@ class Invocation(Struct, frozen=True):
 
     argv: tuple[str, ...]
     stdin: str = ""
+    entry: str = ""
+    """The function that `argv` calls, when it is a program of Windlass's own (`launch.program`). The supervisor then
+    forks and calls it, which takes a tenth of what starting an interpreter does."""
     env: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     """Written below the attempt's folder before the start."""

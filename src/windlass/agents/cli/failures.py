@@ -27,7 +27,7 @@ _SIGNS: tuple[tuple[ErrorClass, str], ...] = (
     # How the model's answer ended says more than the CLI's name for the broken turn.
     (ErrorClass.REFUSED, r"reason: content_filter|safeguards flagged"),
     (ErrorClass.BAD_OUTPUT, r"reason: max_output_tokens|output token maximum"),
-    (ErrorClass.BILLING, _http("402") + r"|credit balance|insufficient (credit|quota|funds|balance)|insufficient_quota"),
+    (ErrorClass.BILLING, _http("402") + r"|credit balance|insufficient[ _](credit|quota|funds|balance)"),
     (ErrorClass.BILLING, r"payment required|billing_(error|not_active|hard_limit)"),
     (ErrorClass.CONTEXT_OVERFLOW, r"context.?(length|window)|prompt is too long|maximum context|too many tokens"),
     (

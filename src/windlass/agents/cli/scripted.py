@@ -30,6 +30,7 @@ from windlass.agents.process.launch import program
 from windlass.errors import UserError, near
 from windlass.model import ErrorClass, Json, Usage
 
+ENTRY = "agents.cli.scripted_program.main"
 _TEMPLATE = re.compile(r"\{(plan_path|task_id|task_title|cwd|out\.[A-Za-z0-9_-]+)\}")
 
 
@@ -59,8 +60,8 @@ class ScriptedAdapter:
             "source": self.source,
             "rules": rules,
         }
-        argv = program("agents.cli.scripted_program.main", str(job.folder / "scripted.json"))
-        return Invocation(argv, stdin=job.prompt, files={"scripted.json": json.dumps(spec)})
+        argv = program(ENTRY, str(job.folder / "scripted.json"))
+        return Invocation(argv, stdin=job.prompt, entry=ENTRY, files={"scripted.json": json.dumps(spec)})
 
     def _answering(self, job: Job) -> Iterator[tuple[int, Mapping[str, Json]]]:
         """The rules up to the first that may answer without limit: later ones never answer."""

@@ -1,4 +1,4 @@
-"""Starts Windlass's own small programs in an interpreter that loads next to nothing."""
+"""Command lines for Windlass's own small programs: an interpreter that loads next to nothing."""
 
 from __future__ import annotations
 

@@ -242,6 +242,7 @@ def _prepare(
     replace_file(folder / "stdout", "")
     return {
         "argv": list(invocation.argv),
+        "entry": invocation.entry,
         "cwd": str(cwd),
         "env": {**env, **invocation.env, MARKER: marker, FOLDER: str(folder)},
         "stdin": str(folder / "stdin"),

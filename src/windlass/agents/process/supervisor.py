@@ -1,9 +1,9 @@
 """One small process per dispatch or check; it owns the process tree and outlives the driver long enough to end it.
 
-The first line on stdin is the job as JSON: argv, cwd, env, stdin, stdout, stderr (paths), folder, wall_s, grace_s,
-marker, most_bytes (of stdout and of stderr: whoever writes more is killed, and the file is cut there). After that stdin
-is the life line: the byte `s` means stop, end of file means the driver died. Writes `proc.json` when the program runs
-and `exit.json` when nothing of it is left.
+The first line on stdin is the job as JSON: argv, entry (of a program of Windlass's own, which is called instead of
+started), cwd, env, stdin, stdout, stderr (paths), folder, wall_s, grace_s, marker, most_bytes (of stdout and of stderr:
+whoever writes more is killed, and the file is cut there). After that stdin is the life line: the byte `s` means stop,
+end of file means the driver died. Writes `proc.json` when the program runs and `exit.json` when nothing of it is left.
 
 A driver starts this once, as `serve`: a process that does nothing but fork a supervisor for each job, which takes a
 tenth of what starting an interpreter does. Standard library only, and as little of it as possible: `ctypes`, `json`,
@@ -34,6 +34,8 @@ GIVE_UP_S = 30.0
 SAMPLE_S = 1.0
 SIZE_SAMPLE_S = 0.25
 STANDARD_FILES = 3
+OPEN_FILES = 256
+"""More than a supervisor ever opens."""
 
 
 def serve() -> int:
@@ -220,11 +222,35 @@ def run_agent(job: dict[str, Any], tell: int) -> NoReturn:
         plumb(1, job["stdout"], fresh)
         plumb(2, job["stderr"], fresh)
         os.chdir(job["cwd"])
+        if job.get("entry"):
+            call(job["entry"], job["argv"], job["env"])
         os.execvpe(job["argv"][0], job["argv"], job["env"])
     except BaseException as error:
         os.write(tell, f"{job['argv'][0]}: {getattr(error, 'strerror', None) or error}".encode("utf-8", "replace"))
     finally:
         os._exit(127)
+
+
+def call(entry: str, argv: list[str], env: dict[str, str]) -> NoReturn:
+    """Be that program, as if its command line (`launch.program`) had been executed."""
+    os.closerange(STANDARD_FILES, OPEN_FILES)
+    os.environ.clear()
+    os.environ.update(env)
+    sys.argv[:] = argv[argv.index("-c") + 2 :]
+    code = 1
+    try:
+        module, _, function = entry.rpartition(".")
+        code = getattr(__import__(f"windlass.{module}", fromlist=[function]), function)()
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else 1
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(code)
 
 
 def plumb(fd: int, path: str, flags: int) -> None:
