@@ -238,17 +238,19 @@ def is_stopped(pid: int) -> bool:
 
 def kill_supervisors(bench: Bench) -> int:
     """As the kernel's memory killer would: the driver's helpers die with it. How many there were."""
-    found = [p for p in bench.processes() if any(arg.endswith(SUPERVISOR) for arg in _words(p))]
+    found = [process for process in bench.processes() if _supervises(process, bench)]
     for process in found:
         with suppress(psutil.Error):
             process.kill()
     return len(found)
 
 
-def _words(process: psutil.Process) -> list[str]:
+def _supervises(process: psutil.Process, bench: Bench) -> bool:
+    """A scripted agent is forked from a supervisor and has the same command line, but works in a slot."""
     with suppress(psutil.Error):
-        return process.cmdline()
-    return []
+        supervisor = any(word.endswith(SUPERVISOR) for word in process.cmdline())
+        return supervisor and not Path(process.cwd()).is_relative_to(bench.state)
+    return False
 
 
 def wait_for(bench: Bench, sql: str, seconds: float = 60.0) -> None:

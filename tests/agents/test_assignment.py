@@ -90,6 +90,7 @@ FILE = "agent: other\nmodel: of-the-file"
 CONFIG = '[roles.scout]\nagent = "scripted"\nmodel = "of-the-config"\n'
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("role", "config", "argv", "cast"),
     [
@@ -127,6 +128,7 @@ def test_a_role_is_remembered_with_the_run_and_can_be_changed_on_resume(tmp_path
     assert front.service.run().options["roles"] == told
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize(
     ("told", "message", "hint"),
     [
@@ -208,6 +210,7 @@ def test_the_tokens_of_a_cli_that_tells_no_money_are_reckoned_and_the_date_of_th
 PROFILED = '[roles.implementer]\nagent = "scripted"\nmodel = "builds"\n'
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("config", "argv", "cast"),
     [

@@ -114,6 +114,7 @@ def test_fenced_text_stays_one_block_whatever_is_in_it(text: str) -> None:
     assert last_block(fence(f"{text}\n{block('1')}\n{text}", "data"), TAG) is None
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("filler", ["x" * 4, "`" * 4, "```\n", "~~~ a\n", " " * 4])
 def test_ten_times_the_text_takes_about_ten_times_the_processor(filler: str) -> None:
     """Quadratic time would be a hundred times. The processor's time does not depend on how busy the machine is."""

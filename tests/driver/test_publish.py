@@ -155,6 +155,7 @@ KILLS = [
 ]
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize(("place", "when"), KILLS)
 def test_killed_around_a_push_or_a_pull_request_it_happens_once(place: str, when: str, tmp_path: Path) -> None:
     bench = make_bench(tmp_path, script=ONE, config="[budget]\nstop_usd = 20\n")

@@ -199,6 +199,7 @@ def test_a_script_that_cannot_be_used_is_refused_with_its_line(front: Front) -> 
 # -- requests
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("request_text", "slug"),
     [("word " * 20_000, "word-word"), ("🎉🚀", "run"), ("--verbose should be the default", "verbose-should")],

@@ -121,6 +121,7 @@ def test_a_scout_that_says_nothing_is_told_and_the_brainstorm_goes_on(tmp_path: 
     assert "What a scout found" not in front.prompt("questions/brainstormer")
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.req("S1-59", "S1-60", "S1-61")
 @pytest.mark.parametrize("content", ["# Plan\n\nLots of words, no tasks.\n", None], ids=["no tasks", "no file"])
 def test_a_plan_without_tasks_is_offered_one_retry_and_then_stops_with_all_that_is_known(

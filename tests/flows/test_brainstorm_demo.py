@@ -11,6 +11,8 @@ import pytest
 from demos import Demo, windlass
 from windlass.runs.demo import SCENES
 
+pytestmark = pytest.mark.long
+
 REQUEST = SCENES["brainstorm"].request
 BUILT = {"shortlink/users.py", "shortlink/tokens.py", "shortlink/auth.py", "tests/test_auth.py"}
 
@@ -29,7 +31,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Demo:
     return Demo(folder, home, done.returncode, done.stdout, done.stderr)
 
 
-@pytest.mark.long
 def test_it_goes_from_the_first_question_to_the_last_one(made: Demo) -> None:
     assert made.code == 10, made.out + made.err
     titles = [line.strip("─ ") for line in made.out.splitlines() if line.startswith("───")]
@@ -57,7 +58,6 @@ def test_the_fix_that_a_person_asks_for_is_built_checked_and_landed(made: Demo) 
     assert tested.returncode == 0, tested.stderr.decode()
 
 
-@pytest.mark.long
 def test_a_demo_plays_the_person_too(tmp_path: Path) -> None:
     done = windlass(tmp_path, "demo", "--flow", "brainstorm", "--into", str(tmp_path / "sample"), cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

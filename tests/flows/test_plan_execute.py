@@ -128,6 +128,7 @@ def test_a_task_review_without_a_verdict_is_escalated_and_not_fixed(front: Front
     assert front.view.tasks[0].reviews["quality-reviewer"].verdict == "inconclusive"
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.req("S0-58")
 @pytest.mark.parametrize("role", ["implementer", "spec-reviewer", "quality-reviewer"])
 def test_an_agent_that_ends_badly_in_execute_is_escalated(front: Front, role: str) -> None:
@@ -173,6 +174,7 @@ def test_missing_optional_reviewers_are_no_error(front: Front) -> None:
 # -- what a person may answer
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.req("S0-59")
 @pytest.mark.parametrize("word", ["continue", "Continue", "retry", "1"])
 def test_continue_runs_the_task_again_from_its_start(front: Front, word: str) -> None:

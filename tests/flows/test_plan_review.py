@@ -82,6 +82,7 @@ def test_a_plan_file_that_was_not_written_is_said_so(front: Front) -> None:
     assert "was not written" in done.err or "there is no" in done.err
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("tasks", "problem"),
     [
@@ -127,6 +128,7 @@ def test_a_missing_agent_is_named_before_anything_starts(tmp_path: Path, role: s
     assert front.service.runs() == []
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("role", ["scout", "planner"])
 def test_an_agent_that_crashes_while_drafting_stops_the_run_which_can_be_retried(front: Front, role: str) -> None:
     crash = {"when": {"role": role}, "exit": 3, "stderr": "out of ideas"}
@@ -250,6 +252,7 @@ def dropped(front: Front, *complaint: str, **fields: object) -> str:
     return front.events(QuestionAsked)[0].id
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("message", "fields"),
     [

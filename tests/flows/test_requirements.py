@@ -216,6 +216,7 @@ def test_a_task_of_one_s_own_plan_has_no_plan_phases_no_questions_and_stops_with
 # -- S1: brainstorm
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.req("S1-82")
 @pytest.mark.parametrize("role", ["security-reviewer", "performance-reviewer"])
 def test_a_critical_finding_of_either_optional_reviewer_is_escalated_in_a_brainstorm(tmp_path: Path, role: str) -> None:
@@ -340,6 +341,7 @@ def test_a_role_has_the_model_of_its_profile_on_a_cli_that_serves_it() -> None:
         assert roles[role].tools == reading
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.req("S1-98")
 @pytest.mark.parametrize("word", ["status now", "Status", "abort it"])
 def test_only_the_exact_words_are_control_words(front: Front, word: str) -> None:

@@ -171,6 +171,7 @@ def test_with_continue_a_failed_task_is_left_out_at_once(tmp_path: Path) -> None
     assert not any("a+2" in key for key in team.keys)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.req("S2-37")
 @pytest.mark.parametrize("policy", ["continue", "retry"])
 def test_a_run_in_which_no_task_landed_has_failed_and_a_retry_takes_up_what_failed(policy: str, tmp_path: Path) -> None:
@@ -236,6 +237,7 @@ BAD_PLANS: dict[str, tuple[Any, str]] = {
 }
 
 
+@pytest.mark.sweep(5)
 @pytest.mark.req("S2-25")
 @pytest.mark.parametrize("what", BAD_PLANS)
 def test_a_plan_that_cannot_be_carried_out_is_refused_with_feedback_and_fails_the_run(

@@ -65,6 +65,7 @@ def test_a_pull_request_counts_only_if_it_is_of_this_fork(login: str, state: str
     assert (pull_request(team).state, pull_request(team).url) == (state, url)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_killed_around_a_pull_request_from_a_fork_it_is_opened_once(when: str, tmp_path: Path) -> None:
     bench = make_bench(tmp_path, script=ONE, config="[budget]\nstop_usd = 20\n")

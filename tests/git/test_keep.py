@@ -138,6 +138,7 @@ def _tag(slot: Slot, base: str) -> list[str]:
     return [made]
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("deed", [_stash, _delete_branch, _new_branch, _orphan, _reset_away, _amend, _autostash, _tag])
 def test_whatever_an_agent_does_all_it_made_is_reachable_in_the_users_repository(
     slots: Slots, slot: Slot, deed: object

@@ -73,6 +73,7 @@ def test_a_link_that_leaves_the_tree_lands_as_a_link_and_nothing_is_written_thro
     assert list(outside.iterdir()) == []
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     "deed",
     [

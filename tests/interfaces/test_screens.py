@@ -26,6 +26,7 @@ def rules() -> list[Rule]:
     return [scout(**spent(0.14)), planner, work, passing(**spent(0.11))]
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.req("S1-10", "S1-17", "S1-66", "S1-67", "S1-88", "S1-89", "S1-90", "S1-91")
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_a_run_looks_like_this(tmp_path: Path, columns: int) -> None:

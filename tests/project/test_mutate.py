@@ -68,6 +68,7 @@ def test_a_mutation_that_a_test_notices_is_killed_and_the_tree_stays_as_it_was(
     assert (tree / "src/half.py").read_text() == HALF
 
 
+@pytest.mark.long
 def test_a_mutation_that_nobody_notices_survives_and_is_named(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tree, listed(tests=["tests/test_half.py::test_nothing"])) == 1
     assert "survived: twice (src/half.py)" in capsys.readouterr().out

@@ -88,6 +88,7 @@ def test_a_group_is_judged_alone(project: Path) -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.long
 def test_a_mark_without_a_requirement_fails_the_listing(project: Path) -> None:
     write_tests(project, '@pytest.mark.req("S0-01", "S0-02", "S0-99")\ndef test_a(): pass\n')
     done = run(project)
@@ -95,6 +96,7 @@ def test_a_mark_without_a_requirement_fails_the_listing(project: Path) -> None:
     assert done.returncode == 1
 
 
+@pytest.mark.long
 def test_tests_that_cannot_be_collected_are_said(project: Path) -> None:
     write_tests(project, "import nothing_of_that_name\n")
     done = run(project)
@@ -112,6 +114,7 @@ breaks = ["S0-01"]
 """
 
 
+@pytest.mark.long
 def test_a_requirement_is_proved_only_when_its_test_was_seen_failing(project: Path) -> None:
     (project / "tests/mutations.toml").write_text(MUTATION)
     (project / "tests/checked_by_breaking.toml").write_text('[S0-01]\n"tests/test_it.py::test_a" = ["one"]\n')
@@ -122,6 +125,7 @@ def test_a_requirement_is_proved_only_when_its_test_was_seen_failing(project: Pa
     assert "all         1        0      1     1    3" in counted
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("test", "mutation"), [("tests/test_it.py::test_gone", "one"), ("tests/test_it.py::test_a", "gone")]
 )

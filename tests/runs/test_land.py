@@ -132,6 +132,7 @@ def test_a_message_is_a_template_and_a_sign_off_is_the_users(tmp_path: Path) -> 
     assert front.git("log", "-1", "--format=%an") == "Ada L"
 
 
+@pytest.mark.sweep(5)
 @pytest.mark.parametrize("template", ["{nothing}", "{0}", "{", "{tip.x}", "   "])
 def test_a_template_that_cannot_be_filled_changes_nothing(tmp_path: Path, template: str) -> None:
     front = landed(tmp_path)

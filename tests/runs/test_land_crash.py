@@ -97,6 +97,7 @@ class Ground:
         assert settled is None or settled.untouched == ()
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_move_killed_at_any_effect_is_finished_or_taken_back(place: str, when: str, tmp_path: Path) -> None:

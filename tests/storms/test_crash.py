@@ -60,7 +60,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Told:
 
 
 @pytest.mark.req("S0-02", "S0-67")
-@pytest.mark.sweep(35)
+@pytest.mark.sweep(52)
 @pytest.mark.parametrize("point", range(1, POINTS + 1))
 def test_killed_at_this_point_a_bare_windlass_brings_the_run_to_the_same_end(
     point: int, small: Told, tmp_path: Path
@@ -167,6 +167,7 @@ def test_killed_between_an_effect_and_its_record_it_comes_to_the_same_end(
     assert_whole(bench, small.tree, small.keys, 1)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("alone", [False, True], ids=["supervisor lives", "supervisor dies too"])
 def test_an_agent_that_ignores_term_does_not_outlive_the_driver(alone: bool, tmp_path: Path) -> None:
     bench = Bench(tmp_path)
