@@ -40,6 +40,7 @@ from runs_live import CODE, MODELS, config_of  # noqa: E402
 from front import ONE_TASK, Front  # noqa: E402
 from windlass.agents import prices as pricing  # noqa: E402
 from windlass.agents.base import Job  # noqa: E402
+from windlass.agents.cli.failures import WAITS  # noqa: E402
 from windlass.events import DispatchCosted, DispatchFinished, DispatchStarted, Recorded, WaitStarted  # noqa: E402
 from windlass.model import Usage  # noqa: E402
 from windlass.store.port import PROBE_S  # noqa: E402
@@ -285,13 +286,16 @@ def _wrong_money(records: Sequence[Recorded], calls: Sequence[Call]) -> Iterator
 
 
 def _together(records: Sequence[Recorded], calls: Sequence[Call]) -> Iterator[str]:
-    """Two dispatches that had both waited for the login and were at work together before anything was answered."""
+    """Two dispatches that had both waited for the login and were at work together, though the server had answered
+    nothing since it refused the last dispatch."""
     answered = [call.at for call in calls if call.fate != "refused"]
+    refused = [one.at for one in records if isinstance(one.event, DispatchFinished) and one.event.error in WAITS]
     probes = _after_a_wait(records)
     for who, begun, ended in probes:
+        since = max((at for at in refused if at < begun), default=0.0)
         for other, start, _ in probes:
             overlap = other != who and begun < start < min(ended, begun + PROBE_S)
-            if overlap and not any(begun - 1.0 <= at <= start + 1.0 for at in answered):
+            if overlap and not any(since <= at <= start + 1.0 for at in answered):
                 yield f"{other} began while {who} was still trying the login"
 
 
