@@ -10,7 +10,7 @@ import pytest
 
 from front import Front
 from jobs import PythonAgent, make_job, run
-from windlass.agents.base import Retrying
+from windlass.agents.base import Retrying, Unsure
 from windlass.agents.cli import claude
 from windlass.agents.cli.base import CliSettings
 from windlass.agents.cli.claude import ClaudeAdapter, ClaudeReader
@@ -94,8 +94,9 @@ def test_pi_tells_how_long_the_server_asked_it_to_wait() -> None:
 
 
 def waiting(seconds: float) -> PythonAgent:
+    spent = json.dumps({"type": "usage", "input": 100, "output": 10, "cost_usd": 0.25})
     line = json.dumps({"type": "retrying", "text": "503 busy", "wait_s": seconds})
-    return PythonAgent(f"import time\nprint({line!r}, flush=True)\ntime.sleep(600)")
+    return PythonAgent(f"import time\nprint({spent!r}, {line!r}, sep='\\n', flush=True)\ntime.sleep(600)")
 
 
 def test_a_wait_longer_than_our_patience_ends_the_dispatch_at_once_and_names_the_time(tmp_path: Path) -> None:
@@ -104,6 +105,14 @@ def test_a_wait_longer_than_our_patience_ends_the_dispatch_at_once_and_names_the
     # the clock of these tests counts how often it was asked
     assert result.retry_at is not None
     assert 20_000 <= result.retry_at < 20_100
+
+
+def test_in_an_announced_wait_no_response_is_on_its_way_and_none_is_assumed_to_cost_something(tmp_path: Path) -> None:
+    result = run(waiting(20_000), make_job(tmp_path), patience_s=10_000.0)
+    assert (result.usage.cost_usd, result.unsure) == (0.25, Unsure.NOTHING)
+    # given up after a while: it may just have asked again
+    result = run(waiting(0.01), make_job(tmp_path), patience_s=0.05)
+    assert (result.usage.cost_usd, result.unsure) == (0.25, Unsure.RESPONSE)
 
 
 def test_a_wait_within_our_patience_is_left_to_the_cli(tmp_path: Path) -> None:

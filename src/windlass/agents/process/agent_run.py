@@ -142,6 +142,8 @@ class AgentRun(Struct, eq=False, dict=True):
     over: str = ""
     """Why it may not use more."""
     last_chance: asyncio.TimerHandle | None = None
+    pausing: bool = False
+    """It was stopped in a pause between two requests, which it had announced."""
     retry_at: float | None = None
     """When the server can be asked again, as the CLI reported it last."""
 
@@ -237,6 +239,7 @@ class AgentRun(Struct, eq=False, dict=True):
         if trouble.wait_s is not None and trouble.told:
             self.retry_at = self.clock() + trouble.wait_s
         if trouble.wait_s is not None and trouble.wait_s > self.patience_s:
+            self.pausing = not self.broken
             self.stop(trouble.error, trouble.reason)
         elif self.patience is None:
             self.patience = asyncio.get_running_loop().call_later(self.patience_s, self._give_up)
@@ -322,6 +325,7 @@ def _final_usage(run: AgentRun, error: ErrorClass | None, reason: str) -> tuple[
     # response; some readers know whether a request was sent, or a response not reported yet.
     knows = getattr(run.reader, "asking", None)
     asking = run.done is None and error is not None and (not run.open_tools if knows is None else knows)
+    asking = asking and not run.pausing
     return run.usage, Unsure.RESPONSE if cut or asking else Unsure.NOTHING
 
 
