@@ -138,14 +138,14 @@ class TasksPhase:
 
     async def mark_halt(self, id: str, reason: str) -> None:
         async def reached(previous: Json) -> Json:
-            self._run.dispatcher.lived.add(self._key.child(id).text)
+            self._run.dispatcher.live_keys.add(self._key.child(id).text)
             return reason
 
         await self._journal.step(self._key.child(id), None, reached)
 
     async def halt(self, id: str, reason: str, *, stop: bool = False) -> None:
         await self.mark_halt(id, reason)
-        if self._key.child(id).text in self._run.dispatcher.lived:
+        if self._key.child(id).text in self._run.dispatcher.live_keys:
             if stop:
                 raise StoppedError(reason, hint="windlass retry tries that task again")
             raise PausedError(reason, hint="windlass resume goes on")
@@ -286,7 +286,7 @@ class VisitContext:
         return bool(await self._workspace.unresolved())
 
     def say_resolved(self, paths: Sequence[str]) -> None:
-        self._workspace.said_resolved |= set(paths)
+        self._workspace.resolved_paths |= set(paths)
 
     async def patch(self) -> str:
         return await self._workspace.patch()
