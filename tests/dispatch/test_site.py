@@ -64,7 +64,7 @@ class TableSite:
         self.checkouts.append(TableCheckout())
         return self.checkouts[-1]
 
-    def interrupted(self, key: str) -> InterruptedAttempt | None:
+    def take_interrupted(self, key: str) -> InterruptedAttempt | None:
         return None
 
     def attempt_name(self, key: str, n: int) -> str:

@@ -59,18 +59,21 @@ TABLE: list[tuple[str, ProofFacts, dict[ProofTree, TestRun], Proof, list[ProofTr
     ("red by running, hollow hangs", NEW, {**RED, X: HUNG}, Proof.PROVED, [H, O1, O2, X]),
     ("passes hollow", NEW, {**RED, X: ran(t=P)}, Proof.UNPROVED, [H, O1, O2, X]),
     ("passes hollow, a part is left", replace(NEW, left=("a",)), {**RED, X: ran(t=P)}, Proof.WEAK, [H, O1, O2, X]),
-    ("may read it", replace(NEW, sure=False, reads_source=True), {**RED, X: ran(t=P)}, Proof.WEAK, [H, O1, O2, X]),
-    ("an empty body may be right", replace(NEW, sure=False), {**RED, X: ran(t=P)}, Proof.PROVED, [H, O1, O2, X]),
-    ("absent, and passes hollow", replace(NEW, sure=False), {**RED, O1: GONE, O2: GONE, X: ran(t=P)},
+    ("may read it", replace(NEW, has_old_bodies=False, reads_source=True), {**RED, X: ran(t=P)},
+     Proof.WEAK, [H, O1, O2, X]),
+    ("an empty body may be right", replace(NEW, has_old_bodies=False), {**RED, X: ran(t=P)},
+     Proof.PROVED, [H, O1, O2, X]),
+    ("absent, and passes hollow", replace(NEW, has_old_bodies=False), {**RED, O1: GONE, O2: GONE, X: ran(t=P)},
      Proof.UNPROVED, [H, O1, O2, X]),
     ("hollow does not load, shallow does", replace(NEW, shallow=True), {**RED, X: GONE, Y: ran(t=F)},
      Proof.PROVED, [H, O1, O2, X, Y]),
     ("passes shallow", replace(NEW, shallow=True, left_shallow=("a",)), {**RED, X: GONE, Y: ran(t=P)},
      Proof.WEAK, [H, O1, O2, X, Y]),
-    ("only put back, red by absence", replace(NEW, real=False), {**RED, O1: GONE, O2: GONE},
+    ("only put back, red by absence", replace(NEW, has_empty_bodies=False), {**RED, O1: GONE, O2: GONE},
      Proof.ABSENT, [H, O1, O2, X]),
-    ("only put back, not loaded", replace(NEW, real=False), {**RED, X: GONE}, Proof.PROVED, [H, O1, O2, X]),
-    ("only put back, passes", replace(NEW, real=False), {**RED, X: ran(t=P)}, Proof.UNPROVED, [H, O1, O2, X]),
+    ("only put back, not loaded", replace(NEW, has_empty_bodies=False), {**RED, X: GONE}, Proof.PROVED, [H, O1, O2, X]),
+    ("only put back, passes", replace(NEW, has_empty_bodies=False), {**RED, X: ran(t=P)},
+     Proof.UNPROVED, [H, O1, O2, X]),
     ("respelled", replace(NEW, reads_source=True), {**RED, R: ran(t=P)}, Proof.PROVED, [H, O1, O2, X, R]),
     ("depends on the spelling", replace(NEW, reads_source=True), {**RED, R: ran(t=F)},
      Proof.UNPROVED, [H, O1, O2, X, R]),
@@ -214,8 +217,8 @@ any_facts = st.builds(
     st.just(frozenset()),
     hollow=st.booleans(),
     left=st.sampled_from([(), ("a",)]),
-    sure=st.booleans(),
-    real=st.booleans(),
+    has_old_bodies=st.booleans(),
+    has_empty_bodies=st.booleans(),
     shallow=st.booleans(),
     reads_source=st.booleans(),
     removes_code=st.booleans(),
@@ -237,7 +240,7 @@ def test_every_set_of_results_ends_in_a_verdict_and_proved_means_red_without_and
         assert runs[H].of(id) is P
         assert runs[O1].of(id) is not P
         assert runs[O2].of(id) is runs[O1].of(id)
-        assert not (facts.hollow and facts.sure and not facts.left and runs[X].of(id) is P)
+        assert not (facts.hollow and facts.has_old_bodies and not facts.left and runs[X].of(id) is P)
     if facts.in_base and facts.declared is not Declaration.BEHAVIOUR:
         assert runs[B].passed <= runs[H].passed
 

@@ -27,7 +27,7 @@ def test_a_file_that_somebody_edited_is_kept_aside_and_reported_each_time(tmp_pa
     for n in (1, 2):
         path.write_text(f"theirs {n}")
         kept = tmp_path / f"{NAME}.edited-{n}"
-        assert Projector(tmp_path).write(NAME, f"ours {n}") == WriteResult(path, changed=True, kept=kept)
+        assert Projector(tmp_path).write(NAME, f"ours {n}") == WriteResult(path, changed=True, backup=kept)
         assert (path.read_text(), kept.read_text()) == (f"ours {n}", f"theirs {n}")
 
 
@@ -42,8 +42,8 @@ def test_a_missing_file_is_written_again(tmp_path: Path) -> None:
 def test_a_file_that_was_there_before_us_is_kept(tmp_path: Path) -> None:
     (tmp_path / NAME).write_text("user's own")
     written = Projector(tmp_path).write(NAME, "ours")
-    assert written.kept is not None
-    assert written.kept.read_text() == "user's own"
+    assert written.backup is not None
+    assert written.backup.read_text() == "user's own"
 
 
 @pytest.mark.parametrize("memory", ["not json", "[]", '{"a": 1}'])
@@ -51,7 +51,7 @@ def test_without_a_readable_memory_nothing_is_taken_for_ours(tmp_path: Path, mem
     projector = Projector(tmp_path)
     projector.write(NAME, "one")
     (tmp_path / MEMORY).write_text(memory)
-    kept = projector.write(NAME, "two").kept
+    kept = projector.write(NAME, "two").backup
     assert kept is not None
     assert kept.read_text() == "one"
 

@@ -115,7 +115,7 @@ class Dispatcher:
 
     async def _attempt_until_done(self, request: DispatchRequest, workspace: Workspace) -> AttemptResult:
         key, began, reminder = request.key, time.monotonic(), ""
-        left = self._site.interrupted(key.text)
+        left = self._site.take_interrupted(key.text)
         while True:
             self._requests.check()
             adapter = self._assignments.adapters(request.assignment.agent)

@@ -82,7 +82,7 @@ class LocalSite:
     def checkout(self) -> LocalCheckout:
         return LocalCheckout(self._slots, self._run, self._host.clock, self._commands, self._spare)
 
-    def interrupted(self, key: str) -> InterruptedAttempt | None:
+    def take_interrupted(self, key: str) -> InterruptedAttempt | None:
         return self._interrupted.pop(key, None)
 
     def attempt_name(self, key: str, n: int) -> str:

@@ -132,12 +132,14 @@ def end_checks(engine: EngineRepo, folder: Path, host: str, boot: str) -> None:
             raise StoppedError("cannot end the processes of a check", hint=f"see {proc}, then: windlass resume")
 
 
-def _leave_slots(store: Store, run: str, slots: Slots, lost: list[AttemptRow], kept: set[int], *, retire: bool) -> None:
+def _leave_slots(
+    store: Store, run: str, slots: Slots, lost: list[AttemptRow], reserved: set[int], *, retire: bool
+) -> None:
     """A slot with an open attempt is not used again, unless the agent's session continues in it."""
     open_attempts = {row.intent.slot: row for row in lost if row.intent.slot}
     for lease in slots.held(run):
         slot, row = slots.slot(lease.n), open_attempts.get(str(lease.n))
-        if lease.n in kept:
+        if lease.n in reserved:
             continue
         attempt = Attempt(run, row.intent.key, row.intent.n) if row else Attempt(run, lease.key, 0)
         leave = slots.retire if row or retire else slots.release

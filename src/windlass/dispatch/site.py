@@ -163,7 +163,7 @@ class Site(Protocol):
 
     def checkout(self) -> Checkout: ...
 
-    def interrupted(self, key: str) -> InterruptedAttempt | None:
+    def take_interrupted(self, key: str) -> InterruptedAttempt | None:
         """The attempt at this step that an earlier driver left. Returned only once."""
         ...
 

@@ -64,14 +64,14 @@ def question(proposal: AdoptionProposal) -> Question:
         *(f"  {k}" for k in steps[:20]),
     ]
     detail = "\n".join(lines) if steps else "No recorded step would run again."
-    adopt = (Choice("adopt", "Adopt", "continue with the edited file"),)
+    adopt = (Choice("adopt", "Adopt", "use the edited file"),)
     return Question(
         id="adopt",
         text=f"'{edit.path}' was edited after it was recorded. Which version should the run use?",
         options=(
             *(() if proposal.problem else adopt),
-            Choice("aside", "Keep mine aside", "save the edit in another file, continue with the recorded version"),
-            Choice("restore", "Restore", "discard the edit, continue with the recorded version"),
+            Choice("aside", "Keep mine aside", "save the edit in another file, use the recorded version"),
+            Choice("restore", "Restore", "discard the edit, use the recorded version"),
         ),
         detail=f"It cannot be adopted: {proposal.problem}" if proposal.problem else detail,
     )
@@ -89,8 +89,8 @@ def record(store: Store, run: str, journal: Journal, proposal: AdoptionProposal,
 async def apply(run: RunScope, ctx: StepContext) -> None:
     """Put the adopted artifacts of a phase in force when it is entered, and commit them to the run's branch."""
     journal, values, key = run.journal, run.values, ctx.place.key
-    mine = [a for a in journal.adoptions if a.producer == key.text]
-    for number, adoption in enumerate(mine, 1):
+    adoptions = [a for a in journal.adoptions if a.producer == key.text]
+    for number, adoption in enumerate(adoptions, 1):
         values.artifacts.hold(adoption.artifact, journal.store.blobs.get(adoption.new_sha), key.text)
         if values.flow.artifacts[adoption.artifact].commit:
             step = key.child(f"adopted.{number}")
@@ -119,9 +119,9 @@ def _changed_tasks(
 ) -> tuple[tuple[str, ...], str]:
     assert listed is not None
     old = [Task.from_json(t) for t in _dicts(listed.result)]
-    under = {task.id: _steps_of_task(journal, phase, task.id) for task in old}
-    landed = {id for id, rows in under.items() if any(is_landed(row.result) for row in rows)}
-    started = {id for id, rows in under.items() if rows}
+    steps = {task.id: _steps_of_task(journal, phase, task.id) for task in old}
+    landed = {id for id, rows in steps.items() if any(is_landed(row.result) for row in rows)}
+    started = {id for id, rows in steps.items() if rows}
     parsed = parse_plan(edit.content)
     matched = match_tasks(old, parsed.tasks, started=started, landed=landed)
     problem = parsed.problem or matched.problem
@@ -129,7 +129,7 @@ def _changed_tasks(
         return (), problem
     before = {task.id: task for task in old}
     changed = [t.id for t in matched.tasks if t.id in before and _fields(t) != _fields(before[t.id])]
-    again = [row.key for id in changed if id not in landed for row in under[id]]
+    again = [row.key for id in changed if id not in landed for row in steps[id]]
     return tuple(again), ""
 
 

@@ -112,15 +112,15 @@ class Publisher:
         return made.branch
 
     async def publish(self, key: Key, what: str, wish: PublishRequest) -> PublishResult:
-        where = await self._where(key)
+        source = await self._where(key)
         match what:
             case "push":
-                found = await self._step(key, what, where, lambda: self._push(where, wish))
+                found = await self._step(key, what, source, lambda: self._push(source, wish))
             case "tag":
                 name = wish.tag.format_map(self._values.names())
-                found = await self._step(key, what, {**where, "tag": name}, lambda: self._tag(where, wish, name))
+                found = await self._step(key, what, {**source, "tag": name}, lambda: self._tag(source, wish, name))
             case _:
-                found = await self._step(key, what, where, lambda: self._pull_request(where, wish))
+                found = await self._step(key, what, source, lambda: self._pull_request(source, wish))
         return PublishResult(str(found["state"]), str(found["detail"]))
 
     async def _where(self, key: Key) -> dict[str, str]:
@@ -136,11 +136,11 @@ class Publisher:
         return {name: str(value) for name, value in found.items()}
 
     async def _step(
-        self, key: Key, what: str, where: dict[str, str], act: Callable[[], RemoteState]
+        self, key: Key, what: str, source: dict[str, str], act: Callable[[], RemoteState]
     ) -> dict[str, Json]:
         async def once(previous: Json) -> Json:
             self._requests.check()
-            nothing = where["commit"] == self._values.facts.base
+            nothing = source["commit"] == self._values.facts.base
             found = RemoteState(LEFT, NOTHING) if nothing else await asyncio.to_thread(act)
             return self._redactor.json(found.to_json())
 
@@ -151,62 +151,66 @@ class Publisher:
             fields = (str(result["state"]), str(result["detail"]), str(result["url"]), commands)
             return [PublishFinished(key.child(what).text, what, *fields)]
 
-        inputs: Json = {**where}
+        inputs: Json = {**source}
         result = await self._journal.step(key.child(what), inputs, once, events=events)
         assert isinstance(result, dict)
         return result
 
     # -- actions; a dead driver may have done any of them
 
-    def _push(self, where: dict[str, str], wish: PublishRequest) -> RemoteState:
-        branch, there = where["branch"], self._remote(wish)
-        if isinstance(there, RemoteState):
-            return there
-        if there is None:
+    def _push(self, source: dict[str, str], wish: PublishRequest) -> RemoteState:
+        branch, destination = source["branch"], self._remote(wish)
+        if isinstance(destination, RemoteState):
+            return destination
+        if destination is None:
             return RemoteState(LEFT, "this repository has no remote", commands=_push_commands("", branch))
-        by_hand = _push_commands(there.name, branch)
-        return self._push_ref(there, where["commit"], f"refs/heads/{branch}", f"'{branch}' to '{there.name}'", by_hand)
+        by_hand = _push_commands(destination.name, branch)
+        return self._push_ref(
+            destination, source["commit"], f"refs/heads/{branch}", f"'{branch}' to '{destination.name}'", by_hand
+        )
 
-    def _tag(self, where: dict[str, str], wish: PublishRequest, name: str) -> RemoteState:
-        there, commit = self._remote(wish), where["commit"]
-        if isinstance(there, RemoteState):
-            return there
+    def _tag(self, source: dict[str, str], wish: PublishRequest, name: str) -> RemoteState:
+        destination, commit = self._remote(wish), source["commit"]
+        if isinstance(destination, RemoteState):
+            return destination
         if not git.is_branch_name(name):
             return RemoteState(FAILED, f"'{name}' is not a valid name for a tag")
-        if there is None:
+        if destination is None:
             by_hand = f"git tag {shlex.quote(name)} {commit}"
             return RemoteState(LEFT, "this repository has no remote", commands=(by_hand,))
-        by_hand = f"git push {shlex.quote(there.name)} {commit}:{shlex.quote(f'refs/tags/{name}')}"
-        return self._push_ref(there, commit, f"refs/tags/{name}", f"tag '{name}' to '{there.name}'", (by_hand,))
+        by_hand = f"git push {shlex.quote(destination.name)} {commit}:{shlex.quote(f'refs/tags/{name}')}"
+        return self._push_ref(
+            destination, commit, f"refs/tags/{name}", f"tag '{name}' to '{destination.name}'", (by_hand,)
+        )
 
-    def _push_ref(self, there: Remote, commit: str, ref: str, what: str, by_hand: tuple[str, ...]) -> RemoteState:
-        present = there.refs(ref)
+    def _push_ref(self, destination: Remote, commit: str, ref: str, what: str, by_hand: tuple[str, ...]) -> RemoteState:
+        present = destination.refs(ref)
         if isinstance(present, str):
-            return RemoteState(FAILED, f"cannot list the refs of '{there.name}': {present}", commands=by_hand)
+            return RemoteState(FAILED, f"cannot list the refs of '{destination.name}': {present}", commands=by_hand)
         now = present.get(ref, "")
         if now == commit:
             return RemoteState(ALREADY, f"{what}: it is there")
         if now and ref.startswith("refs/tags/"):
             return RemoteState(FAILED, f"cannot push {what}: it exists with another commit", commands=by_hand)
         self._engine.require_fence()
-        refused = there.push(commit, ref)
+        refused = destination.push(commit, ref)
         return (
             RemoteState(FAILED, f"cannot push {what}: {refused}", commands=by_hand)
             if refused
             else RemoteState(DONE, what)
         )
 
-    def _pull_request(self, where: dict[str, str], wish: PublishRequest) -> RemoteState:
-        there = self._remote(wish)
-        if isinstance(there, RemoteState):
-            return there
+    def _pull_request(self, source: dict[str, str], wish: PublishRequest) -> RemoteState:
+        destination = self._remote(wish)
+        if isinstance(destination, RemoteState):
+            return destination
         program = github.find(self._engine.user.root, self._environ)
-        target = self._target(there) if there else None
-        heading = self._heading(there, target, where["branch"])
+        target = self._target(destination) if destination else None
+        heading = self._heading(destination, target, source["branch"])
         base = self._base(target, wish)
-        commands = self._by_hand(there, heading, base)
-        if there is None or program is None:
-            lacking = "this repository has no remote" if there is None else "gh is not installed"
+        commands = self._by_hand(destination, heading, base)
+        if destination is None or program is None:
+            lacking = "this repository has no remote" if destination is None else "gh is not installed"
             return RemoteState(LEFT, f"no pull request: {lacking}", commands=commands)
         return self._open_pull_request(program, heading, base, commands)
 
@@ -237,25 +241,27 @@ class Publisher:
             return RemoteState(FAILED, f"{error.message}; {error.hint}")
         return Remote(root, name, environ) if name else None
 
-    def _target(self, there: Remote) -> Remote:
+    def _target(self, destination: Remote) -> Remote:
         """The remote that gets the pull request. It is another one when the branch goes to a fork."""
-        return replace(there, name=remote.proposed_to(there.root, self._values.base_branch, there.name))
+        return replace(
+            destination, name=remote.proposed_to(destination.root, self._values.base_branch, destination.name)
+        )
 
-    def _heading(self, there: Remote | None, target: Remote | None, branch: str) -> github.Heading:
-        if there is None or target is None:
+    def _heading(self, destination: Remote | None, target: Remote | None, branch: str) -> github.Heading:
+        if destination is None or target is None:
             return github.Heading(branch)
-        ours, theirs = _repo(there, push=True), _repo(target)
+        ours, theirs = _repo(destination, push=True), _repo(target)
         owner = ours.owner if ours else ""
         if ours is None or theirs is None:
             return github.Heading(branch, owner)
-        fork, several = not ours.is_same(theirs), len(remote.names(there.root)) > 1
+        fork, several = not ours.is_same(theirs), len(remote.names(destination.root)) > 1
         # Name the repository, because gh chooses one of several remotes by name.
         return github.Heading(branch, owner, theirs.slug if fork or several else "", is_fork=fork)
 
-    def _base(self, there: Remote | None, wish: PublishRequest) -> str:
+    def _base(self, destination: Remote | None, wish: PublishRequest) -> str:
         """The person's branch, if the remote has it; else '' for the default branch of the remote."""
         base = wish.base or self._values.base_branch
-        present = there.refs(f"refs/heads/{base}") if there and base else {}
+        present = destination.refs(f"refs/heads/{base}") if destination and base else {}
         return base if wish.base or (not isinstance(present, str) and present) else ""
 
     @property
@@ -271,7 +277,7 @@ class Publisher:
         replace_file(self._pages.folder / BODY, text)
         return text
 
-    def _by_hand(self, there: Remote | None, heading: github.Heading, base: str) -> tuple[str, ...]:
+    def _by_hand(self, destination: Remote | None, heading: github.Heading, base: str) -> tuple[str, ...]:
         self._body()
         body = os.path.relpath(self._pages.folder / BODY, self._engine.user.root)
         into = f" --base {shlex.quote(base)}" if base else ""
@@ -279,11 +285,11 @@ class Publisher:
         to = f" --repo {shlex.quote(heading.repo)}" if heading.repo else ""
         head = shlex.quote(heading.head)
         create = f"gh pr create{to} --head {head}{into} --title {title} --body-file {shlex.quote(body)}"
-        return (*_push_commands("" if there is None else there.name, heading.branch), create)
+        return (*_push_commands("" if destination is None else destination.name, heading.branch), create)
 
 
-def _repo(there: Remote, *, push: bool = False) -> github.Repo | None:
-    found = (github.repo_of(url) for url in remote.addresses(there.root, there.name, push=push))
+def _repo(destination: Remote, *, push: bool = False) -> github.Repo | None:
+    found = (github.repo_of(url) for url in remote.addresses(destination.root, destination.name, push=push))
     return next((repo for repo in found if repo), None)
 
 

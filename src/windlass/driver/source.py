@@ -19,21 +19,21 @@ async def establish(run: RunScope, workspace: Workspace) -> None:
     spec = run.values.flow.source
     if spec.sync == "none":
         return
-    here = StepContext(run, StepPlace(KEY, PhaseSpec(id="source"), workspace))
-    _label(here, spec.labels, SYNC)
-    behind = str(await here.observe("sync", run.publisher.missing_commits))
+    ctx = StepContext(run, StepPlace(KEY, PhaseSpec(id="source"), workspace))
+    _label(ctx, spec.labels, SYNC)
+    behind = str(await ctx.observe("sync", run.publisher.missing_commits))
     if behind:
-        here.emit(Warned("source", behind))
-    await here.observe("workspace", lambda: _workspace(workspace))
-    _label(here, spec.labels, WORKSPACE)
-    await here.observe("branch", run.publisher.show_branch)
-    _label(here, spec.labels, BRANCH)
+        ctx.emit(Warned("source", behind))
+    await ctx.observe("workspace", lambda: _workspace(workspace))
+    _label(ctx, spec.labels, WORKSPACE)
+    await ctx.observe("branch", run.publisher.show_branch)
+    _label(ctx, spec.labels, BRANCH)
 
 
-def _label(here: StepContext, labels: tuple[str, ...], place: int) -> None:
+def _label(ctx: StepContext, labels: tuple[str, ...], place: int) -> None:
     if place < len(labels):
-        here.emit(StepEntered(KEY.text, labels[place]), at=str(place))
-        here.flush()
+        ctx.emit(StepEntered(KEY.text, labels[place]), at=str(place))
+        ctx.flush()
 
 
 async def _workspace(workspace: Workspace) -> Json:

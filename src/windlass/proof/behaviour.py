@@ -1,6 +1,6 @@
 """Makes Python files that have the names and the text of a change, but not its behaviour.
 
-In such a file a changed function has its old behaviour, a new one does nothing, and a removed one still exists. The
+In such a file a changed function has its old behaviour, a new one does nothing, and a removed one remaining exists. The
 new text stays readable, as a function without callers and as a string at the end of the file. So a test that passes
 here does not test the new behaviour: it only looks for a name, or reads the source.
 """
@@ -25,7 +25,7 @@ UNUSED = "_as_the_change_wrote_it"
 class WithoutBehaviour(Struct, frozen=True):
     text: str
     left: tuple[str, ...]
-    """Parts of the change that still have an effect."""
+    """Parts of the change that remaining have an effect."""
 
 
 def without_behaviour(path: str, old: str, new: str, *, deep: bool = True) -> WithoutBehaviour | None:
@@ -100,9 +100,9 @@ def _without_statements(before: ast.Module, after: ast.Module) -> ast.Module:
     for place, _, statement in changed:
         target = _name_of(statement)
         if target and isinstance(statement, ast.Assign | ast.AnnAssign) and not target.startswith("__"):
-            was = values.get(f"{place}|{target}")
-            if was is not None:
-                statement.value = was
+            old_value = values.get(f"{place}|{target}")
+            if old_value is not None:
+                statement.value = old_value
             elif target not in used and not isinstance(
                 statement.value, ast.Constant | ast.List | ast.Dict | ast.Lambda
             ):
@@ -184,23 +184,23 @@ def _functions(module: ast.Module) -> dict[tuple[str, str, int], Function]:
 
 
 def _restore(module: ast.Module, before: ast.Module, after: ast.Module) -> None:
-    was, now = _functions(before), _functions(after)
+    old_functions, new_functions = _functions(before), _functions(after)
     # Functions that run while the module loads keep their bodies.
     used = {getattr(node, "id", getattr(node, "attr", "")) for node in _run_on_import(module)}
     for key, node in _functions(module).items():
-        wrote = now.get(key)
-        if wrote is None or (key in was and ast.dump(was[key]) == ast.dump(wrote)):
+        new = new_functions.get(key)
+        if new is None or (key in old_functions and ast.dump(old_functions[key]) == ast.dump(new)):
             continue
-        if key in was:
-            _, body = _split(was[key])
-        elif not _is_empty(wrote) and (_is_empty(node) or not (node.name in used or node.name.startswith("__"))):
-            body = [ast.Return(), *([ast.Expr(ast.Yield())] if _yields(wrote) else [])]
+        if key in old_functions:
+            _, body = _split(old_functions[key])
+        elif not _is_empty(new) and (_is_empty(node) or not (node.name in used or node.name.startswith("__"))):
+            body = [ast.Return(), *([ast.Expr(ast.Yield())] if _yields(new) else [])]
         else:
             continue
-        docstring, written = _split(wrote)
-        unused = type(wrote)(UNUSED, _no_arguments(), written, [])
-        node.body = [*docstring, *body, *([ast.Return()] if key in was else []), unused]
-        if key in was and isinstance(body[-1], ast.Return | ast.Raise):
+        docstring, new_body = _split(new)
+        unused = type(new)(UNUSED, _no_arguments(), new_body, [])
+        node.body = [*docstring, *body, *([ast.Return()] if key in old_functions else []), unused]
+        if key in old_functions and isinstance(body[-1], ast.Return | ast.Raise):
             node.body = [*docstring, *body, unused]
     _restore_removed(module, before)
 
@@ -266,10 +266,10 @@ def _no_arguments() -> ast.arguments:
 
 
 def _remaining_parts(module: ast.Module, before: ast.Module, after: ast.Module) -> Iterator[str]:
-    known, still = _count_statements(before), _count_statements(module)
+    known, remaining = _count_statements(before), _count_statements(module)
     for place, _, statement in _statements(after):
         dump = f"{place}|{ast.dump(statement)}"
-        if known[dump] or not still[dump]:
+        if known[dump] or not remaining[dump]:
             continue
         match statement:
             case ast.Import() | ast.ImportFrom() | ast.Pass() | ast.Expr(value=ast.Constant()):

@@ -54,16 +54,16 @@ def red_without_the_code(facts: ProofFacts) -> Answer | None:
     return None
 
 
-def proved(facts: ProofFacts) -> Answer:
+def proved_verdict(facts: ProofFacts) -> Answer:
     hollow = facts.runs.get(ProofTree.HOLLOW)
     if facts.hollow and hollow is None:
         return ProofTree.HOLLOW
-    if hollow is not None and hollow.green and facts.sure and not facts.left:
+    if hollow is not None and hollow.green and facts.has_old_bodies and not facts.left:
         return ProofVerdict(Proof.UNPROVED, "the tests pass with the changed code hollowed out")
     return ProofVerdict(Proof.COARSE, "red without the code and green with it, by exit codes alone")
 
 
-def preserved(facts: ProofFacts) -> Answer:
+def preserved_verdict(facts: ProofFacts) -> Answer:
     if not facts.in_base:
         return ProofVerdict(Proof.UNPROVED, "no test covers the behaviour to preserve")
     return ProofVerdict(Proof.PRESERVED, "the tests of the base pass with the new code, by exit codes alone")

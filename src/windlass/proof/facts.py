@@ -115,9 +115,9 @@ class ProofFacts(Struct, frozen=True):
     """X exists."""
     left: tuple[str, ...] = ()
     """Parts of the change that still have an effect in X. A test that passes there may be about them."""
-    sure: bool = True
+    has_old_bodies: bool = True
     """Changed functions have their old bodies in X. A test that passes there does not need the change."""
-    real: bool = True
+    has_empty_bodies: bool = True
     """X has emptied bodies, not only old files. A test that fails there found all names it needs."""
     put_back: tuple[str, ...] = ()
     """Files that are old or empty in X, because Windlass cannot empty bodies in their language."""
@@ -156,5 +156,5 @@ Rule: TypeAlias = Callable[[ProofFacts], Answer | None]
 
 def some(names: Collection[str]) -> str:
     """The first few, and how many more."""
-    shown = ", ".join(list(names)[:MANY])
-    return f"{shown} and {len(names) - MANY} more" if len(names) > MANY else shown
+    first = ", ".join(list(names)[:MANY])
+    return f"{first} and {len(names) - MANY} more" if len(names) > MANY else first

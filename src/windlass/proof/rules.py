@@ -268,45 +268,45 @@ def _needs_the_code(facts: ProofFacts) -> Answer:
     if facts.hollow and ProofTree.HOLLOW not in facts.runs:
         return ProofTree.HOLLOW
     red = red_tests(facts)
-    wanted = red.ran | red.absent
+    red_ids = red.ran | red.absent
     tree, left = ProofTree.HOLLOW, facts.left
-    if facts.shallow and not any(_ran_in(facts, tree, id) for id in wanted):
+    if facts.shallow and not any(_ran_in(facts, tree, id) for id in red_ids):
         tree, left = ProofTree.SHALLOW, facts.left_shallow
         if tree not in facts.runs:
             return tree
     if not facts.hollow:
-        shown = red.ran
-    elif facts.real:
-        shown = frozenset(id for id in wanted if _fails_in(facts, tree, id))
+        decisive = red.ran
+    elif facts.has_empty_bodies:
+        decisive = frozenset(id for id in red_ids if _fails_in(facts, tree, id))
     else:
-        shown = frozenset(id for id in red.ran if not _passes_in(facts, tree, id))
-    if shown and facts.reads_source and facts.changed.code:
+        decisive = frozenset(id for id in red.ran if not _passes_in(facts, tree, id))
+    if decisive and facts.reads_source and facts.changed.code:
         respelled = facts.runs.get(ProofTree.RESPELLED)
         if respelled is None:
             return ProofTree.RESPELLED
-        spelled = shown - respelled.passed
-        shown -= spelled
-        if spelled and not shown:
-            names = tuple(sorted(spelled))
+        spelling_only = decisive - respelled.passed
+        decisive -= spelling_only
+        if spelling_only and not decisive:
+            names = tuple(sorted(spelling_only))
             reason = f"the new tests depend on how the code is spelled, not on what it does: {some(names)}"
             return ProofVerdict(Proof.UNPROVED, reason, {"new": names})
-    if shown:
-        return _proved_verdict(facts, shown & red.ran, shown - red.ran)
+    if decisive:
+        return _proved_verdict(facts, decisive & red.ran, decisive - red.ran)
     return _inconclusive(facts, red, tree, left)
 
 
 def _inconclusive(facts: ProofFacts, red: Red, tree: ProofTree, left: tuple[str, ...]) -> Answer:
     """No test failed in X."""
-    wanted = tuple(sorted(red.ran | red.absent))
-    passing = tuple(id for id in wanted if facts.hollow and _passes_in(facts, tree, id))
-    if not passing and not (facts.hollow and facts.real):
-        reason = f"red only because the tests could not load: {some(wanted)}"
-        return ProofVerdict(Proof.ABSENT, reason + _uncovered_text(facts), {"absent": wanted})
+    red_ids = tuple(sorted(red.ran | red.absent))
+    passing = tuple(id for id in red_ids if facts.hollow and _passes_in(facts, tree, id))
+    if not passing and not (facts.hollow and facts.has_empty_bodies):
+        reason = f"red only because the tests could not load: {some(red_ids)}"
+        return ProofVerdict(Proof.ABSENT, reason + _uncovered_text(facts), {"absent": red_ids})
     if not passing and red.ran and facts.runs[tree].timed_out:
         # The test waits for an answer that only the new code gives.
         return _proved_verdict(facts, red.ran, ())
     if passing and not left:
-        if facts.sure or not red.ran:
+        if facts.has_old_bodies or not red.ran:
             reason = f"the new tests pass with the changed code hollowed out: {some(passing)}"
             return ProofVerdict(Proof.UNPROVED, reason, {"new": passing})
         if not facts.reads_source:
@@ -318,7 +318,7 @@ def _inconclusive(facts: ProofFacts, red: Red, tree: ProofTree, left: tuple[str,
         reason = f"these tests pass with the changed code hollowed out, but a part of it still runs: {some(left)}"
     else:
         reason = "it is not clear whether these tests depend on the change: the hollow tree does not load or end"
-    return ProofVerdict(Proof.WEAK, f"{reason}. Tests: {some(wanted)}", {"weak": wanted})
+    return ProofVerdict(Proof.WEAK, f"{reason}. Tests: {some(red_ids)}", {"weak": red_ids})
 
 
 def _ran_in(facts: ProofFacts, tree: ProofTree, id: str) -> bool:
@@ -354,12 +354,12 @@ def possible_trees(facts: ProofFacts) -> tuple[ProofTree, ...]:
     first = (ProofTree.HEAD, *((ProofTree.BASE,) if facts.in_base else ()))
     old = (ProofTree.WITH_OLD_TESTS,) if facts.in_base else ()
     hollow = (ProofTree.HOLLOW,) if facts.hollow else ()
-    spelled = (ProofTree.RESPELLED,) if facts.reads_source and facts.changed.code and not facts.coarse else ()
+    spelling_only = (ProofTree.RESPELLED,) if facts.reads_source and facts.changed.code and not facts.coarse else ()
     match facts.declared:
         case Declaration.ADDS:
-            return (*first, *old, ProofTree.OLD, ProofTree.AGAIN, *hollow, *spelled)
+            return (*first, *old, ProofTree.OLD, ProofTree.AGAIN, *hollow, *spelling_only)
         case Declaration.BEHAVIOUR:
-            return (*first, ProofTree.OLD, ProofTree.AGAIN, *hollow, *spelled)
+            return (*first, ProofTree.OLD, ProofTree.AGAIN, *hollow, *spelling_only)
         case Declaration.PRESERVE:
             return (*first, *old)
         case Declaration.TEST_ONLY:
@@ -373,7 +373,7 @@ def shuffle_trees(trees: Collection[ProofTree], seed: str) -> list[ProofTree]:
     return sorted(trees, key=lambda tree: digest([seed, tree.value]))
 
 
-def _preserved(facts: ProofFacts) -> Answer:
+def _preserved_verdict(facts: ProofFacts) -> Answer:
     base = facts.runs.get(ProofTree.BASE)
     passed = tuple(sorted(base.passed)) if base else ()
     if not passed:
@@ -394,15 +394,15 @@ PRECISE: dict[Declaration, tuple[Rule, ...]] = {
     Declaration.ADDS: (*_FIRST, *_GREEN, _expectations_kept, *_RED),
     Declaration.BEHAVIOUR: (*_FIRST, *_GREEN, _feature_removed, *_RED),
     Declaration.TEST_ONLY: (*_START, _no_code, *_GREEN, _tests_only),
-    Declaration.PRESERVE: (*_START, *_GREEN, _expectations_kept, _preserved),
+    Declaration.PRESERVE: (*_START, *_GREEN, _expectations_kept, _preserved_verdict),
     Declaration.EXEMPT: (_harness, _exempt),
 }
 _COARSE_GREEN: tuple[Rule, ...] = (coarse.nothing_weakened, coarse.head_is_green, coarse.base_is_green)
-_COARSE_RED: tuple[Rule, ...] = (coarse.red_without_the_code, coarse.proved)
+_COARSE_RED: tuple[Rule, ...] = (coarse.red_without_the_code, coarse.proved_verdict)
 COARSE: dict[Declaration, tuple[Rule, ...]] = {
     Declaration.ADDS: (*_FIRST, *_COARSE_GREEN, coarse.expectations_kept, *_COARSE_RED),
     Declaration.BEHAVIOUR: (*_FIRST, *_COARSE_GREEN, *_COARSE_RED),
     Declaration.TEST_ONLY: (*_START, _no_code, *_COARSE_GREEN, coarse.tests_only),
-    Declaration.PRESERVE: (*_START, *_COARSE_GREEN, coarse.expectations_kept, coarse.preserved),
+    Declaration.PRESERVE: (*_START, *_COARSE_GREEN, coarse.expectations_kept, coarse.preserved_verdict),
     Declaration.EXEMPT: (_harness, _exempt),
 }

@@ -46,11 +46,11 @@ class Hollow(Struct, frozen=True):
     tree: str
     left: tuple[str, ...]
     """Parts of the change that still have an effect in X."""
-    sure: bool
+    has_old_bodies: bool
     """Changed functions have their old bodies in X. Otherwise they are empty, which may be right."""
     put_back: tuple[str, ...]
     """Files that are old or empty in X, because Windlass cannot empty bodies in their language."""
-    real: bool
+    has_empty_bodies: bool
     """X has emptied bodies, not only old files. A test that fails there found all names it needs."""
 
 
@@ -60,8 +60,8 @@ class _HollowEntries(Struct):
     entries: dict[str, str] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)
     put_back: list[str] = field(default_factory=list)
-    sure: bool = True
-    real: bool = False
+    has_old_bodies: bool = True
+    has_empty_bodies: bool = False
 
 
 class Trees(Struct, frozen=True, eq=False, dict=True):
@@ -181,11 +181,11 @@ class Trees(Struct, frozen=True, eq=False, dict=True):
                 self._empty(path, work, deep=deep)
             elif not any(other.startswith(f"{path}/") for other in self._in_head):
                 work.entries[path] = self._in_base[path]
-                work.real = True
+                work.has_empty_bodies = True
         if all(self._in_head.get(path) == entry for path, entry in work.entries.items()):
             return None
         tree = restaged_tree(self.engine, self.head, work.entries)
-        return Hollow(tree, tuple(work.left), work.sure, tuple(work.put_back), work.real)
+        return Hollow(tree, tuple(work.left), work.has_old_bodies, tuple(work.put_back), work.has_empty_bodies)
 
     def _empty(self, path: str, work: _HollowEntries, *, deep: bool) -> None:
         mode = _mode(self._in_head[path])
@@ -201,14 +201,14 @@ class Trees(Struct, frozen=True, eq=False, dict=True):
         elif emptied:
             text, left = _with_comment(path, emptied.text, new), emptied.left
             back = hollow(path, new, old)
-            work.sure = work.sure and (back is None or back.text == old)
+            work.has_old_bodies = work.has_old_bodies and (back is None or back.text == old)
         elif is_inert(path, old, new):
             return
         else:
             # Windlass cannot empty bodies in this language, so use the old file or an empty one.
             text, left = _with_comment(path, old or _first_line(new), new), ()
             work.put_back.append(path)
-        work.real = work.real or python is not None or emptied is not None
+        work.has_empty_bodies = work.has_empty_bodies or python is not None or emptied is not None
         work.left += [f"{path}: {one}" for one in left]
         work.entries[path] = f"{mode} {self._blob(text)}"
 
@@ -292,8 +292,8 @@ def gather_facts(
         facts,
         hollow=True,
         left=hollow.left,
-        sure=hollow.sure,
-        real=hollow.real,
+        has_old_bodies=hollow.has_old_bodies,
+        has_empty_bodies=hollow.has_empty_bodies,
         put_back=hollow.put_back,
         shallow=shallow is not None,
         left_shallow=shallow.left if shallow else (),

@@ -23,7 +23,7 @@ class WriteResult(Struct, frozen=True):
     path: Path
     changed: bool
     """False: the file already has this text."""
-    kept: Path | None = None
+    backup: Path | None = None
     """The backup of the file, if a person edited it."""
 
 
@@ -44,20 +44,20 @@ class Projector:
         if old == new:
             return WriteResult(path, changed=False)
         ours = self._load_hashes()
-        kept = _back_up(path) if old is not None and old not in ours.get(name, []) else None
+        backup = _back_up(path) if old is not None and old not in ours.get(name, []) else None
         # Save the hash before the file: after a crash in between, both the old and the new text are known.
         self._save_hashes({**ours, name: [*ours.get(name, [])[-1:], new]})
         write_view(path, text, private=self._private)
-        return WriteResult(path, changed=True, kept=kept)
+        return WriteResult(path, changed=True, backup=backup)
 
     def remove(self, name: str) -> WriteResult:
         path = self._path(name)
         old = _hash(path)
         ours = self._load_hashes()
-        kept = _back_up(path) if old is not None and old not in ours.get(name, []) else None
+        backup = _back_up(path) if old is not None and old not in ours.get(name, []) else None
         path.unlink(missing_ok=True)
         self._save_hashes({other: hashes for other, hashes in ours.items() if other != name})
-        return WriteResult(path, changed=old is not None, kept=kept)
+        return WriteResult(path, changed=old is not None, backup=backup)
 
     def _path(self, name: str) -> Path:
         parts = PurePosixPath(name).parts

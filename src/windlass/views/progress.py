@@ -44,11 +44,11 @@ def status_words(view: View) -> str:
         return f"Finished in part, {view.shortfall}"
     if view.state in FINAL:
         return FINAL[view.state]
-    doing = _doing(view)
+    doing = _activity_text(view)
     return doing if view.state is RunState.RUNNING else f"{spoken(view.state)}: {doing}"
 
 
-def _doing(view: View) -> str:
+def _activity_text(view: View) -> str:
     if view.phase is None:
         return "Starting"
     if view.phase.kind != "tasks":

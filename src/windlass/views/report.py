@@ -228,8 +228,8 @@ def _proofs(view: View) -> list[str]:
 
 
 def _proof_lines(task: TaskView, proof: ProofView) -> list[str]:
-    said = f"- {clean(task.title)}: {clean(proof.proof, 40)}. {clean(proof.reason, 500)}"
-    return [said, *(f"  - {clean(line, 1000)}" for line in evidence(proof))]
+    verdict = f"- {clean(task.title)}: {clean(proof.proof, 40)}. {clean(proof.reason, 500)}"
+    return [verdict, *(f"  - {clean(line, 1000)}" for line in evidence(proof))]
 
 
 def _judgement(view: View) -> list[list[str]]:

@@ -71,7 +71,7 @@ def _design_fields(view: View, facts: SuperteamFacts) -> dict[str, Json]:
 
 def _pending_interaction(view: View) -> dict[str, Json]:
     """The open question, for a host that asks it through a model."""
-    return {"pendingInteraction": next((_pending(question) for question in view.questions.values()), None)}
+    return {"pendingInteraction": next((_question_json(question) for question in view.questions.values()), None)}
 
 
 def _config(view: View, settings: Mapping[str, str]) -> dict[str, Json]:
@@ -118,7 +118,7 @@ def _review(review: ReviewView) -> dict[str, Json]:
     }
 
 
-def _pending(question: QuestionView) -> dict[str, Json]:
+def _question_json(question: QuestionView) -> dict[str, Json]:
     return {
         "id": question.id,
         "key": question.key,

@@ -95,11 +95,11 @@ class _GoFile:
         values = field(spec, "value")
         if self._flag in names or values is None:
             return
-        given = values.named_children
-        if len(names) != len(given):
+        nodes = values.named_children
+        if len(names) != len(nodes):
             yield from self._rest(spec, names[0])
             return
-        for name, value in zip(names, given, strict=True):
+        for name, value in zip(names, nodes, strict=True):
             yield from self._value(name, value, spec)
 
     def _value(self, name: str, value: Node, spec: Node) -> Iterator[SourcePart]:
@@ -128,7 +128,7 @@ class _GoFile:
         for function in outermost(node, {"func_literal"}):
             body = field(function, "body")
             assert body is not None
-            if self._data.startswith(_nothing(text(field(function, "result"))).encode(), body.start_byte + 1):
+            if self._data.startswith(_return_empty(text(field(function, "result"))).encode(), body.start_byte + 1):
                 continue
             edits = self._guard_edits(body, self._guard(function))
             yield SourcePart(f"{name} func", tokens(function), line(function), edits)
@@ -186,24 +186,24 @@ def _other_value(name: str, node: Node) -> SourceEdit | None:
             if not plain:
                 return None
             # The old value stays, but never runs: it may be the only use of an import.
-            return _edit(node, f"func() {text(kind)} {{{_nothing(text(kind))} return {text(node)} }}()")
+            return _edit(node, f"func() {text(kind)} {{{_return_empty(text(kind))} return {text(node)} }}()")
         case "call_expression" if text(field(node, "function")) in ERRORS:
             arguments = field(node, "arguments")
-            given = arguments.named_children if arguments is not None else []
-            message = _quoted(name)
-            plain = len(given) == 1 and given[0].type in STRINGS and text(given[0]) != message
-            return _edit(given[0], message) if plain else None
+            nodes = arguments.named_children if arguments is not None else []
+            message = _quote_name(name)
+            plain = len(nodes) == 1 and nodes[0].type in STRINGS and text(nodes[0]) != message
+            return _edit(nodes[0], message) if plain else None
         case kind if kind in STRINGS:
-            return _edit(node, _quoted(name))
+            return _edit(node, _quote_name(name))
         case _:
             return None
 
 
-def _nothing(kind: str) -> str:
+def _return_empty(kind: str) -> str:
     return f" if true {{ return {kind}{{}} }};"
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return f'"{name}: {SENTINEL}"'
 
 

@@ -325,9 +325,9 @@ def _other_value(node: Node, place: str) -> str | None:
         case "true" | "false":
             return f"!{text(node)}"
         case "string":
-            return _quoted(place)
+            return _quote_name(place)
         case "template_string" if all(child.type != "template_substitution" for child in node.named_children):
-            return _quoted(place)
+            return _quote_name(place)
         case "regex":
             return "/(?!)/"
         case "array":
@@ -338,7 +338,7 @@ def _other_value(node: Node, place: str) -> str | None:
             return None
 
 
-def _quoted(place: str) -> str:
+def _quote_name(place: str) -> str:
     words = "".join(sign for sign in place if sign.isalnum() or sign in "_$.")
     return f'"{words}: {SENTINEL}"'
 
