@@ -11,7 +11,7 @@ import pytest
 from crews import Crewed, flow
 from front import plan_text
 from windlass.agents.base import AgentResult, Job, Said
-from windlass.dispatch.recovery import Recovered
+from windlass.dispatch.recovery import Recovery
 from windlass.dispatch.site import DispatchListener, InterruptedAttempt, Leftovers, SiteAddress, SiteResult
 from windlass.events import DispatchFinished, TaskLanded
 from windlass.git.engine_repo import EngineRepo
@@ -81,8 +81,8 @@ class TableSite:
 
     async def close(self) -> None: ...
 
-    def recover(self, *given: Any, **more: Any) -> Recovered:
-        return Recovered(0, {})
+    def recover(self, *given: Any, **more: Any) -> Recovery:
+        return Recovery(0, {})
 
     def redact(self, attempt: str) -> None: ...
 

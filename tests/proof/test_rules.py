@@ -162,7 +162,7 @@ def test_each_rule_gives_its_verdict_and_looks_no_further(
 def test_red_once_is_flaky_whichever_of_the_two_runs_was_red() -> None:
     """The order in which trees are run is drawn."""
     for one, other in ((O1, O2), (O2, O1)):
-        facts = NEW.having(H, ran(t=P)).with_run(one, ran(t=F)).with_run(other, ran(t=P))
+        facts = NEW.with_run(H, ran(t=P)).with_run(one, ran(t=F)).with_run(other, ran(t=P))
         answer = judge(facts)
         assert isinstance(answer, ProofVerdict)
         assert answer.proof is Proof.FLAKY

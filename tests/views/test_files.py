@@ -88,7 +88,7 @@ def test_a_removed_file_is_gone_and_an_edited_one_is_kept(tmp_path: Path) -> Non
     assert json.loads((tmp_path / MEMORY).read_text()) == {}
     assert projector.remove(NAME) == WriteResult(path, changed=False)
     path.write_text("theirs")
-    kept = projector.remove(NAME).kept
+    kept = projector.remove(NAME).backup
     assert kept is not None
     assert (path.exists(), kept.read_text()) == (False, "theirs")
 
@@ -135,4 +135,4 @@ def test_a_folder_in_the_way_is_kept_aside(tmp_path: Path, name: str) -> None:
 def test_text_that_is_not_valid_unicode_is_ours_all_the_same(tmp_path: Path) -> None:
     projector = Projector(tmp_path)
     projector.write(NAME, "a\ud800")
-    assert projector.write(NAME, "b").kept is None
+    assert projector.write(NAME, "b").backup is None
