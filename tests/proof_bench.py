@@ -16,8 +16,8 @@ from windlass.checks.test_files import Names
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.proof_slot import ProofSlot
 from windlass.git.trees import commit_tree, restaged_tree
-from windlass.proof.facts import Declared, ProofFacts, ProofTree, ProofVerdict, TestRun
-from windlass.proof.rules import judge, planned, shuffled
+from windlass.proof.facts import Declaration, ProofFacts, ProofTree, ProofVerdict, TestRun
+from windlass.proof.rules import judge, possible_trees, shuffle_trees
 from windlass.proof.trees import Trees, counts_every_file, gather_facts
 
 GONE = "0 " + "0" * 40
@@ -80,14 +80,15 @@ class ProofBench:
     def prove(self, case: Case, *, timeout: float = 20.0) -> ProofVerdict:
         self.ran = []
         trees = self._trees(case)
-        declared = Declared(case.tdd)
+        declared = Declaration(case.tdd)
         allowed = frozenset(case.plan_files)
         facts = gather_facts(trees, declared, known=frozenset(), allowed=allowed, coarse=False)
         answer = judge(facts)
-        waiting = list(planned(facts))[::-1] if case.head_first else shuffled(planned(facts), case.name)
+        possible = possible_trees(facts)
+        waiting = list(possible)[::-1] if case.head_first else shuffle_trees(possible, case.name)
         while isinstance(answer, ProofTree):
             tree = waiting.pop() if waiting else answer
-            facts = facts.having(tree, self._run(trees, tree, facts, timeout))
+            facts = facts.with_run(tree, self._run(trees, tree, facts, timeout))
             answer = judge(facts)
         return answer
 

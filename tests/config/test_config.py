@@ -81,7 +81,7 @@ def test_agents_have_options_of_their_own(repo: Path, user: Path) -> None:
     )
     agents = load_config(repo, user, {}).agents
     assert agents.default == "mine"
-    assert agents.configured() == ("mine",)
+    assert agents.configured_names() == ("mine",)
     assert agents.options("mine") == {"argv": ("run me", "-x"), "limit": "3", "loud": "true"}
     assert agents.options("other") == {}
 
@@ -128,7 +128,7 @@ REFUSED = {
     "no slot": ("[workspace]\nslots = 0", ":2: workspace.slots: must be at least 1"),
     "shell operator": (
         "[checks]\ncommands = [\n  'a && b',\n]",
-        ":2: checks.commands.0: '&&' needs a shell, and none is used; give each command an entry of its own",
+        ":2: checks.commands.0: '&&' needs a shell, but Windlass uses none; write one entry for each command",
     ),
     "outside": (
         "[workspace]\ncopy = ['../.env']",
@@ -154,9 +154,9 @@ def test_a_bad_setting_is_named_with_file_line_and_key(repo: Path, case: str) ->
 REFUSED_JSON = {
     "comment": ('{\n  // limits\n  "costs": {}\n}', ":2: JSON has no comments; remove this one"),
     "byte order mark": ("\ufeff{}", ":1: starts with a byte order mark; save it as UTF-8 without one"),
-    "not an object": ("[1]", ":1: must hold one object: {...}"),
-    "twice": ('{"costs": {}, "costs": {}}', ":1: the key 'costs' is given twice"),
-    "no number": ('{"costs": {"warnAtUsd": NaN}}', ":1: 'NaN' is not a number that JSON knows"),
+    "not an object": ("[1]", ":1: must be one object: {...}"),
+    "twice": ('{"costs": {}, "costs": {}}', ":1: the key 'costs' appears twice"),
+    "no number": ('{"costs": {"warnAtUsd": NaN}}', ":1: 'NaN' is not a valid number in JSON"),
     "negative": ('{"costs": {\n"hardLimitUsd": -1}}', ":2: costs.hardLimitUsd: must not be negative, it is -1"),
     "near": (
         '{"costs": {\n"hardLimtUsd": 1}}',

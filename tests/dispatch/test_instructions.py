@@ -121,7 +121,7 @@ def test_too_much_of_it_is_cut_and_said(tmp_path: Path) -> None:
     front = Front(tmp_path, LEAN, {"AGENTS.md": "x" * (MAX_BYTES + 5), "MORE.md": "never seen\n"})
     ask(front, "[AGENTS.md, MORE.md]")
     run(front)
-    assert "x\n[cut here: it is longer than what is passed on]" in front.prompt(BUILD)
+    assert "x\n[cut here: the file is too long]" in front.prompt(BUILD)
     assert "never seen" not in front.prompt(BUILD)
     assert front.prompt(BUILD).count("x" * 100) < MAX_BYTES // 100 + 2
     assert [text.split(" ", 1)[0] for text in front.warnings] == ["'AGENTS.md'", "'MORE.md'"]

@@ -210,7 +210,7 @@ def test_a_session_that_the_cli_forgot_is_begun_anew_in_the_same_tree_and_told_w
     assert [call["session"] for call in (first, second, third)] == ["", "s-1", ""]
     assert third["found"]
     assert "Title: Add it" in third["prompt"]
-    assert "what they left half done lies in this directory (uncommitted: 'half.txt')" in third["prompt"]
+    assert "their unfinished work is in this directory (uncommitted: 'half.txt')" in third["prompt"]
 
 
 def test_a_dispatch_that_was_turned_away_at_once_begins_anew(bench: Bench) -> None:

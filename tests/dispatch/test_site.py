@@ -11,7 +11,7 @@ import pytest
 from crews import Crewed, flow
 from front import plan_text
 from windlass.agents.base import AgentResult, Job, Said
-from windlass.dispatch.recovery import Recovered
+from windlass.dispatch.recovery import Recovery
 from windlass.dispatch.site import DispatchListener, InterruptedAttempt, Leftovers, SiteAddress, SiteResult
 from windlass.events import DispatchFinished, TaskLanded
 from windlass.git.engine_repo import EngineRepo
@@ -46,7 +46,7 @@ class TableCheckout:
     def resume(self, name: str, head: str) -> None:
         raise AssertionError("no session goes on here")
 
-    harvest = undo = stand_on = reserve = setup_hash = check = resume
+    harvest = undo = check_out = reserve = setup_hash = check = resume
 
 
 class TableSite:
@@ -64,7 +64,7 @@ class TableSite:
         self.checkouts.append(TableCheckout())
         return self.checkouts[-1]
 
-    def interrupted(self, key: str) -> InterruptedAttempt | None:
+    def take_interrupted(self, key: str) -> InterruptedAttempt | None:
         return None
 
     def attempt_name(self, key: str, n: int) -> str:
@@ -81,8 +81,8 @@ class TableSite:
 
     async def close(self) -> None: ...
 
-    def recover(self, *given: Any, **more: Any) -> Recovered:
-        return Recovered(0, {})
+    def recover(self, *given: Any, **more: Any) -> Recovery:
+        return Recovery(0, {})
 
     def redact(self, attempt: str) -> None: ...
 

@@ -45,8 +45,8 @@ class Desk:
         assert self.place.slot is not None
         return self.place.slot
 
-    async def after(self, before: StateBefore) -> Leftovers:
-        return await self.place.after(before, OURS, self.workspace.head, ("build/t1", 1))
+    async def leftovers(self, before: StateBefore) -> Leftovers:
+        return await self.place.leftovers(before, OURS, self.workspace.head, ("build/t1", 1))
 
 
 def make_desk(engine: EngineRepo, spare: list[tuple[Slot, str]] | None, head: str = "") -> Desk:
@@ -56,9 +56,9 @@ def make_desk(engine: EngineRepo, spare: list[tuple[Slot, str]] | None, head: st
 async def work(desk: Desk, files: dict[str, str]) -> str:
     """What a dispatch does to a desk: taken, worked at, looked at, held."""
     slot = await desk.ready("build/t1", 1)
-    before = await desk.place.before(OURS)
+    before = await desk.place.state_before(OURS)
     made = commit(slot.path, files)
-    seen = await desk.after(before)
+    seen = await desk.leftovers(before)
     assert (seen.head, seen.trespasses, seen.noticed) == (made, (), ())
     desk.workspace.hold("build/t1/@1", made)
     desk.workspace.move(made)
@@ -120,10 +120,10 @@ def test_a_branch_an_agent_made_in_its_slot_is_no_trespass_and_its_commit_is_kep
     async def scope() -> tuple[str, tuple[str, ...]]:
         desk = make_desk(engine, [])
         slot = await desk.ready("build/t1", 1)
-        before = await desk.place.before(OURS)
+        before = await desk.place.state_before(OURS)
         sh(slot.path, "checkout", "-q", "-b", "mine")
         made = commit(slot.path, {"b.txt": "1"})
-        return made, (await desk.after(before)).trespasses
+        return made, (await desk.leftovers(before)).trespasses
 
     made, trespasses = asyncio.run(scope())
     assert trespasses == ()

@@ -54,7 +54,7 @@ def test_an_edit_raises_one_question_that_names_what_would_run_again_and_pays_fo
     edit(bench, plan_path(bench), EDITED)
     said = bench.windlass()
     assert said.code == 10, str(said)
-    assert "was edited since it was recorded" in said.out
+    assert "was edited after it was recorded" in said.out
     assert len(bench.dispatches()) == before
     assert len(bench.rows("SELECT 1 FROM question WHERE state = 'pending'")) == 1
 

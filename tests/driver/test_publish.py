@@ -206,7 +206,7 @@ def test_a_tag_is_set_on_the_remote_alone_and_an_existing_one_is_not_moved(tmp_p
     other = engineer(files={"src/a.py": "def a(): return 2\n"})
     again = team.start([other, *ONE], "--flow", "tagged", request="One")
     assert again.code == 12
-    assert "names another commit" in again.out
+    assert "it exists with another commit" in again.out
 
 
 def test_a_remote_that_does_not_exist_is_named_with_the_nearest(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from gitrepo import make_engine, reachable, sh, write
 from stores import CLAIM, intent, stored
 from windlass.dispatch.late_costs import LateCosts
-from windlass.dispatch.recovery import Recovered, recover
+from windlass.dispatch.recovery import Recovery, recover
 from windlass.errors import GitUnansweredError, StoppedError
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.slots import Slots
@@ -33,7 +33,7 @@ def _left(tmp_path: Path) -> tuple[EngineRepo, Slots, str]:
     return engine, slots, made
 
 
-def _recover(store: Store, slots: Slots, folder: Path, *, resumes: bool = False) -> Recovered:
+def _recover(store: Store, slots: Slots, folder: Path, *, resumes: bool = False) -> Recovery:
     accounts = LateCosts(store, CLAIM, folder / "run", None)
     return recover(
         *(store, "r1", slots, folder / "run"),

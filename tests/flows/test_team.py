@@ -318,7 +318,7 @@ def test_a_remote_that_is_ahead_is_said_and_one_that_is_gone_stops_nothing(tmp_p
     sh(tmp_path / "other", "commit", "-q", "--allow-empty", "-m", "newer")
     sh(tmp_path / "other", "push", "-q", "origin", "main")
     assert team.go(basics(subtask("a"))).code == 0
-    assert any("has 1 commits that this run does not begin with" in text for text in team.warnings)
+    assert any("has 1 commits that are not in the base of this run" in text for text in team.warnings)
     assert team.git("rev-parse", "refs/remotes/origin/main") == team.git("rev-parse", "main")
     team.git("remote", "set-url", "origin", str(tmp_path / "gone.git"))
     done = team.go(basics(subtask("a")))

@@ -59,7 +59,7 @@ def test_a_scout_that_is_told_to_write_by_its_shell_is_refused_or_undone_and_rep
     server = model({"when": {"role": "scout"}, "run": ["echo x > planted.py"], "say": "Looked."}, planner("One"), GOOD)
     front = front_of(tmp_path, name, server)
     assert front("run", "Add add").code == 10
-    told = [text for text in front.warnings if "planted.py was changed by a role that may not; undone" in text]
+    told = [text for text in front.warnings if "planted.py was changed by a role that may not write; undone" in text]
     refused = "ead-only file system" in tried(server) or "ermission denied" in tried(server)
     assert bool(told) != refused, front.warnings
     kept = front.git("for-each-ref", "--format=%(refname)", "refs/windlass/keep").splitlines()

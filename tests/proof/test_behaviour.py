@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import windlass
-from windlass.proof.behaviour import names_removed, respelled, without_behaviour
+from windlass.proof.behaviour import removes_names, respell, without_behaviour
 from windlass.proof.claims import compare
 
 OLD = "LIMIT = 5\n\n\ndef half(n):\n    return n // 2\n\n\ndef gone():\n    return 1\n"
@@ -49,15 +49,15 @@ def test_what_is_left_is_named() -> None:
 
 
 def test_respelled_code_does_the_same_and_reads_otherwise() -> None:
-    space = loaded(respelled(NEW))
+    space = loaded(respell(NEW))
     assert (space["half"](9), space["sub"](5, 2), space["LIMIT"]) == (4.5, 3, 7)  # type: ignore[operator]
     assert "    return a - b\n" in NEW
-    assert ":\n    return a - b\n" not in respelled(NEW)
+    assert ":\n    return a - b\n" not in respell(NEW)
 
 
 @pytest.mark.parametrize(("new", "removed"), [(OLD + "x = 1\n", False), ("def half(n): ...\n", True), ("def (", False)])
 def test_a_name_that_is_gone_is_noticed(new: str, removed: bool) -> None:
-    assert names_removed(OLD, new) is removed
+    assert removes_names(OLD, new) is removed
 
 
 @pytest.mark.sweep(4)
@@ -68,7 +68,7 @@ def test_code_of_every_shape_can_be_rewritten(first: int) -> None:
         found = without_behaviour(path.name, "", text)
         assert found is not None
         assert ast.parse(found.text).body is not None
-        assert ast.dump(ast.parse(respelled(text))) != ast.dump(ast.parse(text)) or "def " not in text
+        assert ast.dump(ast.parse(respell(text))) != ast.dump(ast.parse(text)) or "def " not in text
 
 
 def test_a_test_file_that_does_not_parse_claims_nothing_about_others() -> None:

@@ -9,14 +9,14 @@ import pytest
 
 import windlass
 from windlass.proof.hollow import hollow as hollow_file
-from windlass.proof.hollow.parts import Hollowed
+from windlass.proof.hollow.parts import HollowSource
 
 
-def hollow(old: str, new: str) -> Hollowed | None:
+def hollow(old: str, new: str) -> HollowSource | None:
     return hollow_file("module.py", old, new)
 
 
-def run(done: Hollowed | None) -> dict[str, object]:
+def run(done: HollowSource | None) -> dict[str, object]:
     assert done is not None
     space: dict[str, object] = {"__name__": "hollow"}
     exec(done.text, space)  # what was taken out is seen by running it

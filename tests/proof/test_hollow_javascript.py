@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from windlass.proof.hollow import hollow, is_inert
 from windlass.proof.hollow.javascript import NOT_CHECKED
-from windlass.proof.hollow.parts import Hollowed, flag_name
+from windlass.proof.hollow.parts import HollowSource, flag_name
 from windlass.proof.hollow.syntax import parse
 
 #: pairs of a text before and after a change
@@ -151,7 +151,7 @@ def test_hollow_functions_do_nothing_once_the_module_has_loaded(tmp_path: Path) 
         pytest.skip("there is no node here")
     prelude = "const register = () => {};\nlet later;\n"
     old = prelude + "\n".join(pair[0] for pair in CHANGES)
-    done: Hollowed | None = hollow("a.mjs", old, prelude + "\n".join(pair[1] for pair in CHANGES))
+    done: HollowSource | None = hollow("a.mjs", old, prelude + "\n".join(pair[1] for pair in CHANGES))
     assert done is not None
     (tmp_path / "a.mjs").write_text(done.text)
     (tmp_path / "run.mjs").write_text(RUN)

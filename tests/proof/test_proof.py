@@ -10,7 +10,7 @@ import pytest
 from front import plan_of
 from proofs import ADD_SUB, BASE, PYTEST, REPORTING, TEST_SUB, Proving
 from windlass.proof.facts import ProofTree
-from windlass.proof.rules import shuffled
+from windlass.proof.rules import shuffle_trees
 
 pytestmark = pytest.mark.long
 
@@ -305,10 +305,10 @@ def test_a_test_sees_the_same_surroundings_on_every_tree(proving: Proving, words
 
 
 def test_trees_are_proved_in_an_order_that_differs_from_proof_to_proof() -> None:
-    orders = {tuple(shuffled(tuple(ProofTree), str(seed))) for seed in range(50)}
+    orders = {tuple(shuffle_trees(tuple(ProofTree), str(seed))) for seed in range(50)}
     assert len(orders) == 50
     assert {order[0] for order in orders} == set(ProofTree)
-    assert shuffled(tuple(ProofTree), "1") == shuffled(tuple(ProofTree), "1")
+    assert shuffle_trees(tuple(ProofTree), "1") == shuffle_trees(tuple(ProofTree), "1")
 
 
 def test_what_an_agent_left_among_ignored_files_is_not_there_when_its_work_is_proved(tmp_path: Path) -> None:
@@ -365,7 +365,7 @@ def test_a_weak_proof_asks_a_person(tmp_path: Path) -> None:
     done = proving.start([{"when": {"role": "implementer"}, "files": NEW_HEAD, "commit": "work", "say": "done"}])
     assert (done.code, proving.front.asked) == (10, ["weak"])
     assert [proof.proof for proof in proving.proofs] == ["weak"]
-    assert "a part of it is still at work there: calc.py: the head of class Sum" in proving.proofs[0].reason
+    assert "a part of it still runs: calc.py: the head of class Sum" in proving.proofs[0].reason
     assert proving.front("answer", "refuse").code == 12
 
 

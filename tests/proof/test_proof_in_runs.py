@@ -232,7 +232,7 @@ def test_run_files_without_its_placeholder_is_refused_with_an_example(tmp_path: 
     front = Front(tmp_path, '[tests]\nrun_files = ["pytest", "-q"]\n')
     done = front("run", "x")
     assert done.code == 1
-    assert "there is no {files} or {folders} in it" in done.err
+    assert "it has no {files} or {folders}" in done.err
 
 
 @pytest.mark.long

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from windlass.checks.junit import Status
-from windlass.checks.test_files import Changed, Names, sort_files
-from windlass.proof.claims import Compared
-from windlass.proof.facts import REFUSED, Declared, Proof, ProofFacts, ProofTree, ProofVerdict, TestRun
+from windlass.checks.test_files import ChangedFiles, Names, sort_files
+from windlass.proof.claims import Comparison
+from windlass.proof.facts import REFUSED, Declaration, Proof, ProofFacts, ProofTree, ProofVerdict, TestRun
 from windlass.proof.rules import judge
 
 P, F, E, S = Status.PASSED, Status.FAILED, Status.ERROR, Status.SKIPPED
@@ -23,7 +23,7 @@ B, H, O1, O2, W, X = (
     ProofTree.HOLLOW,
 )
 Y, R = ProofTree.SHALLOW, ProofTree.RESPELLED
-CHANGED = Changed(tests=("tests/test_a.py",), code=("a.py",))
+CHANGED = ChangedFiles(tests=("tests/test_a.py",), code=("a.py",))
 HUNG = TestRun(None, None, timed_out=True)
 
 
@@ -38,14 +38,14 @@ def seen(facts: ProofFacts, runs: dict[ProofTree, TestRun]) -> tuple[ProofVerdic
     while isinstance(answer, ProofTree):
         assert answer not in asked
         asked.append(answer)
-        facts = facts.having(answer, runs[answer])
+        facts = facts.with_run(answer, runs[answer])
         answer = judge(facts)
     return answer, asked
 
 
 NEW = ProofFacts(CHANGED, hollow=True)
 OLD = ProofFacts(CHANGED, hollow=True, in_base=True)
-KEEP = replace(OLD, declared=Declared.PRESERVE)
+KEEP = replace(OLD, declared=Declaration.PRESERVE)
 RED = {H: ran(t=P), O1: ran(t=F), O2: ran(t=F), X: ran(t=F)}
 # What was not loaded is missing, and the module that could not be loaded is named.
 GONE = TestRun({"module": E}, 2)
@@ -59,18 +59,21 @@ TABLE: list[tuple[str, ProofFacts, dict[ProofTree, TestRun], Proof, list[ProofTr
     ("red by running, hollow hangs", NEW, {**RED, X: HUNG}, Proof.PROVED, [H, O1, O2, X]),
     ("passes hollow", NEW, {**RED, X: ran(t=P)}, Proof.UNPROVED, [H, O1, O2, X]),
     ("passes hollow, a part is left", replace(NEW, left=("a",)), {**RED, X: ran(t=P)}, Proof.WEAK, [H, O1, O2, X]),
-    ("may read it", replace(NEW, sure=False, reads_source=True), {**RED, X: ran(t=P)}, Proof.WEAK, [H, O1, O2, X]),
-    ("an empty body may be right", replace(NEW, sure=False), {**RED, X: ran(t=P)}, Proof.PROVED, [H, O1, O2, X]),
-    ("absent, and passes hollow", replace(NEW, sure=False), {**RED, O1: GONE, O2: GONE, X: ran(t=P)},
+    ("may read it", replace(NEW, has_old_bodies=False, reads_source=True), {**RED, X: ran(t=P)},
+     Proof.WEAK, [H, O1, O2, X]),
+    ("an empty body may be right", replace(NEW, has_old_bodies=False), {**RED, X: ran(t=P)},
+     Proof.PROVED, [H, O1, O2, X]),
+    ("absent, and passes hollow", replace(NEW, has_old_bodies=False), {**RED, O1: GONE, O2: GONE, X: ran(t=P)},
      Proof.UNPROVED, [H, O1, O2, X]),
     ("hollow does not load, shallow does", replace(NEW, shallow=True), {**RED, X: GONE, Y: ran(t=F)},
      Proof.PROVED, [H, O1, O2, X, Y]),
     ("passes shallow", replace(NEW, shallow=True, left_shallow=("a",)), {**RED, X: GONE, Y: ran(t=P)},
      Proof.WEAK, [H, O1, O2, X, Y]),
-    ("only put back, red by absence", replace(NEW, real=False), {**RED, O1: GONE, O2: GONE},
+    ("only put back, red by absence", replace(NEW, has_empty_bodies=False), {**RED, O1: GONE, O2: GONE},
      Proof.ABSENT, [H, O1, O2, X]),
-    ("only put back, not loaded", replace(NEW, real=False), {**RED, X: GONE}, Proof.PROVED, [H, O1, O2, X]),
-    ("only put back, passes", replace(NEW, real=False), {**RED, X: ran(t=P)}, Proof.UNPROVED, [H, O1, O2, X]),
+    ("only put back, not loaded", replace(NEW, has_empty_bodies=False), {**RED, X: GONE}, Proof.PROVED, [H, O1, O2, X]),
+    ("only put back, passes", replace(NEW, has_empty_bodies=False), {**RED, X: ran(t=P)},
+     Proof.UNPROVED, [H, O1, O2, X]),
     ("respelled", replace(NEW, reads_source=True), {**RED, R: ran(t=P)}, Proof.PROVED, [H, O1, O2, X, R]),
     ("depends on the spelling", replace(NEW, reads_source=True), {**RED, R: ran(t=F)},
      Proof.UNPROVED, [H, O1, O2, X, R]),
@@ -101,39 +104,39 @@ TABLE: list[tuple[str, ProofFacts, dict[ProofTree, TestRun], Proof, list[ProofTr
     ),
     (
         "expectation changed, as declared; the rewritten test is red without the code",
-        replace(OLD, declared=Declared.BEHAVIOUR),
+        replace(OLD, declared=Declaration.BEHAVIOUR),
         {H: ran(u=P), B: ran(u=P), O1: ran(u=F), O2: ran(u=F), X: ran(u=F)},
         Proof.PROVED,
         [H, B, O1, O2, X],
     ),
     (
         "gone, as declared, and fails with the new code",
-        replace(OLD, declared=Declared.BEHAVIOUR, removes_code=True),
+        replace(OLD, declared=Declaration.BEHAVIOUR, removes_code=True),
         {H: ran(), B: ran(u=P), W: ran(u=F)},
         Proof.PROVED,
         [H, B, W],
     ),
     (
         "gone, as declared, although it would still pass",
-        replace(OLD, declared=Declared.BEHAVIOUR, removes_code=True),
+        replace(OLD, declared=Declaration.BEHAVIOUR, removes_code=True),
         {H: ran(), B: ran(u=P), W: ran(u=P)},
         Proof.WEAKENED,
         [H, B, W],
     ),
-    ("moved", replace(KEEP, compared=Compared(moved={"u": "v"})), {H: ran(v=P), B: ran(u=P), W: GONE},
+    ("moved", replace(KEEP, comparison=Comparison(moved={"u": "v"})), {H: ran(v=P), B: ran(u=P), W: GONE},
      Proof.PRESERVED, [H, B, W]),
-    ("emptied", replace(OLD, compared=Compared(frozenset({"u"}))), {H: ran(t=P, u=P), B: ran(u=P)},
+    ("emptied", replace(OLD, comparison=Comparison(frozenset({"u"}))), {H: ran(t=P, u=P), B: ran(u=P)},
      Proof.WEAKENED, [H, B]),
     ("nothing new", OLD, {H: ran(u=P), B: ran(u=P), W: ran(u=P), O1: ran(u=P)}, Proof.UNPROVED, [H, B, W, O1]),
     ("preserve", KEEP, {H: ran(u=P), B: ran(u=P), W: ran(u=P)}, Proof.PRESERVED, [H, B, W]),
     ("preserve, broken", KEEP, {H: ran(u=P), B: ran(u=P), W: ran(u=F)}, Proof.EXPECTATION, [H, B, W]),
     ("preserve, nothing guards it", replace(KEEP, in_base=False), {H: TestRun()}, Proof.UNPROVED, [H]),
-    ("test-only with code", replace(NEW, declared=Declared.TEST_ONLY), {}, Proof.UNPROVED, []),
-    ("exempt", replace(NEW, declared=Declared.EXEMPT), {}, Proof.EXEMPT, []),
-    ("no code", ProofFacts(Changed(data=("a.yaml",))), {}, Proof.EXEMPT, []),
-    ("no test", ProofFacts(Changed(code=("a.py",))), {}, Proof.UNPROVED, []),
-    ("only tests", ProofFacts(Changed(tests=("tests/test_a.py",))), {}, Proof.UNPROVED, []),
-    ("test, data", ProofFacts(Changed(tests=("tests/test_a.py",), data=("a.yaml",))), RED, Proof.PROVED, [H, O1, O2]),
+    ("test-only with code", replace(NEW, declared=Declaration.TEST_ONLY), {}, Proof.UNPROVED, []),
+    ("exempt", replace(NEW, declared=Declaration.EXEMPT), {}, Proof.EXEMPT, []),
+    ("no code", ProofFacts(ChangedFiles(data=("a.yaml",))), {}, Proof.EXEMPT, []),
+    ("no test", ProofFacts(ChangedFiles(code=("a.py",))), {}, Proof.UNPROVED, []),
+    ("only tests", ProofFacts(ChangedFiles(tests=("tests/test_a.py",))), {}, Proof.UNPROVED, []),
+    ("test, data", ProofFacts(replace(CHANGED, code=(), data=("a.yaml",))), RED, Proof.PROVED, [H, O1, O2]),
     ("harness", ProofFacts(replace(CHANGED, harness=("conftest.py",))), {}, Proof.HARNESS, []),
     (
         "harness that the plan names",
@@ -159,7 +162,7 @@ def test_each_rule_gives_its_verdict_and_looks_no_further(
 def test_red_once_is_flaky_whichever_of_the_two_runs_was_red() -> None:
     """The order in which trees are run is drawn."""
     for one, other in ((O1, O2), (O2, O1)):
-        facts = NEW.having(H, ran(t=P)).having(one, ran(t=F)).having(other, ran(t=P))
+        facts = NEW.with_run(H, ran(t=P)).with_run(one, ran(t=F)).with_run(other, ran(t=P))
         answer = judge(facts)
         assert isinstance(answer, ProofVerdict)
         assert answer.proof is Proof.FLAKY
@@ -189,9 +192,9 @@ ROUGH = ProofFacts(CHANGED, coarse=True, hollow=True, in_base=True)
         (ROUGH, {W: TestRun(None, 1)}, Proof.EXPECTATION),
         (ROUGH, {X: TestRun(None, 0)}, Proof.UNPROVED),
         (replace(ROUGH, removed=("tests/test_b.py",)), {}, Proof.WEAKENED),
-        (replace(ROUGH, declared=Declared.PRESERVE), {}, Proof.PRESERVED),
-        (replace(ROUGH, declared=Declared.PRESERVE, in_base=False), {}, Proof.UNPROVED),
-        (ProofFacts(Changed(tests=("t.py",)), Declared.TEST_ONLY, coarse=True), {}, Proof.TESTS_ONLY),
+        (replace(ROUGH, declared=Declaration.PRESERVE), {}, Proof.PRESERVED),
+        (replace(ROUGH, declared=Declaration.PRESERVE, in_base=False), {}, Proof.UNPROVED),
+        (ProofFacts(ChangedFiles(tests=("t.py",)), Declaration.TEST_ONLY, coarse=True), {}, Proof.TESTS_ONLY),
     ],
 )
 def test_exit_codes_alone_are_judged_by_the_coarse_rule(
@@ -207,15 +210,15 @@ some_run = st.builds(
 any_facts = st.builds(
     ProofFacts,
     st.just(CHANGED),
-    st.sampled_from(Declared),
+    st.sampled_from(Declaration),
     st.booleans(),
     st.sampled_from([(), ("tests/test_b.py",)]),
     st.frozensets(st.sampled_from("abcd"), max_size=1),
     st.just(frozenset()),
     hollow=st.booleans(),
     left=st.sampled_from([(), ("a",)]),
-    sure=st.booleans(),
-    real=st.booleans(),
+    has_old_bodies=st.booleans(),
+    has_empty_bodies=st.booleans(),
     shallow=st.booleans(),
     reads_source=st.booleans(),
     removes_code=st.booleans(),
@@ -237,14 +240,14 @@ def test_every_set_of_results_ends_in_a_verdict_and_proved_means_red_without_and
         assert runs[H].of(id) is P
         assert runs[O1].of(id) is not P
         assert runs[O2].of(id) is runs[O1].of(id)
-        assert not (facts.hollow and facts.sure and not facts.left and runs[X].of(id) is P)
-    if facts.in_base and facts.declared is not Declared.BEHAVIOUR:
+        assert not (facts.hollow and facts.has_old_bodies and not facts.left and runs[X].of(id) is P)
+    if facts.in_base and facts.declared is not Declaration.BEHAVIOUR:
         assert runs[B].passed <= runs[H].passed
 
 
 def test_files_are_sorted_by_what_they_mean_for_the_proof() -> None:
     paths = ["a.py", "tests/test_a.py", "tests/data.json", "conftest.py", "README.md", "limits.yaml"]
-    assert sort_files(paths, Names(), ["conftest.py"]) == Changed(
+    assert sort_files(paths, Names(), ["conftest.py"]) == ChangedFiles(
         tests=("tests/test_a.py", "tests/data.json"), code=("a.py",), data=("limits.yaml",), harness=("conftest.py",)
     )
 

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from windlass.errors import UserError
-from windlass.views.files import MEMORY, Projector, Written
+from windlass.views.files import MEMORY, Projector, WriteResult
 
 NAME = ".superteam-workflow.json"
 
 
 def test_a_file_is_written_rewritten_and_left_alone_when_it_already_says_so(tmp_path: Path) -> None:
     projector, path = Projector(tmp_path), tmp_path / NAME
-    assert projector.write(NAME, "one") == Written(path, changed=True)
-    assert projector.write(NAME, "one") == Written(path, changed=False)
-    assert projector.write(NAME, "two") == Written(path, changed=True)
+    assert projector.write(NAME, "one") == WriteResult(path, changed=True)
+    assert projector.write(NAME, "one") == WriteResult(path, changed=False)
+    assert projector.write(NAME, "two") == WriteResult(path, changed=True)
     assert path.read_text() == "two"
     assert sorted(os.listdir(tmp_path)) == [MEMORY, NAME]
 
@@ -27,7 +27,7 @@ def test_a_file_that_somebody_edited_is_kept_aside_and_reported_each_time(tmp_pa
     for n in (1, 2):
         path.write_text(f"theirs {n}")
         kept = tmp_path / f"{NAME}.edited-{n}"
-        assert Projector(tmp_path).write(NAME, f"ours {n}") == Written(path, changed=True, kept=kept)
+        assert Projector(tmp_path).write(NAME, f"ours {n}") == WriteResult(path, changed=True, backup=kept)
         assert (path.read_text(), kept.read_text()) == (f"ours {n}", f"theirs {n}")
 
 
@@ -35,15 +35,15 @@ def test_a_missing_file_is_written_again(tmp_path: Path) -> None:
     projector = Projector(tmp_path)
     path = projector.write(NAME, "one").path
     path.unlink()
-    assert projector.write(NAME, "one") == Written(path, changed=True)
+    assert projector.write(NAME, "one") == WriteResult(path, changed=True)
     assert path.read_text() == "one"
 
 
 def test_a_file_that_was_there_before_us_is_kept(tmp_path: Path) -> None:
     (tmp_path / NAME).write_text("user's own")
     written = Projector(tmp_path).write(NAME, "ours")
-    assert written.kept is not None
-    assert written.kept.read_text() == "user's own"
+    assert written.backup is not None
+    assert written.backup.read_text() == "user's own"
 
 
 @pytest.mark.parametrize("memory", ["not json", "[]", '{"a": 1}'])
@@ -51,7 +51,7 @@ def test_without_a_readable_memory_nothing_is_taken_for_ours(tmp_path: Path, mem
     projector = Projector(tmp_path)
     projector.write(NAME, "one")
     (tmp_path / MEMORY).write_text(memory)
-    kept = projector.write(NAME, "two").kept
+    kept = projector.write(NAME, "two").backup
     assert kept is not None
     assert kept.read_text() == "one"
 
@@ -75,7 +75,7 @@ def test_a_crash_before_any_rename_leaves_the_old_text_and_no_false_alarm(
         with pytest.raises(KeyboardInterrupt):
             projector.write(NAME, "new")
     assert path.read_text() == "old"
-    assert Projector(tmp_path).write(NAME, "newer") == Written(path, changed=True)
+    assert Projector(tmp_path).write(NAME, "newer") == WriteResult(path, changed=True)
     assert path.read_text() == "newer"
 
 
@@ -83,12 +83,12 @@ def test_a_crash_before_any_rename_leaves_the_old_text_and_no_false_alarm(
 def test_a_removed_file_is_gone_and_an_edited_one_is_kept(tmp_path: Path) -> None:
     projector, path = Projector(tmp_path), tmp_path / NAME
     projector.write(NAME, "one")
-    assert projector.remove(NAME) == Written(path, changed=True)
+    assert projector.remove(NAME) == WriteResult(path, changed=True)
     assert not path.exists()
     assert json.loads((tmp_path / MEMORY).read_text()) == {}
-    assert projector.remove(NAME) == Written(path, changed=False)
+    assert projector.remove(NAME) == WriteResult(path, changed=False)
     path.write_text("theirs")
-    kept = projector.remove(NAME).kept
+    kept = projector.remove(NAME).backup
     assert kept is not None
     assert (path.exists(), kept.read_text()) == (False, "theirs")
 
@@ -135,4 +135,4 @@ def test_a_folder_in_the_way_is_kept_aside(tmp_path: Path, name: str) -> None:
 def test_text_that_is_not_valid_unicode_is_ours_all_the_same(tmp_path: Path) -> None:
     projector = Projector(tmp_path)
     projector.write(NAME, "a\ud800")
-    assert projector.write(NAME, "b").kept is None
+    assert projector.write(NAME, "b").backup is None

@@ -1,7 +1,7 @@
-"""The stream of `go test -json`: which tests there were, and what became of each.
+"""Reads the results of tests from the stream of `go test -json`.
 
-Test ids are `package::Test/subtest`. What the exit code and the package's own line say is not enough: a package whose
-TestMain ends with 0 "passes" without a test, and a test that skips itself does not make its package fail.
+Test ids are `package::Test/subtest`. The exit code and the line of the package are not enough: if TestMain exits with
+0, the package "passes" without a test, and a skipped test does not make its package fail.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from windlass.checks.junit import MAX_ID, WORST, Status
 from windlass.text import plain
 
 ENDS = {"pass": Status.PASSED, "fail": Status.FAILED, "skip": Status.SKIPPED}
-#: go before 1.24 writes this line as it is, between the events
+#: go before 1.24 writes this line as plain text between the events
 NOT_BUILT = re.compile(r"FAIL\t(\S+) \[(?:build|setup) failed\]$")
 
 
@@ -25,7 +25,7 @@ class _Package(Struct):
     running: set[str] = field(default_factory=set)
     failed: bool = False
 
-    def take(self, action: str, test: str) -> None:
+    def add_event(self, action: str, test: str) -> None:
         end = ENDS.get(action)
         if not test:
             self.failed = self.failed or action == "fail"
@@ -36,7 +36,7 @@ class _Package(Struct):
             self.running.add(test)
 
     def results(self) -> dict[str, Status]:
-        """A test that did not end shows nothing: it exited, or the package was stopped."""
+        """A test that did not end has the status ERROR: it called exit, or the package was stopped."""
         found = {test: self._status(test, status) for test, status in self.ended.items()}
         return found | dict.fromkeys(sorted(self.running), Status.ERROR)
 
@@ -47,20 +47,20 @@ class _Package(Struct):
 
 
 def parse_stream(text: str) -> dict[str, Status] | None:
-    """Test id -> status; None when it is no such stream. Lines between the events are for people."""
+    """Test id -> status; None if the text is not such a stream. Other lines between the events are ignored."""
     packages: dict[str, _Package] = defaultdict(_Package)
     for line in text.splitlines():
         if found := NOT_BUILT.match(line):
             packages[found[1]].failed = True
         elif (event := _event(line)) is not None:
-            packages[event["Package"]].take(event["Action"], event["Test"])
+            packages[event["Package"]].add_event(event["Action"], event["Test"])
     if not packages:
         return None
     results: dict[str, Status] = {}
     for name, package in packages.items():
         ended = package.results()
         results |= {_id(name, test): status for test, status in ended.items()}
-        # Without a test that failed it is the package that did: it does not compile, or TestMain ended it.
+        # The package failed without a failed test: it does not compile, or TestMain exited.
         if package.failed and not any(status in (Status.FAILED, Status.ERROR) for status in ended.values()):
             results[_id(name)] = Status.ERROR
     return results
@@ -75,7 +75,7 @@ def _event(line: str) -> dict[str, str] | None:
         return None
     if not isinstance(data, dict) or not isinstance(data.get("Action"), str):
         return None
-    # Events about the build have no package; that of the package follows them.
+    # Build events have no package. The event of the package comes later.
     if not isinstance(data.get("Package"), str):
         return None
     return {"Action": data["Action"], "Package": data["Package"], "Test": str(data.get("Test") or "")}

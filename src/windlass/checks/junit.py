@@ -1,4 +1,4 @@
-"""A JUnit report, whoever wrote it: which tests there were, and what became of each."""
+"""Reads the results of tests from the JUnit reports of all common test runners."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 32 * 1024 * 1024
 MAX_ID = 300
-# A failure with these words is no answer of the code: something the test wants was not there to be asked.
-NOT_THERE = re.compile(
+# A failure with these words means that a name or a file was missing, not that the code gave a wrong result.
+MISSING = re.compile(
     r"\s*(?:\w+\.)*(?:ModuleNotFoundError|ImportError)\b"
     r"|.{0,200}?(?:Cannot find (?:module|package)|ERR_MODULE_NOT_FOUND)",
     re.DOTALL,
@@ -24,20 +24,20 @@ NOT_THERE = re.compile(
 
 class Status(StrEnum):
     PASSED = "passed"
-    #: it ran, and the code gave another answer than it wanted
+    #: it ran, and the code gave a wrong result
     FAILED = "failed"
-    #: it did not come to run: collection, set-up, an import
+    #: it could not run: collection, set-up or an import failed
     ERROR = "error"
     #: skipped, or expected to fail
     SKIPPED = "skipped"
 
 
-# Of two cases with one id the worse counts.
+# If two cases have the same id, the worse status counts.
 WORST = (Status.PASSED, Status.SKIPPED, Status.FAILED, Status.ERROR)
 
 
 def parse_report(text: str, cwd: str = "") -> dict[str, Status] | None:
-    """Test id -> status; None when it is no report. Ids name files from `cwd`."""
+    """Test id -> status; None if the text is not a report. Paths in ids are relative to `cwd`."""
     from xml.etree.ElementTree import ParseError, fromstring
 
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
@@ -66,7 +66,7 @@ def _cases(at: Element, above: tuple[str, ...], cwd: str) -> Iterator[tuple[str,
 
 
 def _id(case: Element, suites: tuple[str, ...], cwd: str) -> str:
-    # pytest puts all cases into one suite of its own name, which says nothing.
+    # pytest puts all cases into one suite named "pytest".
     words = (*(name for name in suites if name != "pytest"), case.get("file", ""), case.get("classname", ""))
     parts = dict.fromkeys(_relative(word, cwd) for word in (*words, case.get("name", "")))
     return plain("::".join(part for part in parts if part)).replace("\n", " ")[:MAX_ID]
@@ -81,27 +81,27 @@ def _status(case: Element, suites: tuple[str, ...]) -> Status:
     if "error" in kinds:
         return Status.ERROR
     if "failure" in kinds:
-        return Status.ERROR if _is_file(case, suites) or _was_missing(kinds["failure"]) else Status.FAILED
-    return Status.SKIPPED if "skipped" in kinds or _was_left_out(case) else Status.PASSED
+        return Status.ERROR if _is_load_failure(case, suites) or _is_missing_name(kinds["failure"]) else Status.FAILED
+    return Status.SKIPPED if "skipped" in kinds or _was_skipped(case) else Status.PASSED
 
 
-def _is_file(case: Element, suites: tuple[str, ...]) -> bool:
-    """vitest's way to say that a file did not load: a case of the file's own name."""
+def _is_load_failure(case: Element, suites: tuple[str, ...]) -> bool:
+    """vitest reports a file that did not load as a case with the name of the file."""
     name = case.get("name", "")
     return name == case.get("classname") and name in suites
 
 
-def _was_left_out(case: Element) -> bool:
-    """jest's own word, where the report carries it: a `todo` is told as if it had passed."""
-    said = [one.get("value") for one in case.iterfind("properties/property") if one.get("name") == "status"]
-    return any(word in ("todo", "pending", "skipped", "disabled") for word in said)
+def _was_skipped(case: Element) -> bool:
+    """The status from jest, if the report has it: JUnit alone shows a `todo` as passed."""
+    statuses = [one.get("value") for one in case.iterfind("properties/property") if one.get("name") == "status"]
+    return any(status in ("todo", "pending", "skipped", "disabled") for status in statuses)
 
 
-def _was_missing(failure: Element) -> bool:
-    said = failure.get("message") or failure.text or ""
-    return NOT_THERE.match(said) is not None
+def _is_missing_name(failure: Element) -> bool:
+    message = failure.get("message") or failure.text or ""
+    return MISSING.match(message) is not None
 
 
 def normal_id(id: str) -> str:
-    """The same for a test however its runner spells it: `tests/test_a.py::test_x` and `tests.test_a::test_x`."""
+    """One id for the spellings of different runners: `tests/test_a.py::test_x` and `tests.test_a::test_x`."""
     return re.sub(r"\.py(?=::|$)", "", id).replace("::", ".").replace("/", ".")

@@ -1,4 +1,4 @@
-"""Where a test command's report is, and what it says: JUnit XML, or the stream of `go test -json`."""
+"""Finds and reads the report of a test command: JUnit XML, or the stream of `go test -json`."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ STREAM = "-json"
 
 
 def names_report(command: Sequence[str]) -> bool:
-    """It writes its report to a file."""
+    """The command writes its report to a file."""
     return any(REPORT in word for word in command)
 
 
 def reports(command: Sequence[str]) -> bool:
-    """It reports in a file or, as `go test -json`, on its standard output; else there are only exit codes."""
+    """The command writes a report to a file or, as `go test -json`, to its standard output."""
     calls_go = any(PurePath(word).name == "go" for word in command)
     return names_report(command) or (calls_go and STREAM in command)
 
 
 def expand(command: Sequence[str], files: Sequence[str], report: str) -> tuple[str, ...]:
-    # A name that begins with a dash must not be taken for an option.
+    # Without `./`, a name with a leading dash would be an option.
     named = [f"./{path}" if path.startswith("-") else path for path in files]
     folders = list(dict.fromkeys(_folder(path) for path in files))
     lists = {FILES: named, FOLDERS: folders}
@@ -33,13 +33,13 @@ def expand(command: Sequence[str], files: Sequence[str], report: str) -> tuple[s
 
 
 def _folder(path: str) -> str:
-    """As `go` wants it: without the leading `./` it is the name of a package of the standard library."""
+    """The folder for `go`. Without the leading `./`, it names a package of the standard library."""
     parent = path.rpartition("/")[0]
     return f"./{parent}" if parent else "."
 
 
 def read_report(path: Path, cwd: Path) -> dict[str, Status] | None:
-    """Test id -> status; None when there is no report that can be read. Ids name files from `cwd`."""
+    """Test id -> status; None without a readable report. Paths in ids are relative to `cwd`."""
     try:
         if path.stat().st_size > MAX_BYTES:
             return None

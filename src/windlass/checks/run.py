@@ -1,4 +1,4 @@
-"""Checks are run by the engine, on a known tree, and proved to look at that tree."""
+"""Runs the checks on a known tree, and makes the canary tree, which shows that they read that tree."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from windlass.text import plain
 TAIL_CHARS = 4000
 READ_BYTES = 4 * 1024 * 1024
 CANARY = b")]} windlass canary: no language accepts this line {[( \"\"\" ''' `\n"
-# One line of meaning each: how a test runner names a test that did not pass.
+# How the test runners name a test that did not pass.
 FAILING = tuple(
     re.compile(pattern, re.MULTILINE)
     for pattern in (
@@ -46,7 +46,7 @@ class Check(Struct, frozen=True):
 
 class RunOutput(Struct, frozen=True):
     code: int | None
-    """None when a signal or the wall limit ended it."""
+    """None if a signal or the time limit ended it."""
     out_path: Path
     """Standard output and standard error."""
     seconds: float
@@ -54,7 +54,7 @@ class RunOutput(Struct, frozen=True):
 
 
 class Runner(Protocol):
-    """Contract: runs argv without a shell, ends the whole process tree at the timeout, never raises for a red exit."""
+    """Contract: runs argv without a shell, ends the whole process tree at the timeout, never raises for a failure."""
 
     async def __call__(
         self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout: float, folder: Path
@@ -68,7 +68,7 @@ class CheckResult(Struct, frozen=True):
     seconds: float
     tail: str
     failing: tuple[str, ...] = ()
-    """Ids of tests that did not pass, where the output names them."""
+    """Ids of the tests that did not pass, if the output names them."""
     timed_out: bool = False
 
     def to_json(self) -> dict[str, Json]:
@@ -117,14 +117,14 @@ def _junit_failures(text: str) -> list[str]:
 
 
 def acceptable(result: CheckResult, known: Collection[str]) -> bool:
-    """Green, or red only by tests that a person accepted as known to fail. A timeout or an unnamed failure is not."""
+    """Green, or red only because of tests that a person accepted. A timeout or an unnamed failure is not acceptable."""
     return result.ok or (not result.timed_out and bool(result.failing) and set(result.failing) <= set(known))
 
 
 def canary_tree(engine: EngineRepo, base: str, test_globs: Sequence[str] = TEST_GLOBS) -> str:
-    """`base` with all code but the tests broken. Checks that stay green on it test some other folder.
+    """`base` with all code broken, except the tests. Checks that pass on it test another folder.
 
-    Equal to the tree of `base` when there is no such code: then nothing can be proved.
+    It equals the tree of `base` if there is no such code.
     """
     fields = engine.git("ls-tree", "-r", "-z", "--full-tree", base).fields
     modes = {path: meta.split(" ")[0] for meta, _, path in (field.partition("\t") for field in fields)}

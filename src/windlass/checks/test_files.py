@@ -1,4 +1,4 @@
-"""Which files are tests, which help them, which are protected; and the guard that asks for a test beside the code."""
+"""Which files are tests, test helpers and harness; and the guard that requires a test for changed code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from msgspec import Struct
 
-# How the common runners name a file that holds tests; other files below the globs help these.
+# Names of test files for the common runners. Other files below the globs are test helpers.
 MODULE_GLOBS = (
     "**/__tests__/**",
     "test_*",
@@ -26,14 +26,14 @@ MODULE_GLOBS = (
     "*Tests.swift",
 )
 TEST_GLOBS = ("tests/**", "test/**", "**/tests/**", "**/test/**", "**/spec/**", "spec/**", *MODULE_GLOBS)
-# What decides how tests are run: changed without leave, it can make any test pass.
+# Files that decide how tests run. A change to them can make any test pass.
 # fmt: off
 HARNESS_GLOBS = (
-    # pytest, and what Python loads before any test
+    # pytest, and files that Python loads before any test
     "conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "tox.ini", "tox.toml", "noxfile.py",
     "setup.cfg", "pyproject.toml", ".coveragerc", "sitecustomize.py", "usercustomize.py", "*.pth",
     "**/*.egg-info/**", "**/*.dist-info/**",
-    # jest, vitest, mocha and what turns their sources into programs
+    # jest, vitest, mocha and their compilers
     "package.json", "jest.config.*", "jest.setup.*", "jest.preset.*", "jest-*.config.*", "junitProperties.js",
     "junitTestCaseProperties.js", "vitest.config.*", "vitest.workspace.*", "vitest.projects.*", "vitest.setup.*",
     "vite.config.*", ".mocharc*", "mocha.opts", "karma.conf.*", "playwright.config.*", "cypress.config.*",
@@ -46,7 +46,7 @@ HARNESS_GLOBS = (
     "makefile", "GNUmakefile", "*.mk", "justfile", "Jenkinsfile", ".gitlab-ci.yml", ".travis.yml",
     "azure-pipelines.yml", ".github/workflows/**", ".github/actions/**", ".circleci/**", ".windlass/**",
 )
-# A module of one of these names beside the code is loaded in place of the runner, or of what the runner loads.
+# A module with one of these names replaces the test runner, or a module that the runner loads.
 RUNNER_MODULES = frozenset({
     "pytest", "_pytest", "pluggy", "iniconfig", "packaging", "py", "pygments", "exceptiongroup", "tomli", "colorama",
     "xdist", "execnet", "coverage", "pytest_cov", "pytest_asyncio", "anyio", "hypothesis", "nose", "nose2", "mock",
@@ -67,7 +67,7 @@ CODE_SUFFIXES = (
     ".j2", ".jinja", ".jinja2", ".tmpl", ".tpl", ".erb", ".ejs", ".hbs", ".mustache", ".liquid", ".haml", ".slim",
     ".pug", ".twig", ".cshtml", ".jsp", ".mako",
 )
-# Not programs, whatever their mode says.
+# Not programs, even if they are executable.
 DATA_SUFFIXES = (
     ".json", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".csv", ".tsv", ".xml", ".txt", ".lock", ".png", ".jpg", ".jpeg",
     ".gif", ".svg", ".ico", ".webp", ".pdf", ".css", ".scss", ".less", ".woff", ".woff2", ".ttf", ".mp3", ".mp4",
@@ -75,7 +75,7 @@ DATA_SUFFIXES = (
     ".gz", ".pem", ".po", ".mo", ".md", ".rst",
 )
 TEMPLATE_GLOBS = ("**/templates/**/*.html", "**/templates/**/*.xml", "**/templates/**/*.txt")
-# Folders of programs, where a name without a suffix is one.
+# Folders in which a file without a suffix is a program.
 PROGRAM_GLOBS = ("bin/*", "**/bin/*", "scripts/*", "**/scripts/*", "sbin/*", "libexec/*")
 # fmt: on
 
@@ -94,12 +94,12 @@ def guard(
         return GuardVerdict(True, "no code changed" if not tests else "only tests changed")
     if tests:
         return GuardVerdict(True, f"{len(code)} code and {len(tests)} test files changed")
-    shown = ", ".join(code[:5]) + (f" and {len(code) - 5} more" if len(code) > 5 else "")
-    return GuardVerdict(False, f"code changed without a test: {shown}")
+    named = ", ".join(code[:5]) + (f" and {len(code) - 5} more" if len(code) > 5 else "")
+    return GuardVerdict(False, f"code changed without a test: {named}")
 
 
 class Names(Struct, frozen=True):
-    """How the files of a repository are told apart."""
+    """The globs that sort the files of a repository into tests, harness and others."""
 
     tests: tuple[str, ...] = TEST_GLOBS
     modules: tuple[str, ...] = MODULE_GLOBS
@@ -112,37 +112,39 @@ class Names(Struct, frozen=True):
         return matches(path, self.harness)
 
     def modules_in(self, paths: Iterable[str]) -> tuple[str, ...]:
-        """The files that a test runner is given; where none is named as usual, all code below the test globs."""
+        """The test files for the runner. If none has a usual name, all code below the test globs."""
         code = [path for path in paths if is_code(path) and self.is_test(path) and not self.is_harness(path)]
         named = [path for path in code if matches(path, self.modules)]
         return tuple(sorted(named or code))
 
 
-class Changed(Struct, frozen=True):
-    """What a task changed, sorted by what it means for the proof."""
+class ChangedFiles(Struct, frozen=True):
+    """The files that a task changed, sorted by their role in the proof."""
 
     tests: tuple[str, ...] = ()
-    """T: tests and what helps them."""
+    """T: tests and test helpers."""
     code: tuple[str, ...] = ()
-    """S."""
+    """S: the code."""
     data: tuple[str, ...] = ()
-    """Neither code nor documentation: the code may read it."""
+    """Neither code nor documentation. The code may read it."""
     harness: tuple[str, ...] = ()
 
     @property
-    def swapped(self) -> tuple[str, ...]:
-        """What goes with the tests when they are put beside other code."""
+    def tests_and_harness(self) -> tuple[str, ...]:
+        """The files that move with the tests into a tree with other code."""
         return tuple(dict.fromkeys((*self.tests, *self.harness)))
 
 
-def sort_files(paths: Iterable[str], names: Names, harness: Collection[str], programs: Collection[str] = ()) -> Changed:
-    """`harness`: those of the changed files that change how tests are run; `programs`: known by what is in them."""
-    kept = [path for path in paths if path not in harness]
-    tests = [path for path in kept if names.is_test(path)]
-    rest = [path for path in kept if path not in tests]
+def sort_files(
+    paths: Iterable[str], names: Names, harness: Collection[str], programs: Collection[str] = ()
+) -> ChangedFiles:
+    """`harness`: the changed files that decide how tests run; `programs`: files with the content of a program."""
+    others = [path for path in paths if path not in harness]
+    tests = [path for path in others if names.is_test(path)]
+    rest = [path for path in others if path not in tests]
     code = [path for path in rest if path in programs or (is_code(path) and not matches(path, DOC_GLOBS))]
     data = [path for path in rest if path not in code and not matches(path, DOC_GLOBS)]
-    return Changed(tuple(tests), tuple(code), tuple(data), tuple(harness))
+    return ChangedFiles(tuple(tests), tuple(code), tuple(data), tuple(harness))
 
 
 def is_code(path: str, suffixes: Sequence[str] = CODE_SUFFIXES) -> bool:
@@ -157,18 +159,18 @@ def is_data(path: str) -> bool:
 
 
 def is_program(path: str, mode: str, text: str) -> bool:
-    """Code without a known name: it may be run, or says what runs it."""
+    """A file without a known suffix that is executable or starts with `#!`."""
     return not is_data(path) and (mode == "100755" or text.startswith("#!"))
 
 
 def shadows_runner(path: str) -> bool:
-    """A module at the top of the repository, or of its `src`, that is loaded in place of the test runner's own."""
+    """A module at the top of the repository, or of its `src`, that replaces a module of the test runner."""
     parts = PurePosixPath(path.removeprefix("src/")).parts
     return bool(parts) and parts[0].removesuffix(".py") in RUNNER_MODULES
 
 
 def matches(path: str, globs: Sequence[str]) -> bool:
-    """A glob without '/' is about the file's name alone; '**' is any number of folders."""
+    """A glob without '/' matches only the file's name; '**' matches any number of folders."""
     name = path.rsplit("/", 1)[-1]
     return any(_regex(glob).fullmatch(path if "/" in glob else name) for glob in globs)
 

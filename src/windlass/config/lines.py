@@ -1,4 +1,4 @@
-"""On which line a key of a TOML or JSON text stands, for errors that name it. The texts are known to parse."""
+"""Finds the line of a key in a TOML or JSON text, for error messages. The texts are known to parse."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ JSON_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[{}\[\]:,]|\n|[^\s{}\[\]:,"]+|[^\S\n
 
 
 def line_of(lines: Mapping[Path, int], path: Path) -> int:
-    """The line of the key, else of the nearest table around it, else 1."""
+    """The line of the key, or of the nearest table around it, or 1."""
     return next((lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in lines), 1)
 
 
@@ -47,7 +47,7 @@ def toml_lines(text: str) -> Lines:
 
 
 def _statements(text: str) -> Iterator[list[Token]]:
-    """Each `[table]` or `key = value` as its tokens; a value goes on while a bracket is open."""
+    """The tokens of each `[table]` or `key = value`. A value continues while a bracket is open."""
     statement: list[Token] = []
     depth = 0
     for token, line in _tokens(TOML_TOKEN, text):
@@ -70,15 +70,15 @@ def _tokens(pattern: re.Pattern[str], text: str) -> Iterator[Token]:
 
 
 def _toml_key(tokens: Iterator[str] | list[str]) -> Path:
-    return tuple(_unquoted(token) for token in tokens if token != ".")
+    return tuple(_unquote(token) for token in tokens if token != ".")
 
 
-def _unquoted(token: str) -> str:
+def _unquote(token: str) -> str:
     return str(tomllib.loads(f"x = {token}")["x"]) if token[0] in "\"'" else token
 
 
 def json_lines(text: str) -> Lines:
-    """Only keys of objects below objects: what stands in a list has the line of the list."""
+    """Only keys of objects below objects. The content of a list has the line of the list."""
     found: Lines = {}
     path: list[str] = []
     key: Token | None = None

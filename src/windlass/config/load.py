@@ -1,14 +1,14 @@
-"""The only reader of settings.
+"""Reads all settings.
 
-Where a value is given more than once, the first of these wins:
+If several places have a value, the first of these wins:
 
 1. the command line
-2. `.superteam.json` at the root of the repository: its `costs` and `agents.<role>`; nothing else of it is read
+2. `.superteam.json` at the root of the repository: only its `costs` and `agents.<role>`
 3. `.windlass/config.toml` in the repository
 4. `config.toml` in the user's configuration folder
 5. the defaults in `windlass.config.schema`
 
-Tables are merged key by key; a list replaces the list below it.
+Tables are merged key by key. A list replaces the whole list.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def load_config(repo_root: Path, user_dir: Path, overrides: Mapping[str, Any]) -
         read_toml(user_dir / USER_FILE, str(user_dir / USER_FILE)),
         read_toml(repo_root / REPO_FILE, REPO_FILE),
         _from_superteam(read_json(repo_root / SUPERTEAM_FILE, SUPERTEAM_FILE)),
-        SettingsSource(COMMAND_LINE, dict(overrides)).checked(Config),
+        SettingsSource(COMMAND_LINE, dict(overrides)).check(Config),
     ]
     problems = [problem for source in weakest_first for problem in source.problems]
     if problems:

@@ -1,4 +1,4 @@
-"""What is wrong with a setting, said so that a person can find and mend it."""
+"""Problems of settings, with the place, so that a person can find and fix them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from windlass.errors import UserError
 
 
 class ConfigError(UserError):
-    """Settings that cannot be used: every problem at once, each with file, line and key."""
+    """Names all problems of the settings at once, each with file, line and key."""
 
     def __init__(self, problems: Sequence[ConfigProblem]) -> None:
         self.problems = tuple(problems)
@@ -24,7 +24,7 @@ class ConfigError(UserError):
 class ConfigProblem(Struct, frozen=True):
     file: str
     line: int
-    """0: the place has no lines, as the command line."""
+    """0 for a place without lines, as the command line."""
     key: str
     message: str
 
@@ -34,7 +34,7 @@ class ConfigProblem(Struct, frozen=True):
 
 
 WORDS = {"table": "must be a table", "text": "must be a text in quotes"}
-"""Where TOML has a word of its own."""
+"""Messages with the words of TOML."""
 
 
 def problem_of(fault: Fault, file: str, lines: Lines | None) -> ConfigProblem:

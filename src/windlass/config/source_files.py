@@ -1,4 +1,4 @@
-"""Settings as they stand in one place: the data, and everything that is wrong with it."""
+"""The settings of one file or of the command line: the data, and all its problems."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SettingsSource(Struct, frozen=True):
     problems: tuple[ConfigProblem, ...] = ()
     lines: Lines | None = None
 
-    def checked(self, model: type[SettingsTable]) -> SettingsSource:
+    def check(self, model: type[SettingsTable]) -> SettingsSource:
         try:
             convert(self.data, model)
         except ConversionError as error:
@@ -44,8 +44,8 @@ def read_toml(path: Path, name: str) -> SettingsSource:
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        return _broken(name, _toml_error_line(str(error), text), f"not valid TOML: {error}")
-    return SettingsSource(name, data, lines=toml_lines(text)).checked(Config)
+        return _broken_source(name, _toml_error_line(str(error), text), f"not valid TOML: {error}")
+    return SettingsSource(name, data, lines=toml_lines(text)).check(Config)
 
 
 def read_json(path: Path, name: str) -> SettingsSource:
@@ -55,30 +55,30 @@ def read_json(path: Path, name: str) -> SettingsSource:
     try:
         data = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
-        return _broken(name, error.lineno, _json_message(error, text))
+        return _broken_source(name, error.lineno, _json_message(error, text))
     except ValueError as error:
-        return _broken(name, 1, str(error))
+        return _broken_source(name, 1, str(error))
     if not isinstance(data, dict):
-        return _broken(name, 1, "must hold one object: {...}")
-    return SettingsSource(name, data, lines=json_lines(text)).checked(Superteam)
+        return _broken_source(name, 1, "must be one object: {...}")
+    return SettingsSource(name, data, lines=json_lines(text)).check(Superteam)
 
 
 def _read(path: Path, name: str) -> str | SettingsSource:
-    """The text; or what became of it: a file that does not exist has no settings."""
+    """The text of the file, or an empty source if it does not exist, or a source with a problem."""
     try:
         text = path.read_bytes().decode("utf-8")
     except (FileNotFoundError, NotADirectoryError):
         return SettingsSource(name)
     except UnicodeDecodeError as error:
-        return _broken(name, error.object[: error.start].count(b"\n") + 1, "is not UTF-8 text")
+        return _broken_source(name, error.object[: error.start].count(b"\n") + 1, "is not UTF-8 text")
     except OSError as error:
-        return _broken(name, 1, f"cannot be read: {error.strerror}")
+        return _broken_source(name, 1, f"cannot be read: {error.strerror}")
     if text.startswith("\ufeff"):
-        return _broken(name, 1, "starts with a byte order mark; save it as UTF-8 without one")
+        return _broken_source(name, 1, "starts with a byte order mark; save it as UTF-8 without one")
     return text
 
 
-def _broken(name: str, line: int, message: str) -> SettingsSource:
+def _broken_source(name: str, line: int, message: str) -> SettingsSource:
     return SettingsSource(name, problems=(ConfigProblem(name, line, "", message),))
 
 
@@ -97,9 +97,9 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     seen = dict(pairs)
     if len(seen) < len(pairs):
         twice = next(key for key, _ in pairs if [name for name, _ in pairs].count(key) > 1)
-        raise ValueError(f"the key '{twice}' is given twice")
+        raise ValueError(f"the key '{twice}' appears twice")
     return seen
 
 
 def _refuse_constant(word: str) -> Any:
-    raise ValueError(f"'{word}' is not a number that JSON knows")
+    raise ValueError(f"'{word}' is not a valid number in JSON")

@@ -1,4 +1,4 @@
-"""The values that settings are made of, and how each is read."""
+"""The types of the values in settings, with their parsers."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ SHELL_OPERATORS = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "<", "<<"})
 
 
 def parse_duration(text: object) -> float:
-    """Seconds of '30m', '10s', '1h30m', '250ms'. A bare number is refused: its unit would be a guess."""
+    """Seconds of '30m', '10s', '1h30m', '250ms'. A number without a unit is refused."""
     if isinstance(text, str) and DURATION.fullmatch(text):
         seconds = sum(float(number) * SECONDS[unit] for number, unit in DURATION_PART.findall(text))
         if seconds <= LONGEST_S:
             return seconds
-    raise ValueError(f'{_shown(text)} is not a duration; write a number and a unit, like "30m", "10s" or "1h30m"')
+    raise ValueError(f'{_quote(text)} is not a duration; write a number and a unit, like "30m", "10s" or "1h30m"')
 
 
 def parse_command(value: object) -> tuple[str, ...]:
-    """An argv: a list of words, or a text split into words. No shell reads it."""
+    """An argv: a list of words, or a text that is split into words without a shell."""
     words = _split(value) if isinstance(value, str) else value
     if not isinstance(words, list | tuple) or not words or not all(isinstance(word, str) for word in words):
-        raise ValueError(f'{_shown(value)} is not a command; write "pytest -q" or ["pytest", "-q"]')
+        raise ValueError(f'{_quote(value)} is not a command; write "pytest -q" or ["pytest", "-q"]')
     if isinstance(value, str):
         _refuse_shell(words)
     return tuple(words)
@@ -43,7 +43,7 @@ def parse_command(value: object) -> tuple[str, ...]:
 def _with_files(command: tuple[str, ...]) -> tuple[str, ...]:
     if "{files}" not in command and "{folders}" not in command:
         raise ValueError(
-            "there is no {files} or {folders} in it; "
+            "it has no {files} or {folders}; "
             'write ["python", "-m", "pytest", "--junitxml={junit}", "{files}"] '
             'or ["go", "test", "-json", "{folders}"]'
         )
@@ -60,12 +60,12 @@ def _split(text: str) -> list[str]:
 def _refuse_shell(words: Sequence[str]) -> None:
     operator = next((word for word in words if word in SHELL_OPERATORS or word.endswith(";")), "")
     if operator:
-        raise ValueError(f"'{operator}' needs a shell, and none is used; give each command an entry of its own")
+        raise ValueError(f"'{operator}' needs a shell, but Windlass uses none; write one entry for each command")
     if re.match(r"[A-Za-z_][A-Za-z0-9_]*=", words[0]):
-        raise ValueError(f'\'{words[0]}\' needs a shell, and none is used; write ["env", "{words[0]}", ...]')
+        raise ValueError(f'\'{words[0]}\' needs a shell, but Windlass uses none; write ["env", "{words[0]}", ...]')
 
 
-def _shown(value: object) -> str:
+def _quote(value: object) -> str:
     return f"'{value}'" if isinstance(value, str) else json.dumps(value, default=str)
 
 
@@ -90,7 +90,7 @@ def _variable(text: str) -> str:
 
 def _address(text: str) -> str:
     if not re.match(r"[A-Za-z][A-Za-z0-9+.-]*://.", text):
-        # not shown: it may hold a secret
+        # The message must not show the address, which may contain a secret.
         raise ValueError('an address has the form SCHEME://..., like "ntfy://ntfy.sh/topic"')
     return text
 
@@ -100,7 +100,7 @@ def _word(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, str | int | float):
         return str(value)
-    raise ValueError(f"{_shown(value)} must be a text, a number or a truth value")
+    raise ValueError(f"{_quote(value)} must be a text, a number, true or false")
 
 
 def _option(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Set-up and checks of the local site: in a slot, supervised, with an allow-listed environment."""
+"""Runs the set-up and the checks of the local site in a slot, under a supervisor, with an allow-listed environment."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from windlass.redaction import Redactor
 
 MOST_RUNS = 3
 NO_END = ("lost", "stopped", "driver-died")
-"""The ends of a supervisor that say nothing of the program's own end."""
+"""Ends of a supervisor that do not show how the program ended."""
 
 
 class CommandRunner:
@@ -49,13 +49,13 @@ class CommandRunner:
         self._config = config
         self._slots = slots
         self._folder = folder
-        """The run's."""
+        """The run's folder."""
         self._environ = environ
         self._requests = requests
         self._redactor = redactor
 
     async def prepare(self, slot: Slot) -> None:
-        """Copies and set-up: once per slot, again when a lock file changed."""
+        """Copy files and run the set-up, once for each slot and again when a lock file changes."""
         workspace = self._config.workspace
         if workspace.copied:
             await asyncio.to_thread(self._slots.copy, slot, workspace.copied)
@@ -68,7 +68,7 @@ class CommandRunner:
         mark.write_text(wanted)
 
     async def set_up(self, slot: Slot) -> None:
-        """Run the set-up, whatever was done in the slot before."""
+        """Run the set-up, also if it ran in the slot before."""
         workspace = self._config.workspace
         for argv in workspace.setup:
             check = Check(argv, workspace.setup_timeout)
@@ -76,7 +76,7 @@ class CommandRunner:
             if not result.ok:
                 raise StoppedError(
                     f"workspace.setup failed in a slot: {check.command}\n{result.tail}",
-                    hint="mend it in .windlass/config.toml, then: windlass resume",
+                    hint="fix it in .windlass/config.toml, then: windlass resume",
                 )
 
     def setup_hash(self, slot: Slot) -> str:
@@ -86,7 +86,7 @@ class CommandRunner:
         return digest([[list(argv) for argv in workspace.setup], lock_hash(slot.path, workspace.lock_files)])
 
     async def check(self, check: Check, slot: Slot, name: str) -> CheckResult:
-        """`name`: of its folder, below the run's."""
+        """`name`: its folder, below the run's folder."""
         result = await run_check(check, slot.path, self._env(), self._folder / name, partial(self._run, slot))
         self._requests.check()
         return replace(result, tail=self._redactor.text(result.tail))
@@ -94,39 +94,39 @@ class CommandRunner:
     async def probe(
         self, argv: Sequence[str], slot: Slot, folder: Path, timeout: float, variables: Mapping[str, str]
     ) -> RunOutput:
-        """One run as it is, on what is checked out in the slot. Nothing is remembered."""
-        # What one tree compiled can look newer than the source of the next.
+        """Run a command once in the slot, without a cache."""
+        # Bytecode of one tree could look newer than the source of the next tree.
         env = {**self._env(), **VARIABLES, **variables, "PYTHONDONTWRITEBYTECODE": "1"}
         output = await self._run(slot, argv, slot.path, env, timeout, folder)
         self._requests.check()
         return output
 
-    def redacted(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         return self._redactor.text(text)
 
     async def _run(
         self, slot: Slot, argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout: float, folder: Path
     ) -> RunOutput:
-        """A run whose end was not recorded says nothing of the tree: it is repeated."""
+        """Repeat a run if its end was not recorded, because it has no result."""
         commit, most = slot.commit, self._config.limits.output_mb << 20
         for number in range(1, MOST_RUNS + 1):
-            ended = await self._supervised(argv, cwd, env, timeout, folder, number, most)
+            ended = await self._supervise(argv, cwd, env, timeout, folder, number, most)
             if ended.reason == "full":
-                # Red because of the disk is not red: nobody is paid to fix that in the code.
+                # A check that fails because the disk is full does not mean that the code is wrong.
                 raise ExhaustedError(ended.error, hint=STOPS[ErrorClass.DISK_FULL])
             if ended.reason not in NO_END or self._requests.stop.is_set():
                 error = f"ended: {too_much(most)}" if ended.reason == "output" else ended.error
-                output = await asyncio.to_thread(_joined, folder, error)
+                output = await asyncio.to_thread(_join_output, folder, error)
                 await asyncio.to_thread(redact_transcript, folder, self._redactor)
                 code = None if ended.reason == "output" else ended.code
                 return RunOutput(code, output, ended.seconds, ended.reason == "wall")
             await asyncio.to_thread(slot.stand_on, commit)
         raise StoppedError(
             f"'{' '.join(argv)}' was cut off {MOST_RUNS} times before it ended: its supervisor was killed",
-            hint="look who kills processes here (memory? dmesg tells); windlass resume runs it again",
+            hint="find out what kills processes here (see dmesg: out of memory?), then: windlass resume",
         )
 
-    async def _supervised(
+    async def _supervise(
         self,
         argv: Sequence[str],
         cwd: Path,
@@ -136,7 +136,7 @@ class CommandRunner:
         number: int,
         most_bytes: int,
     ) -> ProcessExit:
-        # What an earlier run left there, half a report perhaps, is none of this one's.
+        # An earlier run may have left files, as an incomplete report.
         await asyncio.to_thread(_remove, folder)
         make_private(folder)
         return await supervise(
@@ -147,7 +147,7 @@ class CommandRunner:
             wall_s=timeout,
             on_line=None,
             stop=self._requests.stop,
-            # No other run of a check has it: whoever ends what one left must not end another.
+            # The marker is unique, so that ending the leftovers of one run does not end another run.
             marker=f"{self._journal.run}:{folder.relative_to(self._folder)}@{self._journal.claim.epoch}.{number}",
             most_bytes=most_bytes,
         )
@@ -157,20 +157,20 @@ class CommandRunner:
 
 
 def _remove(folder: Path) -> None:
-    """Whole or not at all: the next run appends to what it finds there, and would show it as its own."""
+    """Raises if a file remains: the next run would append to it and show the old text as its own."""
     try:
         shutil.rmtree(folder)
     except FileNotFoundError:
         return
     except OSError as error:
         raise exhausted(error, folder) or StoppedError(
-            f"what an earlier check wrote cannot be removed: {error.strerror}: '{folder}'",
+            f"cannot remove the output of an earlier check: {error.strerror}: '{folder}'",
             hint="remove that folder yourself, then: windlass resume",
         ) from None
 
 
-def _joined(folder: Path, error: str) -> Path:
-    """Standard output and standard error as one text."""
+def _join_output(folder: Path, error: str) -> Path:
+    """Write standard output and standard error into one file."""
     joined = folder / "output"
     joined.unlink(missing_ok=True)
     with open_private(joined) as text:

@@ -1,4 +1,4 @@
-"""One keyed dispatch, from a call to its recorded reply: reserve, run at the site, judge, record, try again."""
+"""Performs one dispatch: reserves money, runs attempts at the site, has them judged, and returns the recorded reply."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MOST_NAMED = 20
 
 
 class Dispatcher:
-    """Contract: a step that has a result never reaches the site."""
+    """Contract: a step with a recorded result never reaches the site."""
 
     def __init__(
         self,
@@ -57,8 +57,8 @@ class Dispatcher:
         self._quota = quota
         self._requests = requests
         self._judge = AttemptJudge(site, journal, values, config, requests)
-        self.lived: set[str] = set()
-        """Keys that ran under this driver."""
+        self.live_keys: set[str] = set()
+        """Keys of the dispatches that ran under this driver."""
 
     async def run(
         self,
@@ -73,24 +73,24 @@ class Dispatcher:
         row = self._journal.find(key, inputs_of(call))
         if row is not None:
             return self._recall(call, workspace, key, task, reply_of(row.result))
-        self.lived.add(key.text)
-        with workspace.seat() as free:
+        self.live_keys.add(key.text)
+        with workspace.free_workspace() as free:
             try:
                 request = self._request(call, key, phase, cycle, task, completed)
-                done = await self._tries(request, free)
+                done = await self._attempt_until_done(request, free)
             finally:
                 if free is not workspace:
                     await free.leave(key.text)
-        return self._stand(call, workspace, key, task, done.reply, done.contents)
+        return self._apply_reply(call, workspace, key, task, done.reply, done.contents)
 
     def recall(self, call: Call, workspace: Workspace, key: Key, task: Task | None) -> Reply | None:
-        """What a finished step with these inputs replied; None when there is none."""
+        """The recorded reply of the step, if its inputs are the same; else None."""
         row = self._journal.recorded(key)
         if row is None or row.fingerprint != digest(inputs_of(call)):
             return None
         return self._recall(call, workspace, key, task, reply_of(row.result))
 
-    # -- tries
+    # -- attempts
 
     def _request(
         self, call: Call, key: Key, phase: str, cycle: int, task: Task | None, completed: Sequence[Task]
@@ -113,14 +113,14 @@ class Dispatcher:
             completed=tuple(completed),
         )
 
-    async def _tries(self, request: DispatchRequest, workspace: Workspace) -> AttemptResult:
+    async def _attempt_until_done(self, request: DispatchRequest, workspace: Workspace) -> AttemptResult:
         key, began, reminder = request.key, time.monotonic(), ""
-        left = self._site.interrupted(key.text)
+        left = self._site.take_interrupted(key.text)
         while True:
             self._requests.check()
             adapter = self._assignments.adapters(request.assignment.agent)
             turn = await self._quota.turn(key.text, adapter.credential)
-            left = self._continued(left, adapter, workspace)
+            left = self._check_interrupted(left, adapter, workspace)
             request = replace(
                 request,
                 attempt=self._journal.attempts.next(key),
@@ -132,11 +132,11 @@ class Dispatcher:
             try:
                 done, _ = await asyncio.gather(
                     self._attempt(request, adapter, workspace, turn),
-                    # at the same time: some CLIs take a second to tell their version
-                    self._warn_of(adapter.name),
+                    # At the same time, because some CLIs need a second to print their version.
+                    self._warn_about(adapter.name),
                 )
                 if done.failure and done.failure.error in WAITS:
-                    # Before the probe is given back: nobody shall slip in between.
+                    # Hold before the turn ends, so that no other dispatch starts in between.
                     reason, retry_at = done.failure.reason, done.failure.retry_at
                     self._quota.hold(key.text, adapter.credential, turn, reason, retry_at)
             finally:
@@ -145,30 +145,30 @@ class Dispatcher:
                 return done
             reminder, left = done.reminder, done.left
             if done.failure.error is ErrorClass.OVER_BUDGET and not done.failure.hint:
-                # The run's own limit: whoever raises it lets this dispatch go on.
+                # The limit of the run: this dispatch continues when a person raises it.
                 cap, reports = request.assignment.usd, _reports(adapter)
                 await self._budget.require_room(request.call.role, cap, reports=reports)
                 continue
             await self._pause(key, done.failure, began)
 
-    def _continued(
+    def _check_interrupted(
         self, left: InterruptedAttempt | None, adapter: Adapter, workspace: Workspace
     ) -> InterruptedAttempt | None:
         if not left or left.agent in ("", adapter.name):
             return left
-        # Another agent plays the role now: the checkout is cleaned, what is in it is kept.
+        # Another agent plays the role now. Keep the work in the checkout, then clean it.
         workspace.resume(left.checkout)
-        workspace.disturb()
+        workspace.mark_dirty()
         return None
 
-    async def _warn_of(self, agent: str) -> None:
+    async def _warn_about(self, agent: str) -> None:
         text = await self._site.agent_warning(agent)
         if text:
             self._journal.emit("agents", Warned("agent", text))
             self._journal.flush()
 
     def _next(self, key: Key, failure: AttemptFailure, recorded: int) -> Next:
-        """Counted from the attempts on record, so that a restart gives no more tries."""
+        """Count the recorded attempts, so that a restart does not allow more attempts."""
         errors = Counter(row.error for row in self._journal.attempts.all(key))
         return after(failure.error, errors[failure.error] - recorded, self._config.retries)
 
@@ -177,17 +177,17 @@ class Dispatcher:
             case Stop(hint=hint):
                 raise StoppedError(failure.reason, hint=failure.hint or hint)
             case TryAgain(shared=True):
-                pass  # the quota holds the next try back
+                pass  # the quota delays the next attempt
             case TryAgain() if time.monotonic() - began > self._config.retries.longest_wait:
                 self._requests.check()
                 raise StoppedError(
-                    f"{key} does not come to its end (retries.longest_wait): {failure.reason}",
-                    hint="windlass resume goes on",
+                    f"{key} does not succeed (retries.longest_wait): {failure.reason}",
+                    hint="to try again: windlass resume",
                 )
             case TryAgain(pause_s=seconds):
                 await self._sleep(seconds)
             case Fail():
-                pass  # only a session that was lost: it begins anew at once
+                pass  # only a lost session: the next attempt starts at once
 
     async def _sleep(self, seconds: float) -> None:
         try:
@@ -205,16 +205,16 @@ class Dispatcher:
         reserved = await self._budget.reserve(token, role, cap, reports=_reports(adapter))
         monitor = DispatchMonitor(request, self._journal, self._budget, self._requests.stop, turn.answered)
         try:
-            # Reserving may have waited: what a person asked for meanwhile counts.
+            # The reservation may have waited. A person may have asked for a stop in the meantime.
             self._requests.check()
             if not request.interrupted:
-                # a session that goes on was told
+                # A session that continues already has the instructions.
                 found = await read_instructions(request, workspace, self._config, self._journal)
                 request = replace(request, instructions=found)
             job = await self._prepare(request, workspace)
             self._begin(request, job, adapter, workspace, reserved)
             if job.files:
-                workspace.disturb()
+                workspace.mark_dirty()
             done = await self._site.run(job, workspace.checkout, monitor)
             monitor.end()
             return await self._judge.judge(
@@ -289,9 +289,9 @@ class Dispatcher:
         contents = {
             name: store.blobs.get(adopted_content(self._journal, key, name, sha)) for name, sha in reply.outs.items()
         }
-        return self._stand(call, workspace, key, task, reply, contents)
+        return self._apply_reply(call, workspace, key, task, reply, contents)
 
-    def _stand(
+    def _apply_reply(
         self,
         call: Call,
         workspace: Workspace,
@@ -300,7 +300,7 @@ class Dispatcher:
         reply: Reply,
         contents: Mapping[str, str],
     ) -> Reply:
-        """Put in force what the dispatch gave: its artifacts and its code."""
+        """Put the artifacts and the code of the dispatch in force."""
         self._values.roles_ran.add(call.role)
         for name, content in contents.items():
             self._values.artifacts.hold(name, content, key.text, task.id if task else "")
@@ -311,7 +311,7 @@ class Dispatcher:
 
 
 def adopted_content(journal: Journal, key: Key, name: str, sha: str) -> str:
-    """The id of the content that is in force: a person may have replaced what the step made."""
+    """The id of the content in force: a person may have replaced the output of the step."""
     for adoption in journal.adoptions:
         if (adoption.producer, adoption.artifact) == (key.text, name):
             sha = adoption.new_sha
@@ -319,20 +319,20 @@ def adopted_content(journal: Journal, key: Key, name: str, sha: str) -> str:
 
 
 def _reports(adapter: Adapter) -> bool:
-    """The agent tells what it uses while it works."""
+    """The agent reports its usage while it works."""
     return adapter.flat_usd is not None or adapter.capabilities.cost in ("stream", "tokens")
 
 
 def _half_done_text(files: Sequence[str], commits: Sequence[str]) -> str:
-    """What an earlier attempt left in the checkout, as words of the prompt; '' when it is clean."""
-    found = [f"uncommitted: {_named(files)}"] if files else []
-    found += [f"committed: {_named(commits)}"] if commits else []
+    """A text for the prompt about the unfinished work in the checkout; '' when it is clean."""
+    found = [f"uncommitted: {_name_list(files)}"] if files else []
+    found += [f"committed: {_name_list(commits)}"] if commits else []
     if not found:
         return ""
-    return f"what they left half done lies in this directory ({'; '.join(found)}): look at it, keep what is right"
+    return f"their unfinished work is in this directory ({'; '.join(found)}): look at it, keep what is right"
 
 
-def _named(names: Sequence[str]) -> str:
-    shown = [f"'{plain(name)}'" for name in names[:MOST_NAMED]]
+def _name_list(names: Sequence[str]) -> str:
+    quoted = [f"'{plain(name)}'" for name in names[:MOST_NAMED]]
     more = len(names) - MOST_NAMED
-    return ", ".join([*shown, f"{more} more"] if more > 0 else shown)
+    return ", ".join([*quoted, f"{more} more"] if more > 0 else quoted)

@@ -1,6 +1,7 @@
-"""Files of the project that agents are told to follow: a clean room keeps them out unless somebody asks for them.
+"""Instruction files of the project. Agents get only the files that the configuration, the flow or the role names.
 
-They are read as they were when the scope began: no agent rewrites what its own reviewers are told.
+Their text is from the commit at which the scope began, so that an agent cannot rewrite the instructions of its
+reviewers.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from windlass.engine.journal import Journal
 from windlass.events import Warned
 
 MAX_BYTES = 64_000
-"""Of all of them together."""
-CUT = "\n[cut here: it is longer than what is passed on]"
+"""The limit for all files together."""
+CUT = "\n[cut here: the file is too long]"
 
 
 async def read_instructions(
     request: DispatchRequest, workspace: Workspace, config: Config, journal: Journal
 ) -> dict[str, str]:
-    """Path -> content. What cannot be passed on is a warning, once per run."""
+    """Path -> content. A file that cannot be used gives a warning, once per run."""
     found: dict[str, str] = {}
-    for path in _wanted(request, config):
+    for path in _instruction_paths(request, config):
         left = MAX_BYTES - sum(len(text.encode("utf-8", "replace")) for text in found.values())
         read = await workspace.read_at_base(path, max(left, 0))
         if read is None:
@@ -31,14 +32,14 @@ async def read_instructions(
         else:
             text, cut = read
             found[path] = text + CUT * cut
-            problem = f"'{path}' goes beyond {MAX_BYTES} bytes of instructions; agents get its beginning" if cut else ""
+            problem = f"'{path}' exceeds the {MAX_BYTES} bytes of instructions; agents get its beginning" if cut else ""
         if problem:
             journal.emit("instructions", Warned("instructions", problem))
     return found
 
 
-def _wanted(request: DispatchRequest, config: Config) -> tuple[str, ...]:
-    # a profile lends its agent, not its prompt
+def _instruction_paths(request: DispatchRequest, config: Config) -> tuple[str, ...]:
+    # A profile replaces the agent of a role, not its prompt.
     own = config.role(request.call.role).instructions
     role = request.role.instructions if own is None else own
     every = (*config.workspace.instructions, *request.flow.instructions, *role, *request.call.instructions)

@@ -1,4 +1,4 @@
-"""What attempts cost that no driver saw to their end: read from the files that their agents left, and recorded."""
+"""Finds and records the cost of attempts that outlived their driver. It reads the files that their agents left."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class LateCosts(Struct, frozen=True):
     store: Store
     claim: EpochClaim
     folder: Path
-    """The run's."""
+    """The run's folder."""
     adapters: Callable[[str], Adapter] | None
-    """None: nobody can say which agents there are, and what they left is not read."""
+    """None: the adapters are unknown, so their files are not read."""
     unknown_usd: float = ASSUMED_USD
 
     def interrupt(self, rows: Collection[AttemptRow]) -> None:
-        """Close attempts whose driver is gone, with what they cost. Nothing of them is at work any more."""
+        """Record the end and the cost of attempts of an earlier driver. All their processes have ended."""
         read = [(row, self._recount(row) if row.intent.role else None) for row in rows]
-        started, attempts = self._started() if any(result for _, result in read) else {}, self.store.attempts
+        started, attempts = self._start_events() if any(result for _, result in read) else {}, self.store.attempts
         with self.store.transaction():
             for row, result in read:
                 key, n = row.intent.key, row.intent.n
@@ -44,21 +44,21 @@ class LateCosts(Struct, frozen=True):
                     continue
                 assumed = assumed_usd(result, self.unknown_usd)
                 if attempts.interrupt(self.claim, key, n, result.usage.to_json(assumed), result.usage.cost_usd):
-                    self._tell(row, result, assumed, started)
+                    self._emit_cost(row, result, assumed, started)
 
     def settle(self) -> None:
-        """Give back what was assumed for attempts that an older version recorded, where their files tell the cost."""
-        rows = [row for row in self.store.attempts.all(self.claim.run) if _is_open_to_doubt(row)]
+        """Replace the assumed cost of attempts of an older version, if their files show the real cost."""
+        rows = [row for row in self.store.attempts.all(self.claim.run) if _has_no_cost(row)]
         if not rows:
             return
-        started, ended, attempts = self._started(), self._ended(), self.store.attempts
+        started, ended, attempts = self._start_events(), self._end_keys(), self.store.attempts
         read = [(row, self._recount(row)) for row in rows]
         with self.store.transaction():
             for row, result in read:
                 key, n = row.intent.key, row.intent.n
                 assumed = assumed_usd(result, self.unknown_usd)
                 attempts.settle_cost(self.claim, key, n, result.usage.to_json(assumed), result.usage.cost_usd)
-                self._tell(row, result, assumed, started, ended=(key, n) in ended)
+                self._emit_cost(row, result, assumed, started, ended=(key, n) in ended)
 
     def _recount(self, row: AttemptRow) -> AgentResult:
         intent = row.intent
@@ -81,19 +81,19 @@ class LateCosts(Struct, frozen=True):
             if self.adapters is not None:
                 return recount(self.adapters(intent.agent), job, self.store.clock)
         except WindlassError:
-            # an agent that is no longer configured: what it left cannot be read
+            # The agent is no longer configured, so its files cannot be read.
             pass
         return NOTHING_READ
 
-    def _started(self) -> dict[tuple[str, int], DispatchStarted]:
+    def _start_events(self) -> dict[tuple[str, int], DispatchStarted]:
         return {
             (event.key, event.attempt): event for event in self.store.events.of_kinds(self.claim.run, DispatchStarted)
         }
 
-    def _ended(self) -> set[tuple[str, int]]:
+    def _end_keys(self) -> set[tuple[str, int]]:
         return {(event.key, event.attempt) for event in self.store.events.of_kinds(self.claim.run, DispatchFinished)}
 
-    def _tell(
+    def _emit_cost(
         self,
         row: AttemptRow,
         result: AgentResult,
@@ -102,10 +102,10 @@ class LateCosts(Struct, frozen=True):
         *,
         ended: bool = False,
     ) -> None:
-        """`ended`: the end of the attempt was told before, only what it cost is new."""
-        intent, usage, before = row.intent, result.usage, _recorded(row) if ended else Usage()
+        """`ended`: the end of the attempt is already recorded, only its cost is new."""
+        intent, usage, before = row.intent, result.usage, _recorded_usage(row) if ended else Usage()
         begun = started.get((intent.key, intent.n))
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "key": intent.key,
             "attempt": intent.n,
             "role": intent.role,
@@ -119,27 +119,27 @@ class LateCosts(Struct, frozen=True):
         }
         if ended:
             event: Event = DispatchCosted(
-                **told, before_usd=row.cost_usd, before_assumed_usd=assumed_for(row.cost_usd, None)
+                **fields, before_usd=row.cost_usd, before_assumed_usd=assumed_for(row.cost_usd, None)
             )
         else:
             event = DispatchFinished(
-                **told,
+                **fields,
                 agent=intent.agent,
                 error=ErrorClass.DRIVER_LOST,
-                reason="its driver was ended",
+                reason="its driver ended",
                 seconds=round(max((row.ended_at or self.store.clock()) - row.started_at, 0.0), 3),
                 tools=result.tools,
             )
         self.store.events.add(self.claim, event)
 
 
-def _is_open_to_doubt(row: AttemptRow) -> bool:
-    """Recorded without a word about what is assumed for it, and without its cost."""
-    said = isinstance(row.usage, dict) and "assumed_usd" in row.usage
-    return bool(row.intent.role) and row.state != "running" and row.cost_usd is None and not said
+def _has_no_cost(row: AttemptRow) -> bool:
+    """The attempt has neither a cost nor an assumed cost."""
+    is_assumed = isinstance(row.usage, dict) and "assumed_usd" in row.usage
+    return bool(row.intent.role) and row.state != "running" and row.cost_usd is None and not is_assumed
 
 
-def _recorded(row: AttemptRow) -> Usage:
-    told = row.usage if isinstance(row.usage, dict) else {}
-    sent, spoken, cached = (one if isinstance(one := told.get(name), int) else 0 for name in _COUNTS)
-    return Usage(sent, spoken, cached)
+def _recorded_usage(row: AttemptRow) -> Usage:
+    usage = row.usage if isinstance(row.usage, dict) else {}
+    sent, received, cached = (one if isinstance(one := usage.get(name), int) else 0 for name in _COUNTS)
+    return Usage(sent, received, cached)

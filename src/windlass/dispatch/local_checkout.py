@@ -1,4 +1,4 @@
-"""A checkout of the local site: a slot, taken when the first live dispatch or check needs it."""
+"""A checkout of the local site. It takes a slot when the first live dispatch or check needs one."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from windlass.git.user_repo import UserSignature
 
 
 class StateBefore(Struct, frozen=True):
-    """What the engine's repository and the user's looked like when a dispatch began."""
+    """The state of the engine's repository and the user's repository when a dispatch began."""
 
     refs: dict[str, str]
     user: UserSignature
     mark: int = 0
-    """Which of the engine's own moves the refs may not show yet."""
+    """The position in the engine's own ref changes. `refs` may not show later ones."""
 
 
 class LocalCheckout:
-    """Contract: a replay that finds every result recorded never takes a slot."""
+    """Contract: a replay never takes a slot if it finds all results recorded."""
 
     def __init__(
         self,
@@ -47,11 +47,11 @@ class LocalCheckout:
         self._clock = clock
         self._commands = commands
         self._spare = spare
-        """Slots of the run between two scopes: still leased, clean at that commit, so nobody asks the pool."""
+        """Slots of the run between two scopes, each clean at its commit. They stay leased, which saves a new lease."""
         self._reserved = False
-        """The slot waits, as it is, for the session of its last attempt to go on."""
+        """The slot stays unchanged until the session of its last attempt continues."""
         self._seen: SlotStatus | None = None
-        """The slot as it is, while nothing has run in it since it was looked at."""
+        """The last status of the slot, if nothing has run in it since."""
 
     @property
     def name(self) -> str:
@@ -59,10 +59,10 @@ class LocalCheckout:
 
     @property
     def directory(self) -> str:
-        return str(self._taken.path)
+        return str(self._own_slot.path)
 
     @property
-    def _taken(self) -> Slot:
+    def _own_slot(self) -> Slot:
         assert self.slot is not None
         return self.slot
 
@@ -84,7 +84,7 @@ class LocalCheckout:
         trees.clear_locks(slot)
 
     async def half_done(self, head: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        slot = self._taken
+        slot = self._own_slot
         status = await asyncio.to_thread(self._status, slot, head)
         log = ("log", "--reverse", "--format=%h %s", f"{head}..HEAD")
         commits = await asyncio.to_thread(slot.git, *log) if status.head != head else None
@@ -92,28 +92,28 @@ class LocalCheckout:
 
     async def harvest(self, message: str) -> str:
         self._seen = None
-        return await asyncio.to_thread(trees.harvest, self._engine, self._taken, message, self._clock())
+        return await asyncio.to_thread(trees.harvest, self._engine, self._own_slot, message, self._clock())
 
     async def undo(self, head: str, key: str, n: int) -> tuple[str, ...]:
         seen, self._seen = self._seen, None
         attempt, now = Attempt(self._run, key, n), self._clock()
-        return await asyncio.to_thread(self._slots.place, self._taken, head, attempt, now, seen)
+        return await asyncio.to_thread(self._slots.place, self._own_slot, head, attempt, now, seen)
 
-    async def stand_on(self, commit: str) -> None:
-        await asyncio.to_thread(self._taken.stand_on, commit)
+    async def check_out(self, commit: str) -> None:
+        await asyncio.to_thread(self._own_slot.stand_on, commit)
         self._seen = None
 
     async def keep(self, key: str, n: int) -> None:
         self._engine.require_fence()
-        slot, attempt, seen = self._taken, Attempt(self._run, key, n), self._seen
+        slot, attempt, seen = self._own_slot, Attempt(self._run, key, n), self._seen
         await asyncio.to_thread(keep, self._engine, slot, attempt, self._clock(), (), seen)
 
     async def reserve(self, key: str, n: int) -> None:
-        await asyncio.to_thread(self._slots.reserve, self._taken, Attempt(self._run, key, n))
+        await asyncio.to_thread(self._slots.reserve, self._own_slot, Attempt(self._run, key, n))
         self._reserved = True
 
     async def leave(self, head: str, key: str) -> None:
-        """For the next scope of the run, or for others; what was in it is kept either way."""
+        """Keep the work, then leave the slot to the next scope of the run or to other runs."""
         if self.slot is None:
             return
         if self._reserved:
@@ -128,36 +128,38 @@ class LocalCheckout:
         self.slot = None
 
     def setup_hash(self) -> str:
-        return self._commands.setup_hash(self._taken)
+        return self._commands.setup_hash(self._own_slot)
 
     async def check(self, check: Check, name: str) -> CheckResult:
-        return await self._commands.check(check, self._taken, name)
+        return await self._commands.check(check, self._own_slot, name)
 
     # -- for the local site
 
     async def write(self, files: dict[str, str]) -> None:
         self._seen = None
-        await asyncio.to_thread(write_artifacts, self._taken.path, files)
+        await asyncio.to_thread(write_artifacts, self._own_slot.path, files)
 
     async def read(self, path: str) -> str | None:
-        """An agent can leave a link that leads out of its slot: as good as nothing written."""
+        """None also for a link out of the slot, which an agent can make."""
         try:
-            return await asyncio.to_thread(read_file, self._taken.path, path)
+            return await asyncio.to_thread(read_file, self._own_slot.path, path)
         except UserError:
             return None
 
-    async def before(self, ours: tuple[str, ...]) -> StateBefore:
-        """`ours`: branches of the user's repository that the run itself moves."""
+    async def state_before(self, ours: tuple[str, ...]) -> StateBefore:
+        """`ours`: branches of the user's repository that the run moves."""
         mark, watch = self._engine.audit.mark(), self._engine.watch
         user = watch.fresh(ours)
         if user is None:
             user = await asyncio.to_thread(watch.lately, ours)
         return StateBefore(self._engine.refs.all(), user, mark)
 
-    async def after(self, before: StateBefore, ours: tuple[str, ...], head: str, attempt: tuple[str, int]) -> Leftovers:
-        """`head`: of the scope; `attempt`: its key and number."""
-        slot, engine = self._taken, self._engine
-        # The next attempt, check or commit here would fail on the lock of a git that died with this one.
+    async def leftovers(
+        self, before: StateBefore, ours: tuple[str, ...], head: str, attempt: tuple[str, int]
+    ) -> Leftovers:
+        """`head`: the head of the scope; `attempt`: its key and number."""
+        slot, engine = self._own_slot, self._engine
+        # A killed git leaves its lock, and the next attempt, check or commit would fail on it.
         trees.clear_locks(slot)
         broken = engine.seal()
         status, user = await asyncio.gather(
@@ -165,7 +167,7 @@ class LocalCheckout:
         )
         changes = engine.audit.changes(self._run, before.refs, engine.refs.all(), before.mark)
         if changes or status.refused or slot.own_refs():
-            await asyncio.to_thread(self._put_back, changes, Attempt(self._run, *attempt))
+            await asyncio.to_thread(self._undo_changes, changes, Attempt(self._run, *attempt))
         else:
             self._seen = status
         trespasses = [f"{name} was changed" for name in (*(change.name for change in changes), *broken)]
@@ -187,14 +189,14 @@ class LocalCheckout:
         try:
             return trees.status(self._engine, slot)
         except GitError:
-            # HEAD was left on a branch that has no commit; the files are all there.
+            # The agent left HEAD on a branch without a commit. The files are intact.
             slot.git("update-ref", "--no-deref", "HEAD", head)
             return trees.status(self._engine, slot)
 
-    def _put_back(self, changes: list[RefChange], attempt: Attempt) -> None:
-        """Branches and stashes that the agent left in its slot are kept under its attempt; they may stay there."""
-        # What looks like an agent's trespass may be what another driver has done.
+    def _undo_changes(self, changes: list[RefChange], attempt: Attempt) -> None:
+        """Put keep-refs on the agent's branches and stashes, and undo its changes of the engine's refs."""
+        # Another driver may have made these changes, so check first that this one is still the run's driver.
         self._engine.require_fence()
-        keep(self._engine, self._taken, attempt, self._clock(), changes)
+        keep(self._engine, self._own_slot, attempt, self._clock(), changes)
         if changes:
             self._engine.audit.undo(changes)

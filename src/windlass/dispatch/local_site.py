@@ -1,4 +1,4 @@
-"""The site on this machine: agents are supervised processes, and their checkouts are slots."""
+"""The site on this machine. Agents are supervised processes, and their checkouts are slots."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from windlass.agents.process.supervise import SUPERVISORS, SupervisedProcess, ag
 from windlass.config.schema import Config
 from windlass.dispatch.commands import CommandRunner
 from windlass.dispatch.local_checkout import LocalCheckout
-from windlass.dispatch.recovery import Recovered, recover
+from windlass.dispatch.recovery import Recovery, recover
 from windlass.dispatch.site import Checkout, DispatchListener, InterruptedAttempt, SiteAddress, SiteResult
 from windlass.engine.services import DriverHost
 from windlass.errors import UserError
@@ -62,9 +62,9 @@ class LocalSite:
         self.address = SiteAddress(host.host, host.boot)
         self._run = facts.id
         self._branches = (facts.branch,)
-        """Of the user's repository. The run itself moves them while agents work."""
+        """Branches of the user's repository that the run moves while agents work."""
         self._folder = folder
-        """The run's."""
+        """The run's folder."""
         self._slots = slots
         self._host = host
         self._config = config
@@ -72,17 +72,17 @@ class LocalSite:
         self._redactor = redactor
         self._commands = commands
         self._spare: list[tuple[Slot, str]] = []
-        """Slots that a finished scope left for the next one, each with the commit it is at."""
+        """Slots that a finished scope left for the next one, each with its commit."""
         self._interrupted: dict[str, InterruptedAttempt] = {}
-        self._looked: set[str] = set()
-        """Agents whose version was looked at."""
+        self._checked_agents: set[str] = set()
+        """Agents with a version check."""
 
     # -- the port
 
     def checkout(self) -> LocalCheckout:
         return LocalCheckout(self._slots, self._run, self._host.clock, self._commands, self._spare)
 
-    def interrupted(self, key: str) -> InterruptedAttempt | None:
+    def take_interrupted(self, key: str) -> InterruptedAttempt | None:
         return self._interrupted.pop(key, None)
 
     def attempt_name(self, key: str, n: int) -> str:
@@ -99,10 +99,10 @@ class LocalSite:
             folder=self._folder / self.attempt_name(job.key, job.attempt),
             options={"state": str(self._folder / "scripted"), **earlier},
         )
-        before = await checkout.before(self._branches)
-        result = await self._watched(job, listener)
+        before = await checkout.state_before(self._branches)
+        result = await self._run_watched(job, listener)
         await asyncio.to_thread(redact_transcript, job.folder, self._redactor)
-        leftovers = await checkout.after(before, self._branches, job.base, (job.key, job.attempt))
+        leftovers = await checkout.leftovers(before, self._branches, job.base, (job.key, job.attempt))
         outputs: dict[str, str] = {}
         for name, path in job.outs.items() if result.error is None else ():
             text = await checkout.read(path)
@@ -111,10 +111,10 @@ class LocalSite:
         return SiteResult(redacted_result(result, self._redactor), leftovers, outputs)
 
     async def agent_warning(self, agent: str) -> str:
-        """A CLI of a version that nobody tried. Some CLIs take a second to tell."""
-        if agent in self._looked or agent not in registry.CLIS:
+        """Warns about an untested version of a CLI. Some CLIs need a second to print their version."""
+        if agent in self._checked_agents or agent not in registry.CLIS:
             return ""
-        self._looked.add(agent)
+        self._checked_agents.add(agent)
         return installed.untested(agent, await asyncio.to_thread(self._version, agent))
 
     def _version(self, agent: str) -> str:
@@ -123,7 +123,7 @@ class LocalSite:
         return installed.version(binary, environ, str(options.get("node", ""))) if binary else ""
 
     def proof_room(self, key: str, trees: Trees) -> SlotProofRoom:
-        # Loaded here: the proof knows the grammars of several languages, and the first dispatch does not wait for them.
+        # A late import: the proof loads grammars of several languages, and the first dispatch must not wait for them.
         from windlass.dispatch.proof_room import SlotProofRoom
 
         folder = self._folder / "attempts" / key / "run"
@@ -135,16 +135,16 @@ class LocalSite:
             slot, _ = self._spare.pop()
             await asyncio.to_thread(self._slots.release, slot, driver, self._host.clock())
 
-    # -- for the composition
+    # -- for the code that starts a driver
 
     def recover(
         self,
         store: Store,
         close: Callable[[Collection[AttemptRow]], None],
         *,
-        before_may_live: bool,
-    ) -> Recovered:
-        """End what an earlier driver left here, and remember the attempts that can go on."""
+        predecessor_may_run: bool,
+    ) -> Recovery:
+        """End the processes of an earlier driver, and remember the attempts that can continue."""
         found = recover(
             store,
             self._run,
@@ -152,19 +152,19 @@ class LocalSite:
             self._folder,
             host=self.address.host,
             boot=self.address.boot,
-            resumes=self._resumes,
+            resumes=self._can_resume,
             close=close,
-            before_may_live=before_may_live,
+            predecessor_may_run=predecessor_may_run,
         )
         self._interrupted.update(found.left)
         return found
 
     def redact(self, attempt: str) -> None:
-        """A driver that was killed had no time for it."""
+        """Redact the transcript of an attempt. A killed driver had no time to do it."""
         redact_transcript(self._folder / attempt, self._redactor)
 
-    def _resumes(self, agent: str) -> bool:
-        """An agent that this driver cannot use does not go on either: another one plays its role."""
+    def _can_resume(self, agent: str) -> bool:
+        """False also for an agent that this driver cannot use."""
         try:
             return self._adapters(agent).capabilities.resume
         except UserError:
@@ -172,7 +172,7 @@ class LocalSite:
 
     # -- inside
 
-    async def _watched(self, job: Job, listener: DispatchListener) -> AgentResult:
+    async def _run_watched(self, job: Job, listener: DispatchListener) -> AgentResult:
         watch = LivenessWatch(listener, self._redactor, (job.cwd, job.folder), self._config.limits.frozen)
         ticking = asyncio.create_task(watch.tick())
         try:
@@ -193,7 +193,7 @@ class LocalSite:
 
 
 class LivenessWatch:
-    """Hands on what an agent does, and looks for signs of life in its processes and files."""
+    """Forwards an agent's events, and looks for signs of life in its processes and files."""
 
     def __init__(
         self, listener: DispatchListener, redactor: Redactor, folders: tuple[Path, ...], frozen_s: float
@@ -202,10 +202,10 @@ class LivenessWatch:
         self._redactor = redactor
         self._liveness = Liveness(time.monotonic(), frozen_s=frozen_s)
         self._folders = folders
-        """Where files are touched while it works: its slot, and its own folder with the CLI's session."""
+        """The folders in which the agent changes files: its slot, and the attempt's folder with the CLI's session."""
         self._supervisor = 0
         self.frozen: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        """Why there is no sign of life any more."""
+        """Gets the reason when there is no sign of life."""
 
     def on_started(self, process: SupervisedProcess) -> None:
         self._supervisor = process.supervisor
@@ -223,7 +223,7 @@ class LivenessWatch:
             now = time.monotonic()
             self._warn(self._liveness.tick(now, seen))
             if (why := self._liveness.frozen(now)) and not self.frozen.done():
-                self._warn(f"{why}; it is ended, and goes on by retries.timed_out")
+                self._warn(f"{why}; Windlass ends it and tries again (retries.timed_out)")
                 self.frozen.set_result(why)
 
     def _warn(self, text: str) -> None:
@@ -232,7 +232,7 @@ class LivenessWatch:
 
 
 def warm_up() -> None:
-    """Start what forks supervisors, while the driver reads what is recorded."""
+    """Start the process that forks supervisors, while the driver reads the journal."""
     SUPERVISORS.warm()
 
 
@@ -251,10 +251,10 @@ async def run_agent(
     patience_s: float = PATIENCE_S,
     frozen: asyncio.Future[str] | None = None,
 ) -> AgentResult:
-    """Contract: never raises for what an agent does; when it returns, no process of the dispatch is left.
+    """Contract: an agent cannot make it raise. When it returns, all processes of the dispatch have ended.
 
-    `afford` is called at each usage report; a reason that it returns stops the dispatch.
-    `frozen` gets a reason when a watcher finds no sign of life; the dispatch then ends as timed out.
+    `afford` is called for each usage report. If it returns a reason, the dispatch stops.
+    `frozen` gets a reason when a watcher finds no sign of life. The dispatch then ends as timed out.
     """
     invocation = adapter.invocation(job)
     make_private(job.folder)
@@ -302,7 +302,7 @@ async def run_agent(
 
 
 def marker_of(job: Job) -> str:
-    """In the environment of everything the dispatch starts, to find what outlived its supervisor."""
+    """A variable for all processes of the dispatch, to find those that outlived their supervisor."""
     return f"{job.run}:{job.key}@{job.attempt}"
 
 
@@ -312,10 +312,10 @@ async def _forward(stop: asyncio.Event, halt: asyncio.Event) -> None:
 
 
 async def _linger(stream: AgentRun, halt: asyncio.Event, linger_s: float) -> None:
-    """A CLI that gave its terminal event and does not end is ended."""
+    """End a CLI that sent its last event and does not exit."""
     await stream.finished.wait()
     failed = stream.done is not None and stream.done.error is not None
-    # what failed has nothing to write down any more, and may go on asking
+    # A failed CLI has nothing more to write, and may continue to send requests.
     await asyncio.sleep(min(linger_s, LINGER_FAILED_S) if failed else linger_s)
     halt.set()
 
@@ -325,7 +325,7 @@ def _write(folder: Path, files: Mapping[str, str]) -> None:
     for name, text in files.items():
         path = (root / name).resolve()
         if not path.is_relative_to(root) or path == root:
-            raise UserError(f"'{name}' is not a file below the attempt's folder", hint="this is a fault of the adapter")
+            raise UserError(f"'{name}' is not a file below the attempt's folder", hint="this is a bug in the adapter")
         make_private(path.parent)
         replace_file(path, text)
 

@@ -1,4 +1,4 @@
-"""A dispatch at work, as people and the budget see it: what it does, and what it has used."""
+"""Follows a running dispatch: shows its activity, and reports its usage to the budget."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from windlass.events import Activity, Warned
 from windlass.model import Usage
 
 NOTE_S = 1.0
-"""The usage of a dispatch at work is noted this long after a report, with all that was reported meanwhile."""
+"""The delay between a usage report and its record. Later reports join the same record."""
 
 
 class DispatchMonitor:
-    """Listens to one dispatch: shows what the agent does, and asks the budget whether it may go on."""
+    """Listens to one dispatch: shows the agent's activity, and asks the budget whether it may continue."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class DispatchMonitor:
         self._journal = journal
         self._budget = budget
         self._on_answer = on_answer
-        """Called when the agent's model says or does something: its service can be used."""
+        """Called when the agent's model answers, which shows that its service works."""
         self._usage = Usage()
         self._due: asyncio.TimerHandle | None = None
 
@@ -54,9 +54,9 @@ class DispatchMonitor:
             self._journal.attempts.note_session(self._request.key, self._request.attempt, event.id)
         if isinstance(event, ToolStarted | ToolFinished | Said) or _has_tokens(event):
             self._on_answer()
-        shown = _activity(event)
-        if shown:
-            kind, text, ok, cost = shown
+        activity = _activity(event)
+        if activity:
+            kind, text, ok, cost = activity
             tool = event.id if isinstance(event, ToolStarted | ToolUpdated | ToolFinished) else ""
             key, role, task = self._request.key.text, self._request.call.role, self._request.task_id
             self._journal.events.show(Activity(key, role, kind, text, ok, task, cost, tool))
@@ -70,16 +70,16 @@ class DispatchMonitor:
     def afford(self, usage: Usage) -> str:
         self._usage = usage
         if self._due is None:
-            self._due = asyncio.get_running_loop().call_later(NOTE_S, self._note)
+            self._due = asyncio.get_running_loop().call_later(NOTE_S, self._record_usage)
         return self._budget.spend(self._request.token, usage)
 
     def end(self) -> None:
         if self._due:
             self._due.cancel()
 
-    def _note(self) -> None:
+    def _record_usage(self) -> None:
         self._due = None
-        # A driver that was replaced may still have this timer. Its next recorded step ends it, with a message.
+        # A replaced driver may still have this timer. Its next recorded step ends the driver with a message.
         with suppress(TakenOverError):
             self._journal.attempts.note_usage(self._request.key, self._request.attempt, self._usage)
 
@@ -93,14 +93,14 @@ def _activity(event: AgentEvent) -> tuple[str, str, bool, float | None] | None:
         case ToolFinished(text=text, ok=ok, tool=tool):
             return "tool.finished", text or tool, ok, None
         case Said(text=text):
-            # The contract's block is for the engine; what it says is shown as the review's result.
+            # The contract's block is for the engine. People see it as the result of the review.
             words = text.split("```superteam", 1)[0].strip()
             return ("text", words, True, None) if words else None
         case Spent(usage=usage):
             return "usage", "", True, usage.cost_usd
         case Retrying(reason=reason, wait_s=wait_s):
             when = "" if wait_s is None else f" in {wait_s:.0f} s"
-            return "text", f"its model's server failed, it asks again{when}: {reason}", False, None
+            return "text", f"the model's server failed; the agent tries again{when}: {reason}", False, None
         case SessionSeen() | Done():
             return None
         case _:
@@ -108,5 +108,5 @@ def _activity(event: AgentEvent) -> tuple[str, str, bool, float | None] | None:
 
 
 def _has_tokens(event: AgentEvent) -> bool:
-    """A CLI that failed tells its usage too: without a token, the model did not answer."""
+    """A failed CLI reports its usage too. Without tokens, the model did not answer."""
     return isinstance(event, Spent) and bool(event.usage.input or event.usage.output)

@@ -1,4 +1,4 @@
-"""The values of the variables in a role's prompt. No text of a prompt is written here."""
+"""The values of the variables in a role's prompt. The texts of prompts are in the roles."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def prompt_values(
     changed: Sequence[str],
     **texts: str,
 ) -> dict[str, str]:
-    """Every variable a template may use; '' where there is nothing to say. `texts`: what only the moment of the
-    dispatch knows, by the variable's name; `tag` is that of the block that the contract asks for."""
+    """All variables of templates; '' for a variable without a value. `texts`: values that only the dispatch has, by
+    the variable's name; `tag` is the tag of the contract's block."""
     found = "\n".join(format_finding(f) for f in findings_of(call) if f.role != USER)
     tag = texts.pop("tag")
-    given: dict[str, str] = {
+    known: dict[str, str] = {
         "request": values.facts.request,
         "date": values.facts.date,
         "slug": values.facts.slug,
@@ -40,7 +40,7 @@ def prompt_values(
         "task": _task(task) if task else "",
         "task_id": task.id if task else "",
         "task_title": task.title if task else "",
-        "changed_files": "\n".join(_listed(changed)),
+        "changed_files": "\n".join(_file_lines(changed)),
         "findings": found,
         "open_findings": found,
         "completed_tasks": _titles(completed),
@@ -49,13 +49,13 @@ def prompt_values(
         **texts,
         **{f"out.{name}": path for name, path in outs.items()},
     }
-    return {**dict.fromkeys(VARIABLES, ""), **_named(call), **given}
+    return {**dict.fromkeys(VARIABLES, ""), **_inputs(call), **known}
 
 
-def _named(call: Call) -> dict[str, str]:
-    """Inputs and context under their own names, where a template may use them; the rest together as `inputs`."""
+def _inputs(call: Call) -> dict[str, str]:
+    """Inputs and context by name, if templates have such a variable; all others as `inputs`."""
     both = {**call.context, **call.inputs}
-    # An artifact's content stands in the context, its fingerprint in the inputs: the content is what is read.
+    # The content of an artifact is in the context, its fingerprint in the inputs. Agents need the content.
     both.update({name: value for name, value in call.context.items() if value})
     known = {name: _text(value) for name, value in both.items() if name in VARIABLES}
     others = [f"## {name}\n{_text(v)}" for name, v in call.context.items() if name not in VARIABLES and v]
@@ -78,10 +78,10 @@ def _task(task: Task) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _listed(paths: Sequence[str]) -> list[str]:
-    shown = [f"- {path}" for path in paths[:MAX_FILES]]
+def _file_lines(paths: Sequence[str]) -> list[str]:
+    lines = [f"- {path}" for path in paths[:MAX_FILES]]
     more = len(paths) - MAX_FILES
-    return [*shown, f"- and {more} more"] if more > 0 else shown
+    return [*lines, f"- and {more} more"] if more > 0 else lines
 
 
 def findings_of(call: Call) -> list[Finding]:
@@ -90,12 +90,12 @@ def findings_of(call: Call) -> list[Finding]:
 
 
 def wishes_of(call: Call) -> list[str]:
-    """What the person who sent the work back wants changed. It is no reviewer's finding, and not to be weighed."""
+    """Changes that the user wants. Unlike the findings of a reviewer, the agent must not question them."""
     return [finding.message for finding in findings_of(call) if finding.role == USER]
 
 
 def _titles(tasks: Sequence[Task]) -> str:
-    """The latest; a plan may have thousands of tasks, and every prompt holds this list."""
+    """The last tasks only: a plan may have thousands, and every prompt has this list."""
     earlier = len(tasks) - MOST_TITLES
     head = [f"- {earlier} tasks before these"] if earlier > 0 else []
     return "\n".join([*head, *(f"- {task.title}" for task in tasks[-MOST_TITLES:])])

@@ -1,4 +1,4 @@
-"""Where the local site runs the tests of a proof: a slot of its own in which no agent works."""
+"""The checkout in which the local site runs the tests of a proof: a slot in which no agent works."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from windlass.proof.trees import Trees
 
 
 class SlotProofRoom:
-    """Takes its slot with the first run."""
+    """Takes its slot for the first run of tests."""
 
     def __init__(
         self,
@@ -33,17 +33,17 @@ class SlotProofRoom:
         self._trees = trees
         self._config = config
         self._folder = folder
-        """The same for every tree: a test can read where its report goes."""
+        """The same folder for every tree, because a test can read the path of its report."""
         self._commands = commands
         self._clock = clock
         self._slot: ProofSlot | None = None
 
     async def setup_hash(self) -> str:
-        return (await self._taken()).set_up_for or ""
+        return (await self._take_slot()).set_up_for or ""
 
     async def run_tests(self, tree: str, files: Sequence[str], limit: float | None) -> TestRun:
-        slot = await self._taken()
-        await self._stand_on(tree)
+        slot = await self._take_slot()
+        await self._check_out(tree)
         await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
         self._folder.mkdir(parents=True)
         report = self._folder / "junit.xml"
@@ -54,7 +54,7 @@ class SlotProofRoom:
         output = await self._commands.probe(check.argv, slot.slot, self._folder, check.timeout, env)
         written = report if names_report(command) else output.out_path
         found = await asyncio.to_thread(read_report, written, slot.slot.path) if reports(command) else None
-        tail = self._commands.redacted(tail_of(read_end(output.out_path)))
+        tail = self._commands.redact(tail_of(read_end(output.out_path)))
         return TestRun(found, output.code, output.timed_out, output.seconds, tail[-2000:])
 
     async def release(self) -> None:
@@ -63,8 +63,8 @@ class SlotProofRoom:
 
     # -- inside
 
-    async def _taken(self) -> ProofSlot:
-        """Set up for the lock files of the head, unless that was done here before."""
+    async def _take_slot(self) -> ProofSlot:
+        """Take the slot, and run the set-up for the lock files of the head if it has not run there."""
         if self._slot is None:
             self._slot = await asyncio.to_thread(ProofSlot.take, self._engine)
             known = self._slot.set_up_for
@@ -73,9 +73,9 @@ class SlotProofRoom:
                 await self._set_up()
         return self._slot
 
-    async def _stand_on(self, tree: str) -> None:
+    async def _check_out(self, tree: str) -> None:
         if not await asyncio.to_thread(self._place, tree):
-            # The run before changed what the set-up had installed.
+            # The last run changed files that the set-up had installed.
             await self._set_up()
             await asyncio.to_thread(self._place, tree)
 
@@ -84,7 +84,7 @@ class SlotProofRoom:
         return self._slot.stand_on(tree, self._trees.paths, self._config.workspace.copied)
 
     async def _set_up(self) -> None:
-        """From nothing. On the base where its lock files are those of the head: that runs no code of this task."""
+        """Run the set-up in an empty slot. If the lock files are the same, use the base, without code of the task."""
         slot = self._slot
         assert slot is not None
         head, base = self._trees.make(ProofTree.HEAD), self._trees.make(ProofTree.BASE)

@@ -1,5 +1,5 @@
-"""What a driver that died left on this machine: end its processes, keep its work, close its attempts, find the
-sessions that can go on."""
+"""Cleans up after a dead driver on this machine: ends its processes, keeps its work, closes its attempts, and finds
+the sessions that can continue."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from windlass.store.port import Store
 from windlass.store.rows import AttemptRow
 
 
-class Recovered(Struct, frozen=True):
+class Recovery(Struct, frozen=True):
     lost: int
-    """Attempts that had begun and never ended."""
+    """The number of attempts without a recorded end."""
     left: dict[str, InterruptedAttempt]
-    """By key."""
+    """The attempts that can continue, by key."""
 
 
 def recover(
@@ -36,33 +36,33 @@ def recover(
     boot: str,
     resumes: Callable[[str], bool],
     close: Callable[[Sequence[AttemptRow]], None],
-    before_may_live: bool = False,
-) -> Recovered:
-    """`resumes`: whether that agent can continue a session of its own. `close`: records the end of attempts, when all
-    their processes have ended.
+    predecessor_may_run: bool = False,
+) -> Recovery:
+    """`resumes`: whether the agent can continue its sessions. `close`: records the end of attempts, after all their
+    processes have ended.
 
-    `before_may_live`: the driver before this one is not known to be dead, only to have been replaced. It cannot write
-    any more, but a git or a check of its own may be at work in any of its slots: none of them is used again.
+    `predecessor_may_run`: the last driver was replaced, and may still be alive. It cannot write to the store, but its
+    gits and checks may still run in its slots, so no slot is used again.
     """
     lost = store.attempts.running(run)
-    if before_may_live:
+    if predecessor_may_run:
         end_checks(slots.engine, folder, host, boot)
     end_attempts(lost, run, slots, folder, host, boot)
     _clear_ref_locks(slots, run)
-    going_on = [row for row in (*lost, *_reserved(store, run, slots)) if row.session and row.intent.slot]
-    going_on = [row for row in going_on if resumes(row.intent.agent)]
-    intact = [row for row in going_on if _is_intact(row, slots) and not before_may_live]
+    resumable = [row for row in (*lost, *_reserved_attempts(store, run, slots)) if row.session and row.intent.slot]
+    resumable = [row for row in resumable if resumes(row.intent.agent)]
+    intact = [row for row in resumable if _is_intact(row, slots) and not predecessor_may_run]
     for row in intact:
-        # This driver may be stopped before it goes on with them.
+        # This driver may stop before it continues them.
         slots.reserve(slots.slot(int(row.intent.slot)), Attempt(run, row.intent.key, row.intent.n))
-    left = {row.intent.key: _left(row) for row in intact}
-    _leave_slots(store, run, slots, lost, {int(row.intent.slot) for row in intact}, retire=before_may_live)
+    left = {row.intent.key: _interrupted_attempt(row) for row in intact}
+    _leave_slots(store, run, slots, lost, {int(row.intent.slot) for row in intact}, retire=predecessor_may_run)
     close(lost)
-    return Recovered(len(lost), left)
+    return Recovery(len(lost), left)
 
 
-def _reserved(store: Store, run: str, slots: Slots) -> list[AttemptRow]:
-    """Attempts that ended without a result, the last of their step, whose slot waits for their session to go on."""
+def _reserved_attempts(store: Store, run: str, slots: Slots) -> list[AttemptRow]:
+    """Attempts without a result, the last of their steps, with a slot that is reserved for their session."""
     waiting = {lease.attempt: lease for lease in slots.held(run) if lease.attempt}
     if not waiting:
         return []
@@ -81,12 +81,12 @@ def _is_copied(row: AttemptRow, engine: EngineRepo) -> bool:
 
 
 def _clear_ref_locks(slots: Slots, run: str) -> None:
-    """A git that was killed leaves its lock. This driver is the run's only one, and nothing of it is at work."""
+    """A killed git leaves its lock. It is safe to remove: this is the only driver, and it has not started a git yet."""
     for lock in (slots.engine.path / "refs" / "windlass" / run).rglob("*.lock"):
         lock.unlink(missing_ok=True)
 
 
-def _left(row: AttemptRow) -> InterruptedAttempt:
+def _interrupted_attempt(row: AttemptRow) -> InterruptedAttempt:
     why = row.reason if row.state == "failed" else ""
     return InterruptedAttempt(row.session, row.intent.slot, row.intent.folder, row.intent.agent, why)
 
@@ -99,7 +99,8 @@ def _is_intact(row: AttemptRow, slots: Slots) -> bool:
 
 
 def end_attempts(rows: Sequence[AttemptRow], run: str, slots: Slots, folder: Path, host: str, boot: str) -> None:
-    """Whatever of them still runs. In a copied repository they are those of the original, which goes on with them."""
+    """End the processes of these attempts. A copied repository skips the attempts of the original, which still owns
+    them."""
     for row in rows:
         if not _is_copied(row, slots.engine):
             _end_processes(row, run, slots, folder, host, boot)
@@ -109,43 +110,43 @@ def _end_processes(row: AttemptRow, run: str, slots: Slots, folder: Path, host: 
     intent = row.intent
     if intent.host != host:
         raise StoppedError(
-            f"'{intent.key}' was begun on '{intent.host}', which may still be at work on it",
-            hint=f"resume there, or make sure that nothing of run {run} runs on it",
+            f"'{intent.key}' was started on '{intent.host}', and may still run there",
+            hint=f"resume on that host, or make sure that no process of run {run} is left on it",
         )
     slot = slots.slot(int(intent.slot)).path if intent.slot else None
     own = folder / intent.folder / "proc.json"
-    # A landing's checks have folders of their own beside the attempt's.
+    # The checks of a landing have their own folders next to the attempt's folder.
     for proc in [own, *own.parent.parent.glob("check*/proc.json")]:
         gone = end_leftover(proc, host=host, boot_id=boot, marker=f"{run}:{intent.key}@{intent.n}", slot=slot)
         if not gone:
-            raise StoppedError(
-                f"processes of '{intent.key}' cannot be ended", hint=f"see {proc}, then: windlass resume"
-            )
+            raise StoppedError(f"cannot end the processes of '{intent.key}'", hint=f"see {proc}, then: windlass resume")
 
 
 def end_checks(engine: EngineRepo, folder: Path, host: str, boot: str) -> None:
-    """Of set-up, checks and proofs, which have no attempt of their own: whatever is on record and still runs."""
+    """End the recorded processes of set-up, checks and proofs, which have no attempts."""
     copied_at = engine.about.copied_at if engine.about else 0.0
     for proc in (path for part in ("attempts", "setup") for path in (folder / part).rglob("proc.json")):
         if proc.stat().st_mtime <= copied_at:
-            continue  # copied with the repository: the process is the original's
+            continue  # copied with the repository: the process belongs to the original
         if is_at_work(proc) and not end_leftover(proc, host=host, boot_id=boot, marker=""):
-            raise StoppedError("processes of a check cannot be ended", hint=f"see {proc}, then: windlass resume")
+            raise StoppedError("cannot end the processes of a check", hint=f"see {proc}, then: windlass resume")
 
 
-def _leave_slots(store: Store, run: str, slots: Slots, lost: list[AttemptRow], kept: set[int], *, retire: bool) -> None:
-    """A slot with an open attempt is never used again, unless the agent's own session goes on in it."""
-    at_work = {row.intent.slot: row for row in lost if row.intent.slot}
+def _leave_slots(
+    store: Store, run: str, slots: Slots, lost: list[AttemptRow], reserved: set[int], *, retire: bool
+) -> None:
+    """A slot with an open attempt is not used again, unless the agent's session continues in it."""
+    open_attempts = {row.intent.slot: row for row in lost if row.intent.slot}
     for lease in slots.held(run):
-        slot, row = slots.slot(lease.n), at_work.get(str(lease.n))
-        if lease.n in kept:
+        slot, row = slots.slot(lease.n), open_attempts.get(str(lease.n))
+        if lease.n in reserved:
             continue
-        whose = Attempt(run, row.intent.key, row.intent.n) if row else Attempt(run, lease.key, 0)
+        attempt = Attempt(run, row.intent.key, row.intent.n) if row else Attempt(run, lease.key, 0)
         leave = slots.retire if row or retire else slots.release
         try:
             repair_slot(slot, row.intent.base if row else store.runs.get(run).base, slots.engine.user.object_format)
-            leave(slot, whose, store.clock())
+            leave(slot, attempt, store.clock())
         except GitError:
-            # Nobody can say what is in it: the files stay where they are, and the slot is not used again. After a
-            # GitUnansweredError the slot stays leased, and the next driver keeps what is in it.
-            slots.abandon(slot, whose)
+            # The content of the slot is unknown, so the files stay and the slot is not used again. After a
+            # GitUnansweredError the slot stays leased, and the next driver keeps its work.
+            slots.abandon(slot, attempt)

@@ -1,4 +1,4 @@
-"""A dispatch as plain data, and the job that an attempt at it becomes."""
+"""A dispatch as plain data, and the job for one attempt at it."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from windlass.store.rows import AttemptRow
 from windlass.text import plain
 
 WORK = "work"
-"""The contract of whoever builds a task and has no other."""
+"""The contract of an agent that builds a task, if its role has no contract."""
 
 
 def addressees(role: Role) -> tuple[str, ...]:
-    """Whose messages a dispatch of this role is given: its own, and what is for whoever writes code."""
+    """The addressees of the messages that a dispatch of this role receives: the role, and '' if it writes code."""
     return (role.name, "") if role.writes == "code" else (role.name,)
 
 
 class DispatchRequest(Struct, frozen=True, dict=True):
-    """Who is asked for what, at which place of the run, and how this attempt at it begins. Plain data."""
+    """Which role is asked for what, for which step of the run, and how this attempt begins. Plain data."""
 
     key: Key
     phase: str
@@ -43,23 +43,23 @@ class DispatchRequest(Struct, frozen=True, dict=True):
     agent: str
     """The name of the agent that plays the role."""
     resumes: bool
-    """The agent can continue a session of its own."""
+    """The agent can continue its sessions."""
     outs: Mapping[str, str]
     """Declared files: name -> path below the working directory."""
     secret: str
-    """Of the run, for the tag of the reply's block."""
+    """The secret of the run, for the tag of the reply's block."""
     cycle: int = 0
     task: Task | None = None
     completed: tuple[Task, ...] = ()
     attempt: int = 1
     reminder: str = ""
-    """What was wrong with the answer before."""
+    """What was wrong with the last answer."""
     messages: tuple[str, ...] = ()
-    """What a person said to this role and no dispatch was given yet."""
+    """Messages from a person to this role that are not delivered yet."""
     interrupted: InterruptedAttempt | None = None
     """An attempt to continue, in its checkout and its session."""
     instructions: Mapping[str, str] = field(default_factory=dict)
-    """Files of the project that the agent is told to follow: path -> content."""
+    """Instruction files of the project: path -> content."""
 
     @property
     def token(self) -> str:
@@ -79,7 +79,7 @@ class DispatchRequest(Struct, frozen=True, dict=True):
 
     @cached_property
     def contract(self) -> str:
-        """The reply's: the call's own, that of a data output, else the role's, unless that one is met by a file."""
+        """The contract of the reply: from the call, from a data output, or from the role. '' if a file meets it."""
         if self.call.contract:
             return self.call.contract
         artifacts = self.flow.artifacts
@@ -96,43 +96,43 @@ class DispatchRequest(Struct, frozen=True, dict=True):
 
     @cached_property
     def tag(self) -> str:
-        """Of the reply's block; '' without a contract."""
+        """The tag of the reply's block; '' without a contract."""
         if not self.contract:
             return ""
         return block_tag(self.secret, self.key.text, contracts.CONTRACTS[self.contract].tags[0])
 
     @property
-    def takes_untagged(self) -> bool:
-        """An agent that can be asked again in its session is asked for its tag once; another one cannot be."""
+    def accepts_untagged(self) -> bool:
+        """Whether a block without the tag counts. An agent that can resume its session is first reminded of the tag."""
         if self.contract == WORK:
-            return False  # who builds something may well quote a block
+            return False  # an agent that builds a task may quote a block
         return not self.resumes or bool(self.reminder)
 
     @property
     def must_change(self) -> bool:
-        """A task is built: whoever builds it changes files, or declares that there is nothing to change."""
+        """The agent builds a task. It must change files, or declare that there is nothing to change."""
         return self.call.purpose == "implement" and self.role.writes == "code" and self.task is not None
 
     @property
-    def guarded(self) -> bool:
-        """The TDD guard applies: the flow demands it, the role has it, the call did not switch it off."""
+    def has_tdd_guard(self) -> bool:
+        """The TDD guard applies: the flow and the role have it, and the call does not switch it off."""
         return self.flow.tdd == "required" and self.role.guard == "tdd" and self.call.guard
 
     @property
-    def exempted(self) -> bool:
-        """The approved plan wants no new test of this task."""
+    def is_tdd_exempt(self) -> bool:
+        """The approved plan requires no new test for this task."""
         return self.task is not None and self.task.tdd in ("exempt", "preserve")
 
 
 def inputs_of(call: Call) -> dict[str, Json]:
-    """What is compared with the recorded inputs of the step."""
+    """The inputs that a replay compares with the recorded inputs of the step."""
     return {"role": call.role, "purpose": call.purpose, **call.inputs}
 
 
 async def make_job(
     request: DispatchRequest, values: RunValues, workspace: Workspace, limits: Limits, recovery: str
 ) -> Job:
-    """`recovery`: what became of earlier attempts, for an agent that begins anew."""
+    """`recovery`: a text about earlier attempts, for an agent that starts a new session."""
     call, role, task = request.call, request.role, request.task
     return Job(
         run=values.facts.id,
@@ -164,17 +164,17 @@ async def make_job(
 
 
 def _files(values: RunValues) -> dict[str, str]:
-    """Artifacts in force, where agents expect them; inside tasks they are in the tree already."""
+    """The artifacts in force, by path. Inside tasks the tree already has them."""
     return {path: held.content for name, held in values.artifacts.held.items() if (path := values.path(name))}
 
 
 def _schema(contract: str) -> dict[str, Json] | None:
-    """None where the answer is free to leave the block out: a CLI that enforces a schema would demand it."""
+    """None if the block is optional, because a CLI that enforces a schema would always demand it."""
     return contracts.json_schema(contract) if contract and not contracts.CONTRACTS[contract].optional else None
 
 
 async def _prompt(request: DispatchRequest, values: RunValues, workspace: Workspace, recovery: str) -> str:
-    """A session that goes on has the task already: it is told what happened, nothing again."""
+    """A session that continues already has the task, so its prompt only says what happened."""
     if request.interrupted:
         why = plain(request.interrupted.why)
         again = f"{request.reminder}\n" if request.reminder else going_on(why, request.tag)
@@ -195,14 +195,14 @@ async def _prompt(request: DispatchRequest, values: RunValues, workspace: Worksp
         diff=await workspace.diff(workspace.base) if "diff" in shown else "",
         reminder=request.reminder,
         recovery=recovery,
-        tdd="required" if request.guarded else "",
+        tdd="required" if request.has_tdd_guard else "",
     )
     before = instructed(request.instructions) + wished(wishes_of(request.call))
     return before + render(request.role, request.call.purpose, known) + told(request.messages)
 
 
 def recovery_text(attempts: Sequence[AttemptRow], half_done: str) -> str:
-    """What became of earlier attempts; '' when there was none that the agent must know of."""
+    """How earlier attempts ended; '' when the agent need not know."""
     lost = sum(row.state == "interrupted" for row in attempts)
     failed = [str(row.error) for row in attempts if row.state == "failed" and row.error != ErrorClass.BAD_OUTPUT]
     ended = [f"{lost} earlier attempt(s) ended when the machine or Windlass was stopped"] if lost else []

@@ -1,8 +1,8 @@
-"""The port to where agents and checks run. A job goes in; the agent's result, the declared outputs and what was left
-behind come out.
+"""The port to the place where agents and checks run.
 
-Nothing above this port knows a folder, a process or a host. Names that a site gives to its checkouts and its attempts
-are recorded and handed back, and only the site reads them.
+A job goes in. The agent's result, the declared outputs and the leftovers come out. Nothing above this port knows a
+folder, a process or a host. A site gives names to its checkouts and attempts. The driver records these names and
+passes them back, and only the site reads them.
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ class SiteAddress(Struct, frozen=True):
 
 
 class InterruptedAttempt(Struct, frozen=True):
-    """An attempt that ended before its agent was done, and that the agent's own session can continue."""
+    """An attempt that ended before its agent finished. The agent's session can continue it."""
 
     session: str
     checkout: str
-    """The site's name of the checkout, which is as the agent left it."""
+    """The site's name of the checkout. Its files are as the agent left them."""
     attempt: str
     """The site's name of the attempt."""
     agent: str = ""
-    """Whose session it is. No other agent can continue it."""
+    """The agent of the session. No other agent can continue it."""
     why: str = ""
-    """Why the attempt ended, in words; '' when its driver died."""
+    """Why the attempt ended; '' when its driver died."""
 
 
 class Leftovers(Struct, frozen=True):
-    """What a dispatch left in its checkout, and what it changed elsewhere."""
+    """What a dispatch left in its checkout, and its changes elsewhere."""
 
     head: str
     dirty: tuple[str, ...] = ()
-    """Paths that were changed and not committed."""
+    """Paths with uncommitted changes."""
     refused: str = ""
-    """Why commits of the agent cannot be taken."""
+    """Why the engine refuses commits of the agent."""
     trespasses: tuple[str, ...] = ()
-    """Changes of the engine's own repository. They were undone."""
+    """Changes of the engine's repository. The site has undone them."""
     noticed: tuple[str, ...] = ()
-    """Changes of the user's checkout or refs. They are reported, never undone."""
+    """Changes of the user's checkout or refs. The site reports them and never undoes them."""
 
 
 class SiteResult(Struct, frozen=True):
-    """What a site gives back for a job, without secrets."""
+    """The result of a job, without secrets."""
 
     result: AgentResult
     leftovers: Leftovers
@@ -67,31 +67,31 @@ class SiteResult(Struct, frozen=True):
 
 
 class DispatchListener(Protocol):
-    """What a site tells the driver while an agent works."""
+    """Receives the reports of a site while an agent works."""
 
     stop: asyncio.Event
-    """Set: the agent is to end now."""
+    """When it is set, the site ends the agent."""
 
     def on_event(self, event: AgentEvent) -> None: ...
 
     def on_warning(self, text: str) -> None:
-        """The agent seems not to work."""
+        """Called when the agent does not seem to work."""
         ...
 
     def afford(self, usage: Usage) -> str:
-        """Why the agent may not go on, '' when it may."""
+        """Why the agent may not continue; '' when it may."""
         ...
 
 
 class Checkout(Protocol):
-    """The files of one commit at a site, in which programs run. A site may take its time until the first use.
+    """The files of one commit at a site, in which programs run. A site need not create it before the first use.
 
-    `key` and `n` name the attempt or the step that uses it: work that is found in a checkout is kept under that name.
+    `key` and `n` name the attempt or the step that uses it. Work in the checkout is kept under this name.
     """
 
     @property
     def name(self) -> str:
-        """The site's own name; '' while nothing is taken."""
+        """The site's name of the checkout; '' before it is taken."""
         ...
 
     @property
@@ -100,55 +100,55 @@ class Checkout(Protocol):
         ...
 
     async def ready(self, head: str, key: str, n: int, *, moved: bool) -> None:
-        """Take it when it is not taken. When the head has `moved`, keep what is there and check out `head`."""
+        """Take the checkout if it is not taken. If the head has `moved`, keep the work in it and check out `head`."""
         ...
 
     def resume(self, name: str, head: str) -> None:
-        """Use the checkout of an interrupted attempt as it was left. `head`: of the checkout that is given up."""
+        """Use the checkout of an interrupted attempt, unchanged. `head`: the head of the checkout that it replaces."""
         ...
 
     async def half_done(self, head: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What is there beyond `head`: changed files, and subjects of commits, oldest first."""
+        """The unfinished work since `head`: changed files, and subjects of commits, oldest first."""
         ...
 
     async def harvest(self, message: str) -> str:
-        """Commit what is uncommitted. The new head."""
+        """Commit all uncommitted changes. Returns the new head."""
         ...
 
     async def undo(self, head: str, key: str, n: int) -> tuple[str, ...]:
-        """Keep what is there, then check out `head`. The refs under which it is kept."""
+        """Keep the work, then check out `head`. Returns the keep-refs."""
         ...
 
-    async def stand_on(self, commit: str) -> None:
-        """Check out `commit`. What is dropped is nobody's work."""
+    async def check_out(self, commit: str) -> None:
+        """Check out `commit`. The dropped files are not the work of an agent."""
         ...
 
     async def keep(self, key: str, n: int) -> None:
-        """Keep what the attempt made so far. The checkout stays as it is."""
+        """Put keep-refs on the work of the attempt so far. The checkout does not change."""
         ...
 
     async def reserve(self, key: str, n: int) -> None:
-        """The session of this attempt can go on here, also under another driver."""
+        """Reserve the checkout for the session of this attempt, also under another driver."""
         ...
 
     async def leave(self, head: str, key: str) -> None:
-        """Give it back. What is in it is kept."""
+        """Give the checkout back, and keep its work."""
         ...
 
     def setup_hash(self) -> str:
-        """Equal where the same set-up ran for the same lock files; '' without a set-up."""
+        """Equal if the same set-up ran for the same lock files; '' without a set-up."""
         ...
 
     async def check(self, check: Check, name: str) -> CheckResult:
-        """Run a command on what is checked out. `name`: its record."""
+        """Run a command in the checkout. `name`: the name of its record."""
         ...
 
 
 class ProofRoom(Protocol):
-    """A checkout of its own for the proof of a task, in which no agent works."""
+    """A separate checkout for the proof of a task, in which no agent works."""
 
     async def setup_hash(self) -> str:
-        """Of the set-up that ran for the trees of the proof; '' without one."""
+        """The hash of the set-up for the trees of the proof; '' without a set-up."""
         ...
 
     async def run_tests(self, tree: str, files: Sequence[str], limit: float | None) -> TestRun: ...
@@ -157,30 +157,30 @@ class ProofRoom(Protocol):
 
 
 class Site(Protocol):
-    """Where the dispatches and checks of a run are performed."""
+    """Performs the dispatches and checks of a run."""
 
     address: SiteAddress
 
     def checkout(self) -> Checkout: ...
 
-    def interrupted(self, key: str) -> InterruptedAttempt | None:
-        """The attempt at this step that an earlier driver left, once."""
+    def take_interrupted(self, key: str) -> InterruptedAttempt | None:
+        """The attempt at this step that an earlier driver left. Returned only once."""
         ...
 
     def attempt_name(self, key: str, n: int) -> str:
-        """Under which name the site keeps the transcript of an attempt."""
+        """The site's name of an attempt's transcript."""
         ...
 
     async def run(self, job: Job, checkout: Checkout, listener: DispatchListener) -> SiteResult:
-        """One dispatch. Never raises for what an agent does."""
+        """Run one attempt. An agent cannot make it raise."""
         ...
 
     async def agent_warning(self, agent: str) -> str:
-        """What is wrong with the agent's program here, in words, once; else ''."""
+        """A problem with the agent's program at this site. Returned only once; else ''."""
         ...
 
     def proof_room(self, key: str, trees: Trees) -> ProofRoom: ...
 
     async def close(self) -> None:
-        """Give back what the run has taken."""
+        """Give back the checkouts of the run."""
         ...

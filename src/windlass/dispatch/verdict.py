@@ -1,4 +1,4 @@
-"""What is made of an attempt that has ended: its work is kept or undone, its answer is judged, its end is recorded."""
+"""Judges an attempt that has ended: keeps or undoes its work, accepts or refuses its answer, and records its end."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ PLANS = ("tasks", *contracts.TASK_LISTS)
 
 
 class AttemptResult(Struct, frozen=True):
-    """What is made of one attempt: a reply that is recorded, or why there is none yet."""
+    """The verdict on one attempt: a recorded reply, or the reason why there is none yet."""
 
     reply: Reply
     contents: Mapping[str, str] = field(default_factory=dict)
     failure: AttemptFailure | None = None
     final: bool = True
-    """False: another try is due and nothing was recorded as a result."""
+    """False: no result is recorded, and another attempt follows."""
     reminder: str = ""
     left: InterruptedAttempt | None = None
     """The agent's session, for the next attempt to continue."""
 
 
-#: what is left half done is worth going on with; of the others it is what made them fail
+#: errors after which the unfinished work is useful; after other errors it may be their cause
 UNFINISHED = frozenset(
     {
         *(ErrorClass.RATE_LIMITED, ErrorClass.OVERLOADED, ErrorClass.KILLED, ErrorClass.DRIVER_LOST),
@@ -58,7 +58,7 @@ UNFINISHED = frozenset(
 
 
 class AttemptJudge:
-    """Judges the attempts of a run, one after the other or at the same time."""
+    """Judges the attempts of a run, which may end at the same time."""
 
     def __init__(self, site: Site, journal: Journal, values: RunValues, config: Config, requests: StopRequests) -> None:
         self._site = site
@@ -67,7 +67,7 @@ class AttemptJudge:
         self._config = config
         self._requests = requests
         self._agents: dict[str, int] = {}
-        """Checkout -> the number of the agent that works in it, in the order they began."""
+        """Checkout -> the number of its agent, in the order of their starts."""
 
     async def judge(
         self,
@@ -80,9 +80,9 @@ class AttemptJudge:
         result = done.result
         if result.error is not None and result.error is not ErrorClass.BAD_OUTPUT:
             return await self._judge_unfinished(request, adapter, workspace, done, is_final)
-        parsed = _parsed(request, result) if result.error is None else contracts.Parsed()
+        parsed = _parse_reply(request, result) if result.error is None else contracts.Parsed()
         contents = self._contents(request, done, parsed) if result.error is None else {}
-        notes = _notes(done.leftovers) + await self._settle(request, workspace, done.leftovers)
+        notes = _notes(done.leftovers) + await self._settle_work(request, workspace, done.leftovers)
         unchanged = result.error is None and request.must_change and workspace.is_unchanged
         reason = _no_change(parsed.value) if unchanged else ""
         notes += [_remark(f"it changed nothing: {reason}")] if reason else []
@@ -93,12 +93,12 @@ class AttemptJudge:
             self._finish(request, result, reply, contents, None)
             return AttemptResult(reply, contents)
         final = is_final(failure)
-        failed = self._failed(request, reply, failure, final)
-        # What was refused is never in force, neither now nor in a replay.
+        failed = self._failed_reply(request, reply, failure, final)
+        # A refused output is never in force, also not in a replay.
         self._finish(request, result, failed if final else None, {}, failure)
-        # An answer that could not be used is asked for again where it was given: the agent has read everything.
+        # Ask for a better answer in the same session, because the agent has already read everything.
         asks_again = reminder and result.session and workspace.checkout.name and adapter.capabilities.resume
-        left = self._interrupted(request, workspace, result.session, "") if asks_again else None
+        left = self._interrupted_attempt(request, workspace, result.session, "") if asks_again else None
         return AttemptResult(failed, {}, failure, final, reminder, left)
 
     async def _judge_unfinished(
@@ -109,12 +109,11 @@ class AttemptJudge:
         done: SiteResult,
         is_final: Callable[[AttemptFailure], bool],
     ) -> AttemptResult:
-        """The agent did not come to its end. Unless that is the step's result, what it left is there for the next
-        try."""
+        """The agent did not finish. Unless this is the step's result, the next attempt finds the unfinished work."""
         result, leftovers, key, n = done.result, done.leftovers, request.key.text, request.attempt
         assert result.error is not None
         failure = AttemptFailure(result.error, result.reason, result.retry_at, _limit_hint(request, result))
-        # A session that did not go on at all is given up; the try that finds it out is not the agent's failure.
+        # A lost session is given up. The attempt that finds this out does not count as a failure of the agent.
         lost = _session_lost(request, result)
         final = not lost and is_final(failure)
         over = final or lost or self._requests.abort or bool(leftovers.refused)
@@ -126,11 +125,11 @@ class AttemptJudge:
         elif not final and request.role.writes == "code" and result.error in UNFINISHED and not leftovers.refused:
             await workspace.checkout.keep(key, n)
         elif leftovers.dirty or leftovers.refused or leftovers.head != workspace.head:
-            # The next try starts without what was left half done.
+            # The next attempt starts without the unfinished work.
             refs = await workspace.undo(key, n)
-            notes += [_remark(f"it ended before it was done; its work so far is kept under {ref}") for ref in refs[:1]]
+            notes += [_remark(f"it ended before it finished; its work so far is kept under {ref}") for ref in refs[:1]]
         reply = await _reply(request, workspace, result, contracts.Parsed(), {}, notes)
-        reply = self._failed(request, reply, failure, final)
+        reply = self._failed_reply(request, reply, failure, final)
         await self._journal.settle()
         self._finish(request, result, reply if final else None, {}, failure)
         return AttemptResult(reply, {}, failure, final, left=left)
@@ -140,16 +139,16 @@ class AttemptJudge:
     def _continuation(
         self, request: DispatchRequest, adapter: Adapter, workspace: Workspace, result: AgentResult
     ) -> InterruptedAttempt | None:
-        """The agent's session, where it can be continued and holds more than the prompt."""
+        """The agent's session, if it can continue and has more than the prompt."""
         session = result.session or (request.interrupted.session if request.interrupted else "")
         resumable = adapter.capabilities.resume and result.error in UNFINISHED
         if not (session and workspace.checkout.name and resumable):
             return None
         if not request.interrupted and not _did_something(result):
             return None
-        return self._interrupted(request, workspace, session, result.reason)
+        return self._interrupted_attempt(request, workspace, session, result.reason)
 
-    def _interrupted(
+    def _interrupted_attempt(
         self, request: DispatchRequest, workspace: Workspace, session: str, why: str
     ) -> InterruptedAttempt:
         attempt = self._site.attempt_name(request.key.text, request.attempt)
@@ -157,24 +156,24 @@ class AttemptJudge:
 
     # -- work
 
-    async def _settle(self, request: DispatchRequest, workspace: Workspace, left: Leftovers) -> list[Finding]:
-        """A writer's work is committed and held; what others changed besides their outputs is undone."""
+    async def _settle_work(self, request: DispatchRequest, workspace: Workspace, left: Leftovers) -> list[Finding]:
+        """Commit and keep the work of a role that writes code. Undo all changes of other roles but their outputs."""
         if request.role.writes == "code":
             await self._keep_work(request, workspace, left)
-            own = "is a repository of its own: only the name of its commit was committed, none of its files"
+            own = "is a repository of its own: Windlass committed only the id of its commit, not its files"
             return [_remark(f"'{plain(path)}' {own}") for path in await workspace.files_since_base(nested=True)]
         ours = {self._values.path(name) for name in self._values.artifacts.held} | set(request.outs.values())
         moved = left.head != workspace.head
-        found = [f"{path} was changed by a role that may not" for path in left.dirty if path not in ours]
+        found = [f"{path} was changed by a role that may not write" for path in left.dirty if path not in ours]
         if found or moved:
             await workspace.undo(request.key.text, request.attempt)
         elif left.dirty:
             await workspace.reset()
-        found += [f"commit {left.head[:12]} was made by a role that may not"] if moved else []
+        found += [f"commit {left.head[:12]} was made by a role that may not write"] if moved else []
         return [_note(f"{text}; undone, kept under refs/windlass/keep") for text in found]
 
     async def _keep_work(self, request: DispatchRequest, workspace: Workspace, left: Leftovers) -> None:
-        """Commits that an attempt made stay reachable, also when the attempt failed."""
+        """Keep the commits of an attempt reachable, also when it failed."""
         head = left.head
         if left.dirty:
             title = request.task.title if request.task else request.call.purpose
@@ -192,7 +191,7 @@ class AttemptJudge:
     # -- the answer
 
     def _contents(self, request: DispatchRequest, done: SiteResult, parsed: contracts.Parsed) -> dict[str, str]:
-        """Declared outputs; a text or data output is the reply itself."""
+        """The declared outputs. A text or data output is the reply."""
         found: dict[str, str] = {}
         for name in request.call.outs:
             if name not in request.outs:
@@ -212,34 +211,34 @@ class AttemptJudge:
         reply: Reply,
         contents: Mapping[str, str],
     ) -> tuple[AttemptFailure | None, str]:
-        """Why there is no good result, and what the agent is told when it tries again."""
+        """Why there is no good result, and the reminder for the next attempt."""
         if result.error is not None:
             cut = result.error is ErrorClass.BAD_OUTPUT
             failure = AttemptFailure(result.error, result.reason, result.retry_at, _limit_hint(request, result))
-            return failure, _unusable(request, result.reason) if cut else ""
+            return failure, _unusable_reminder(request, result.reason) if cut else ""
         if parsed.problem:
-            return _bad(parsed.problem, contracts.reminder(request.contract, parsed.problem, request.tag))
-        silent = _silence(request, adapter, result, contents)
+            return _bad_output(parsed.problem, contracts.reminder(request.contract, parsed.problem, request.tag))
+        silent = _no_message(request, adapter, result, contents)
         if silent:
-            return _bad(silent, _unusable(request, silent))
+            return _bad_output(silent, _unusable_reminder(request, silent))
         if request.must_change and workspace.is_unchanged and not _no_change(parsed.value):
             text = "You changed no file. Do what the task asks for, and commit it."
-            return _bad("it changed no file", text + _way_out(request))
+            return _bad_output("it changed no file", text + _no_change_hint(request))
         refused = request.call.accept(contents)
         if refused:
-            return _bad(refused, f"Your last answer was refused: {refused}. Mend that.")
+            return _bad_output(refused, f"Your last answer was refused: {refused}. Fix that.")
         unfit = request.call.fits(parsed.value)
         if unfit:
-            return _bad(unfit, contracts.reminder(request.contract, unfit, request.tag))
-        if request.guarded and request.call.purpose == "implement" and not request.exempted:
+            return _bad_output(unfit, contracts.reminder(request.contract, unfit, request.tag))
+        if request.has_tdd_guard and request.call.purpose == "implement" and not request.is_tdd_exempt:
             verdict = guard(reply.files, self._config.tests.globs or TEST_GLOBS)
             if not verdict.ok:
                 why = verdict.reason
                 add = "Add the tests that prove it, and commit them."
-                return _bad(why, f"The TDD guard refused the change: {why}. {add}")
+                return _bad_output(why, f"The TDD guard refused the change: {why}. {add}")
         return None, ""
 
-    def _failed(self, request: DispatchRequest, reply: Reply, failure: AttemptFailure, final: bool) -> Reply:
+    def _failed_reply(self, request: DispatchRequest, reply: Reply, failure: AttemptFailure, final: bool) -> Reply:
         transcript = self._site.attempt_name(request.key.text, request.attempt)
         reason = f"{failure.reason} (see {transcript})" if final else failure.reason
         return Reply(
@@ -266,7 +265,7 @@ class AttemptJudge:
     ) -> None:
         key, role, task = request.key.text, request.call.role, request.task_id
         stored = [
-            ArtifactStored(name, key, content_id(text), request.outs.get(name, ""), _mapped(role, text))
+            ArtifactStored(name, key, content_id(text), request.outs.get(name, ""), _file_count_text(role, text))
             for name, text in contents.items()
         ]
         warned = [Warned("role", f"{role}: {n.message}", key, task) for n in reply.notes] if reply else []
@@ -299,7 +298,7 @@ class AttemptJudge:
             failure=failure,
             usage=usage,
             assumed_usd=assumed,
-            events=[finished, *stored, *_listed(request, contents), *warned],
+            events=[finished, *stored, *_task_events(request, contents), *warned],
             blobs=[(content_id(text), text) for text in contents.values()],
         )
 
@@ -307,12 +306,12 @@ class AttemptJudge:
 # -- inside
 
 
-def _bad(reason: str, reminder: str) -> tuple[AttemptFailure, str]:
+def _bad_output(reason: str, reminder: str) -> tuple[AttemptFailure, str]:
     return AttemptFailure(ErrorClass.BAD_OUTPUT, reason), reminder
 
 
 def _session_lost(request: DispatchRequest, result: AgentResult) -> bool:
-    """It was to go on with a session, and ended without a sign of it: the CLI does not know the session any more."""
+    """The attempt had to continue a session and did nothing: the CLI does not know the session any more."""
     return request.interrupted is not None and result.error is ErrorClass.CRASHED and not _did_something(result)
 
 
@@ -320,12 +319,12 @@ def _did_something(result: AgentResult) -> bool:
     return bool(result.tools or result.usage.input or result.usage.output or result.text.strip())
 
 
-def _parsed(request: DispatchRequest, result: AgentResult) -> contracts.Parsed:
+def _parse_reply(request: DispatchRequest, result: AgentResult) -> contracts.Parsed:
     if not request.contract:
         return contracts.Parsed()
     if result.structured is not None:
         return contracts.check(request.contract, result.structured)
-    return contracts.parse(request.contract, result.text, request.tag, untagged=request.takes_untagged)
+    return contracts.parse(request.contract, result.text, request.tag, untagged=request.accepts_untagged)
 
 
 async def _reply(
@@ -351,10 +350,10 @@ async def _reply(
     )
 
 
-def _silence(request: DispatchRequest, adapter: Adapter, result: AgentResult, contents: Mapping[str, str]) -> str:
-    """An agent that ends without a message did not finish. Two exceptions: a plain program (its exit code says that it
-    finished) that changed code or wrote the files it was asked for; and a call that asks for text alone, where the
-    missing text is an error of its own."""
+def _no_message(request: DispatchRequest, adapter: Adapter, result: AgentResult, contents: Mapping[str, str]) -> str:
+    """An agent that ends without a message did not finish. There are two exceptions: a plain program that changed code
+    or wrote its declared files (its exit code shows that it finished), and a call that asks only for text, because a
+    missing text is another error."""
     if result.text.strip() or result.structured is not None:
         return ""
     artifacts = request.flow.artifacts
@@ -365,29 +364,27 @@ def _silence(request: DispatchRequest, adapter: Adapter, result: AgentResult, co
 
 
 def _no_change(value: Json) -> str:
-    """Why nothing has to change, as the block says; '' when it does not say so."""
+    """The agent's reason why no change is needed; '' when it gives none."""
     if not isinstance(value, dict) or value.get("nothing_to_change") is not True:
         return ""
     return str(value.get("reason"))
 
 
-def _way_out(request: DispatchRequest) -> str:
+def _no_change_hint(request: DispatchRequest) -> str:
     if request.contract != WORK:
         return ""
-    return (
-        f" If all of it is there already, do not invent a change: answer with {contracts.describe(WORK, request.tag)}"
-    )
+    return f" If all of it exists already, do not invent a change: answer with {contracts.describe(WORK, request.tag)}"
 
 
-def _unusable(request: DispatchRequest, problem: str) -> str:
-    """What an agent is told whose answer did not come to its end."""
+def _unusable_reminder(request: DispatchRequest, problem: str) -> str:
+    """The reminder for an agent that gave no complete answer."""
     if request.contract and not contracts.CONTRACTS[request.contract].optional:
         return contracts.reminder(request.contract, problem, request.tag)
     return f"Your last answer could not be used: {problem}. Finish what is left, then answer as you were asked to."
 
 
 def _limit_hint(request: DispatchRequest, result: AgentResult) -> str:
-    """Of what reached its role's own limit, or that of its tokens: a higher limit of the run would not help."""
+    """The hint for a dispatch that reached the limit of its role or of its tokens, not the limit of the run."""
     if result.error is not ErrorClass.OVER_BUDGET:
         return ""
     if request.assignment.usd is not None and (result.usage.cost_usd or 0.0) >= request.assignment.usd:
@@ -401,14 +398,14 @@ def _limit_hint(request: DispatchRequest, result: AgentResult) -> str:
 PATH = re.compile(r"(?<![\w/.:-])(?:[\w.-]+/)*[\w-][\w.-]*\.[A-Za-z][A-Za-z0-9]{0,7}\b(?![/(])")
 
 
-def _mapped(role: str, text: str) -> str:
-    """How many files a scout's words tell of."""
+def _file_count_text(role: str, text: str) -> str:
+    """The number of files that a scout names."""
     count = len(set(PATH.findall(text))) if role == "scout" else 0
     return f"{count} file{'' if count == 1 else 's'} mapped" if count else ""
 
 
-def _listed(request: DispatchRequest, contents: Mapping[str, str]) -> list[Event]:
-    """A plan's tasks are known as soon as it was read back, and known anew after each revision."""
+def _task_events(request: DispatchRequest, contents: Mapping[str, str]) -> list[Event]:
+    """The events that list the tasks of a plan, for the first plan and after each revision."""
     artifacts = request.flow.artifacts
     plans = [(artifacts[name].contract, text) for name, text in contents.items() if artifacts[name].contract in PLANS]
     found = [match_tasks((), contracts.plan_of(*plan).tasks).tasks for plan in plans]
@@ -416,7 +413,7 @@ def _listed(request: DispatchRequest, contents: Mapping[str, str]) -> list[Event
 
 
 def assumed_usd(result: AgentResult, unknown_usd: float) -> float:
-    """Counted for what nobody told: all of it, or the response that was on its way when the dispatch ended."""
+    """The cost to assume for unreported usage: all of it, or the response that was incomplete at the end."""
     match result.unsure:
         case Unsure.NOTHING:
             return 0.0
@@ -461,8 +458,8 @@ def reply_of(result: Json) -> Reply:
 
 def _notes(leftovers: Leftovers) -> list[Finding]:
     undone = [_note(f"{text}; put back") for text in leftovers.trespasses]
-    told = [f"{what} of your own repository changed while it worked; left as it is" for what in leftovers.noticed]
-    return undone + [_remark(text) for text in told]
+    noticed = [f"{what} of your own repository changed while it worked; left as it is" for what in leftovers.noticed]
+    return undone + [_remark(text) for text in noticed]
 
 
 def _remark(text: str) -> Finding:

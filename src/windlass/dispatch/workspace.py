@@ -1,4 +1,4 @@
-"""The code of one scope of a run: where it began, where it is now, and the checkout in which its dispatches work."""
+"""The code of one scope of a run: its base, its head, and the checkout for its dispatches."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from windlass.git.merge import Conflict, OpenConflicts, unresolved
 
 
 class Workspace:
-    """A phase has one, and each visit to a task. Questions about the code are answered by the engine's repository."""
+    """Each phase and each visit to a task has one. It reads the code from the engine's repository."""
 
     def __init__(self, engine: EngineRepo, run: str, head: str, checkout: Callable[[], Checkout]) -> None:
         self.base = head
         self.head = head
         self.changed: tuple[str, ...] = ()
         self.conflicts = OpenConflicts()
-        """What the last join left for the scope's agents to resolve."""
-        self.said_resolved: frozenset[str] = frozenset()
-        """Paths that a fixer named as resolved since then."""
+        """Conflicts of the last join, for the scope's agents to resolve."""
+        self.resolved_paths: frozenset[str] = frozenset()
+        """Paths that a fixer has named as resolved since the last join."""
         self.checkout = checkout()
         self._engine = engine
         self._run = run
         self._make_checkout = checkout
         self._moved = False
-        """What is checked out is not this scope's head, or may hold what does not belong to the scope."""
+        """The checkout is not at this scope's head, or may have files from outside the scope."""
         self._busy = False
 
     @contextmanager
-    def seat(self) -> Iterator[Workspace]:
-        """This workspace, or another one at the same head while a dispatch of the scope is at work here."""
+    def free_workspace(self) -> Iterator[Workspace]:
+        """This workspace or, while another dispatch of the scope uses it, a new one at the same head."""
         free = Workspace(self._engine, self._run, self.head, self._make_checkout) if self._busy else self
         free.base, free.changed, free._busy = self.base, self.changed, True
         try:
@@ -44,34 +44,34 @@ class Workspace:
     # -- its checkout
 
     async def ready(self, key: str, n: int) -> None:
-        """Check out this scope's head. What was there is kept first."""
+        """Keep the work in the checkout, then check out this scope's head."""
         await self.checkout.ready(self.head, key, n, moved=self._moved)
         self._moved = False
 
     def resume(self, name: str) -> None:
-        """An interrupted agent goes on in this checkout, which stays as it was left."""
+        """Use the checkout of an interrupted agent, unchanged."""
         self.checkout.resume(name, self.head)
         self._moved = False
 
     def move(self, head: str) -> None:
-        """A recorded step left the code here."""
+        """Set the head to the commit of a recorded step."""
         self._moved = self._moved or head != self.head
         self.head = head
 
-    def disturb(self) -> None:
-        """The checkout may hold what does not belong to this scope: clean it before the next use."""
+    def mark_dirty(self) -> None:
+        """The checkout may have files from outside this scope. Clean it before the next use."""
         self._moved = True
 
     async def harvest(self, message: str) -> str:
         return await self.checkout.harvest(message)
 
     async def undo(self, key: str, n: int) -> tuple[str, ...]:
-        """Keep what is there, then check out this scope's head again."""
+        """Keep the work, then check out this scope's head again."""
         return await self.checkout.undo(self.head, key, n)
 
     async def reset(self) -> None:
-        """Back to this scope's head; what is dropped is stored elsewhere."""
-        await self.checkout.stand_on(self.head)
+        """Check out this scope's head. The dropped files are stored elsewhere."""
+        await self.checkout.check_out(self.head)
         self._moved = False
 
     async def leave(self, key: str) -> None:
@@ -85,7 +85,7 @@ class Workspace:
 
     @property
     def is_unchanged(self) -> bool:
-        """The files are those that this scope began with."""
+        """The files are the same as at the base."""
         return self.head == self.base or self.tree == self._engine.objects.tree_of(self.base)
 
     def hold(self, name: str, sha: str) -> None:
@@ -101,11 +101,11 @@ class Workspace:
         return tuple(change.path for change in found if change.nested or not nested)
 
     async def unresolved(self) -> tuple[Conflict, ...]:
-        """Conflicts that nobody has resolved yet."""
+        """Conflicts that are not resolved yet."""
         if not self.conflicts:
             return ()
-        known, said = self.conflicts, self.said_resolved
-        return await asyncio.to_thread(unresolved, self._engine, self.base, self.head, known, said)
+        known, resolved = self.conflicts, self.resolved_paths
+        return await asyncio.to_thread(unresolved, self._engine, self.base, self.head, known, resolved)
 
     async def diff(self, since: str, limit: int = 60_000) -> str:
         return await asyncio.to_thread(trees.diff, self._engine, since, self.head, limit)
@@ -117,5 +117,5 @@ class Workspace:
         return await asyncio.to_thread(trees.patch_id, self._engine, self.base, self.head)
 
     async def read_at_base(self, path: str, max_bytes: int) -> tuple[str, bool] | None:
-        """A file as it was when this scope began, and whether it was cut: what agents did since is not in it."""
+        """The text of a file at this scope's base, without later changes of agents; and whether it was cut."""
         return await asyncio.to_thread(trees.read_at, self._engine, self.base, path, max_bytes)

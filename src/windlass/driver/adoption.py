@@ -1,4 +1,5 @@
-"""An artifact that a person edited while the run was at rest: adopted, kept aside or restored, never just followed."""
+"""Adoption of artifacts. If a person edited an artifact while the run rested, the person decides: adopt, keep aside or
+restore the edit."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ArtifactEdit(Struct, frozen=True):
-    """A file that no longer says what the step recorded."""
+    """A file with another content than the step recorded."""
 
     artifact: str
     path: str
@@ -31,23 +32,24 @@ class ArtifactEdit(Struct, frozen=True):
 
 
 class AdoptionProposal(Struct, frozen=True):
-    """What adopting it would mean."""
+    """The effects of an adoption."""
 
     edit: ArtifactEdit
     effect: str
-    """The key where the new content takes effect: the phase that works through it, else the step that made it."""
+    """The key where the new content takes effect: the `tasks` phase that has started with it, or the step that made
+    it."""
     again: tuple[str, ...]
     """Recorded steps that would run again."""
     cost_usd: float
     problem: str = ""
-    """Why it cannot be adopted."""
+    """Why the edit cannot be adopted."""
 
 
 def propose(store: Store, run: str, flow: Flow, journal: Journal, edit: ArtifactEdit) -> AdoptionProposal:
-    phase = _working_through(flow, journal, edit.artifact)
+    phase = _tasks_phase(flow, journal, edit.artifact)
     if phase is None:
-        again = _after(journal, edit.producer)
-        return AdoptionProposal(edit, edit.producer, again, _cost(store, run, again), _unusable(flow, edit))
+        again = _later_keys(journal, edit.producer)
+        return AdoptionProposal(edit, edit.producer, again, _cost(store, run, again), _plan_problem(flow, edit))
     tasks = journal.recorded(phase.child("tasks"))
     again, problem = _changed_tasks(journal, phase, tasks, edit)
     covers = (f"{phase}/tasks", *again)
@@ -62,14 +64,14 @@ def question(proposal: AdoptionProposal) -> Question:
         *(f"  {k}" for k in steps[:20]),
     ]
     detail = "\n".join(lines) if steps else "No recorded step would run again."
-    adopt = (Choice("adopt", "Adopt", "go on with the edited file"),)
+    adopt = (Choice("adopt", "Adopt", "use the edited file"),)
     return Question(
         id="adopt",
-        text=f"'{edit.path}' was edited since it was recorded. What shall count?",
+        text=f"'{edit.path}' was edited after it was recorded. Which version should the run use?",
         options=(
             *(() if proposal.problem else adopt),
-            Choice("aside", "Keep mine aside", "store the edit beside it, go on with what was recorded"),
-            Choice("restore", "Restore", "throw the edit away, go on with what was recorded"),
+            Choice("aside", "Keep mine aside", "save the edit in another file, use the recorded version"),
+            Choice("restore", "Restore", "discard the edit, use the recorded version"),
         ),
         detail=f"It cannot be adopted: {proposal.problem}" if proposal.problem else detail,
     )
@@ -85,28 +87,28 @@ def record(store: Store, run: str, journal: Journal, proposal: AdoptionProposal,
 
 
 async def apply(run: RunScope, ctx: StepContext) -> None:
-    """Entering a phase: what was adopted for it is in force from here on, and on the run's branch."""
+    """Put the adopted artifacts of a phase in force when it is entered, and commit them to the run's branch."""
     journal, values, key = run.journal, run.values, ctx.place.key
-    mine = [a for a in journal.adoptions if a.producer == key.text]
-    for number, adoption in enumerate(mine, 1):
+    adoptions = [a for a in journal.adoptions if a.producer == key.text]
+    for number, adoption in enumerate(adoptions, 1):
         values.artifacts.hold(adoption.artifact, journal.store.blobs.get(adoption.new_sha), key.text)
         if values.flow.artifacts[adoption.artifact].commit:
             step = key.child(f"adopted.{number}")
-            ctx.stand(await run.artifacts.commit(step, [adoption.artifact], "adopted"), step)
+            ctx.set_head(await run.artifacts.commit(step, [adoption.artifact], "adopted"), step)
 
 
 # -- inside
 
 
-def _working_through(flow: Flow, journal: Journal, artifact: str) -> Key | None:
-    """The `tasks` phase that has begun on this artifact, by its last visit."""
+def _tasks_phase(flow: Flow, journal: Journal, artifact: str) -> Key | None:
+    """The last visit of the `tasks` phase that has started with this artifact."""
     ids = {phase.id for phase in flow.all_phases() if phase.task_list() == artifact}
     keys = [Key.parse(row.key) for row in journal.recorded_keys() if row.key.endswith("/tasks")]
     found = [key for key in keys if len(key.parts) == 2 and key.parts[0].id in ids]
     return Key(found[-1].parts[:1]) if found else None
 
 
-def _after(journal: Journal, producer: str) -> tuple[str, ...]:
+def _later_keys(journal: Journal, producer: str) -> tuple[str, ...]:
     rows = journal.recorded_keys()
     made = next((row.seq for row in rows if row.key == producer), 0)
     return tuple(row.key for row in rows if row.seq > made and not row.key.startswith(("baseline", "retry#")))
@@ -117,9 +119,9 @@ def _changed_tasks(
 ) -> tuple[tuple[str, ...], str]:
     assert listed is not None
     old = [Task.from_json(t) for t in _dicts(listed.result)]
-    under = {task.id: _under(journal, phase, task.id) for task in old}
-    landed = {id for id, rows in under.items() if any(is_landed(row.result) for row in rows)}
-    started = {id for id, rows in under.items() if rows}
+    steps = {task.id: _steps_of_task(journal, phase, task.id) for task in old}
+    landed = {id for id, rows in steps.items() if any(is_landed(row.result) for row in rows)}
+    started = {id for id, rows in steps.items() if rows}
     parsed = parse_plan(edit.content)
     matched = match_tasks(old, parsed.tasks, started=started, landed=landed)
     problem = parsed.problem or matched.problem
@@ -127,21 +129,21 @@ def _changed_tasks(
         return (), problem
     before = {task.id: task for task in old}
     changed = [t.id for t in matched.tasks if t.id in before and _fields(t) != _fields(before[t.id])]
-    again = [row.key for id in changed if id not in landed for row in under[id]]
+    again = [row.key for id in changed if id not in landed for row in steps[id]]
     return tuple(again), ""
 
 
 def _fields(task: Task) -> Json:
-    """What a task's steps are compared by; its place and what it waits for are not among them."""
+    """The fields that a replay compares for the steps of a task, without its position and dependencies."""
     return {**task.to_json(), "visit": 1, "depends_on": []}
 
 
-def _under(journal: Journal, phase: Key, task: str) -> list[StepRow]:
+def _steps_of_task(journal: Journal, phase: Key, task: str) -> list[StepRow]:
     return [row for row in journal.recorded_keys() if is_step_of(phase, Key.parse(row.key), task)]
 
 
 def is_step_of(phase: Key, key: Key, task: str) -> bool:
-    """Recorded for any visit to that task of the phase."""
+    """The key belongs to a visit to this task of the phase."""
     depth = len(phase.parts)
     return len(key.parts) > depth + 1 and phase.contains(key) and key.parts[depth].id == task
 
@@ -150,7 +152,7 @@ def is_landed(result: Json) -> bool:
     return isinstance(result, dict) and result.get("kind") == "landed"
 
 
-def _unusable(flow: Flow, edit: ArtifactEdit) -> str:
+def _plan_problem(flow: Flow, edit: ArtifactEdit) -> str:
     if flow.artifacts[edit.artifact].contract != "tasks":
         return ""
     parsed = parse_plan(edit.content)

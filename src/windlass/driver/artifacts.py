@@ -1,4 +1,4 @@
-"""Artifacts that the engine itself puts in force or commits, and the page that says how the run went."""
+"""Artifacts that the engine puts in force or commits, and the report of the run."""
 
 from __future__ import annotations
 
@@ -33,45 +33,45 @@ class EngineArtifacts:
         self._values = values
         self._redactor = redactor
         self._render = render
-        """The run's record by a template."""
+        """Renders the run with a template."""
         self._publish = publish
         """Shows the tip as the run's branch."""
 
     async def make(self, key: Key, name: str, content: str) -> None:
-        """Once; an edit that a person adopted since is what counts."""
+        """Store an artifact, once, and put it in force. An edit that a person adopted later replaces it."""
         store, path, text = self._journal.store, self._values.path(name), self._redactor.text(content)
 
         async def put(previous: Json) -> Json:
             store.blobs.put(self._journal.claim, content_id(text), text)
             return content_id(text)
 
-        def stored(sha: Json) -> list[Event]:
+        def artifact_events(sha: Json) -> list[Event]:
             return [ArtifactStored(name, key.text, str(sha), path)]
 
-        sha = str(await self._journal.step(key, {"content": content_id(text)}, put, events=stored))
+        sha = str(await self._journal.step(key, {"content": content_id(text)}, put, events=artifact_events))
         self._values.artifacts.hold(name, store.blobs.get(adopted_content(self._journal, key, name, sha)), key.text)
 
     async def report(self, key: Key, template: str) -> None:
         self._journal.flush()
 
         async def render(previous: Json) -> Json:
-            # The report says where the branch is: it has to be there.
+            # The report names the branch, so publish it first.
             await self._publish()
             return self._render(template)
 
-        def written(text: Json) -> list[Event]:
+        def report_events(text: Json) -> list[Event]:
             return [ReportWritten(template, "report.md", str(text))]
 
-        await self._journal.step(key, {"template": template}, render, events=written)
+        await self._journal.step(key, {"template": template}, render, events=report_events)
 
     async def commit_progress(self, key: Key, phase: str, template: str) -> str:
-        """The page in its final form becomes part of the run's branch, once. The commit."""
+        """Commit the final progress page to the run's branch, once. Returns the commit."""
         path = self._values.progress_path()
         self._journal.flush()
         return await self._commit(key, None, lambda: {path: self._render(template)}, f"{path}\n\n{_trailer(phase)}")
 
     async def commit(self, key: Key, names: Sequence[str], why: str) -> str:
-        """Put artifacts in force on the run's tip, once. The commit."""
+        """Commit artifacts on the run's tip, once. Returns the commit."""
         values = self._values
         contents = {values.path(name): values.content(name) or "" for name in names}
         inputs: Json = {values.path(name): values.artifacts.held[name].sha for name in names}

@@ -1,4 +1,4 @@
-"""Before the first dispatch: do the checks pass on the base, and do they test the slot at all?"""
+"""Checks before the first dispatch that the checks pass on the base, and that they test the slot."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from windlass.tasks.checker import CheckVerdict
 
 KEY = Key().child("baseline")
 MAX_FIXES = 2
-BEGIN_ANEW = "make them pass, commit that, and start a new run"
+NEW_RUN_HINT = "make them pass, commit that, and start a new run"
 
 
 async def establish(run: RunScope, workspace: Workspace) -> None:
-    """Recorded: a resume does not check again."""
+    """The result is recorded, so a resume does not check again."""
     workspace.move(run.journal.tips.now if run.journal.recorded(KEY) else workspace.head)
     if not run.checker.configured:
         return
     ctx = StepContext(run, StepPlace(KEY, PhaseSpec(id="baseline"), workspace))
     verdict = await _observe(run, ctx, 1)
     if verdict["ok"] is not True:
-        await _red(run, ctx, verdict)
+        await _handle_failure(run, ctx, verdict)
 
     async def look() -> Json:
         return await run.checker.canary(KEY.child("canary"), workspace)
@@ -50,7 +50,7 @@ async def _observe(run: RunScope, ctx: StepContext, cycle: int) -> dict[str, Jso
     return result
 
 
-async def _red(run: RunScope, ctx: StepContext, verdict: dict[str, Json]) -> None:
+async def _handle_failure(run: RunScope, ctx: StepContext, verdict: dict[str, Json]) -> None:
     for cycle in range(1, MAX_FIXES + 1):
         answer = await ctx.ask(_question(verdict, cycle))
         if answer.value == "accept":
@@ -59,7 +59,7 @@ async def _red(run: RunScope, ctx: StepContext, verdict: dict[str, Json]) -> Non
             ctx.emit(Warned("baseline", f"accepted as known to fail: {_names(verdict)}"))
             return
         if answer.value == "stop":
-            raise AbortedError(f"the checks fail before any work: {_names(verdict)}", hint=BEGIN_ANEW)
+            raise AbortedError(f"the checks fail before any work: {_names(verdict)}", hint=NEW_RUN_HINT)
         await _fix(run, ctx, verdict, cycle)
         verdict = await _observe(run, ctx, cycle + 1)
         if verdict["ok"] is True:
@@ -77,26 +77,26 @@ async def _fix(run: RunScope, ctx: StepContext, verdict: dict[str, Json], cycle:
 
 
 async def _advance(run: RunScope, cycle: int, head: str) -> str:
-    """The fixed base becomes the run's tip, once."""
+    """Make the fixed base the run's tip, once."""
 
-    async def fixed(previous: Json) -> Json:
+    async def new_tip(previous: Json) -> Json:
         return head
 
-    found = await run.journal.step(KEY.child(f"tip.{cycle}"), None, fixed, tip=str)
+    found = await run.journal.step(KEY.child(f"tip.{cycle}"), None, new_tip, tip=str)
     await run.tip.show()
     return str(found)
 
 
 def _question(verdict: dict[str, Json], cycle: int) -> Question:
-    # A failure without names could not be told from one that the work brings.
+    # Without the names of the failing tests, later failures of the work would look the same.
     accept = (Choice("accept", "Accept", "these failing tests count as known"),) if _failing(verdict) else ()
     return Question(
         id=f"baseline{cycle if cycle > 1 else ''}",
-        text="The checks fail before any work has begun. What now?",
+        text="The checks fail before the run has changed anything. What now?",
         options=(
-            Choice("fix", "Fix first", "an agent mends them before the work starts"),
+            Choice("fix", "Fix first", "an agent fixes them before the work starts"),
             *accept,
-            Choice("stop", "Stop", "I look at it myself"),
+            Choice("stop", "Stop", "I will fix it"),
         ),
         detail=str(verdict["output"])[-1500:],
     )

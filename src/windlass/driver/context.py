@@ -1,4 +1,4 @@
-"""The recorded verbs of a kind."""
+"""The recorded verbs that a kind can use."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from windlass.kinds.base import Call, CommandRun, Outcome, PublishResult, Reply
 from windlass.model import Answer, Json, Key, Question
 
 PROGRESS = "progress"
-"""Where a report goes that becomes part of the run's branch."""
+"""The destination of a report that is committed to the run's branch."""
 
 
 class StepContext:
-    """What a phase, or a step of a task, may do at its place in the run."""
+    """The verbs of a phase, or of a step of a task."""
 
     def __init__(
         self,
@@ -37,15 +37,15 @@ class StepContext:
         self._journal = run.journal
         self._workspace = place.workspace
         self._owner = owner
-        """The phase itself, for a context that looks at the whole run."""
-        self._stands_since = 0
-        """The recorded step that the workspace's head comes from: a later one wins, whatever the order of a replay."""
+        """The context of the phase, if this context is about the whole run."""
+        self._head_seq = 0
+        """The number of the recorded step that set the workspace's head. A replay in another order keeps the latest."""
 
-    def stand(self, head: str, key: Key) -> None:
-        """The step recorded under this key left the code here."""
+    def set_head(self, head: str, key: Key) -> None:
+        """Move the workspace to the commit of the step that is recorded under this key."""
         row = self._journal.recorded(key)
-        if row is not None and row.seq > self._stands_since:
-            self._stands_since = row.seq
+        if row is not None and row.seq > self._head_seq:
+            self._head_seq = row.seq
             self._workspace.move(head)
 
     # -- agents and people
@@ -57,7 +57,7 @@ class StepContext:
         return self._run.dispatcher.run(call, self._workspace, key, phase, cycle or 0, place.task, completed)
 
     def earlier(self, id: str, call: Call, *, cycle: int | None = None) -> Reply | None:
-        keys = [before.child(id, cycle=cycle) for before in self.place.befores]
+        keys = [before.child(id, cycle=cycle) for before in self.place.earlier_visits]
         recall, task = self._run.dispatcher.recall, self.place.task
         replies = (recall(call, self._workspace, key, task) for key in keys)
         return next((reply for reply in replies if reply is not None), None)
@@ -65,10 +65,10 @@ class StepContext:
     async def ask(self, question: Question, *, id: str = "", cycle: int | None = None) -> Answer:
         place, questions = self.place, self._run.questions
         name = place.id(id) if place.step or id else ""
-        keys = (place.key, *place.befores)
-        here, *befores = (key.child(name, visit=place.again.visit, cycle=cycle) if name else key for key in keys)
-        settled = (questions.answered(before, question) for before in befores)
-        answer = next((one for one in settled if one), None) or await questions.ask(here, question)
+        keys = (place.key, *place.earlier_visits)
+        here, *earlier_visits = (key.child(name, visit=place.again.visit, cycle=cycle) if name else key for key in keys)
+        answers = (questions.answered(before, question) for before in earlier_visits)
+        answer = next((one for one in answers if one), None) or await questions.ask(here, question)
         self._run.values.answers[question.id] = answer
         return answer
 
@@ -87,13 +87,13 @@ class StepContext:
         async def look(previous: Json) -> Json:
             return await fn()
 
-        # What follows from it is recorded later and synced with it; lost before that, it is looked at anew.
+        # The next synced step also syncs this one. If a power cut loses it before that, it is observed again.
         return await self._journal.step(self.place.at(id), None, look, synced=False)
 
     async def command(self, id: str, name: str, *, cycle: int | None = None) -> CommandRun:
         return await self._run.checker.command(self.place.at(id, cycle), name, self._workspace)
 
-    # -- words
+    # -- events and reports
 
     def emit(self, *events: Event, at: str = "") -> None:
         visit, key = self.place.again.visit, self.place.key
@@ -106,9 +106,9 @@ class StepContext:
     async def report(self, template: str, to: Sequence[str]) -> None:
         artifacts, place = self._run.artifacts, self.place
         if PROGRESS in to:
-            # First, so that the report names the tip with the page on it.
+            # Commit the page first, so that the report names the tip with the page.
             key = place.key.child(PROGRESS)
-            self.stand(await artifacts.commit_progress(key, place.phase.id, PROGRESS), key)
+            self.set_head(await artifacts.commit_progress(key, place.phase.id, PROGRESS), key)
         await artifacts.report(place.key.child("text"), template)
 
     # -- the run as a whole
@@ -118,23 +118,23 @@ class StepContext:
 
     @asynccontextmanager
     async def whole_run(self) -> AsyncIterator[StepContext]:
-        """Everything since the first task began, at the run's tip."""
+        """A context for all work since the first task began, at the run's tip."""
         workspace = self._run.workspace(self._workspace.head)
         workspace.base = self._run.first_base[1] or self.values.facts.base
         workspace.changed = await workspace.files_since_base()
-        place = replace(self.place, workspace=workspace, task=None, step="", befores=())
+        place = replace(self.place, workspace=workspace, task=None, step="", earlier_visits=())
         try:
             yield StepContext(self._run, place, owner=self)
         finally:
             await workspace.leave(place.key.text)
 
     async def land_fix(self, id: str) -> str:
-        assert self._owner is not None, "only a context that looks at the whole run lands a fix"
+        assert self._owner is not None, "only a context of the whole run lands a fix"
         run, key, workspace = self._run, self.place.key.child(id), self._workspace
         tip, refused = await run_fix.join(run.journal, run.engine, run.checker, key, workspace, self.emit)
         await run.tip.show()
         workspace.move(tip)
         workspace.changed = await workspace.files_since_base()
         if not refused:
-            self._owner.stand(tip, key)
+            self._owner.set_head(tip, key)
         return refused

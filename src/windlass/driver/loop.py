@@ -1,4 +1,4 @@
-"""decide -> perform -> record, until the machine says that the run is at its end."""
+"""Asks the machine for the next decision, performs it and records it, until the run ends."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from windlass.tasks.context import COMPLETE, EndRunError
 
 
 class RunLoop:
-    """One pass over the run: replays what is recorded, performs what is not."""
+    """One pass over the run. It replays recorded steps and performs the others."""
 
     def __init__(self, run: RunScope, *, retry: bool) -> None:
         self._run = run
         self._flow = run.values.flow
         self._journal = run.journal
         self._retry = retry
-        """A person asked to go on after a stop."""
+        """A person asked to retry after a stop."""
         self._stops = 0
         self._continued: set[tuple[str, int]] = set()
-        """Phase and visit that go on from the visit before, because a person said: try again."""
+        """Phases and visits that continue the visit before, because a person asked to try again."""
 
     async def run(self) -> End:
         run = self._run
@@ -66,7 +66,7 @@ class RunLoop:
                 case AskQuestion():
                     state = await self._ask(state, decision, workspace)
                 case End():
-                    again = await self._again(state, decision)
+                    again = await self._retry_stop(state, decision)
                     if again is None:
                         return decision
                     state = again
@@ -80,12 +80,14 @@ class RunLoop:
         key = Key().child(phase.id, visit=todo.visit)
         found = self._run.outcomes.get(phase.id)
         to_fix = found.findings if found and todo.fixing else ()
-        befores = self._befores(phase.id, todo.visit)
-        ctx = PhaseContext(self._run, StepPlace(key, phase, workspace, again=Reentry(to_fix=to_fix), befores=befores))
+        earlier_visits = self._earlier_visits(phase.id, todo.visit)
+        ctx = PhaseContext(
+            self._run, StepPlace(key, phase, workspace, again=Reentry(to_fix=to_fix), earlier_visits=earlier_visits)
+        )
         self._enter(ctx, phase)
         await adoption.apply(self._run, ctx)
         if phase.OWN_SLOTS:
-            # Tasks take slots of their own.
+            # Tasks take their own slots.
             await workspace.leave(key.text)
         try:
             outcome = await KINDS[phase.kind].run(phase, ctx)
@@ -100,15 +102,15 @@ class RunLoop:
         return machine.finished(self._flow, state, values, outcome.name, outcome.detail)
 
     async def _commit(self, ctx: StepContext, phase: PhaseSpec) -> None:
-        """Designs and plans become part of the run's branch when their phase ends."""
+        """Commit designs and plans to the run's branch when their phase ends."""
         names = sorted(name for name in phase.artifacts_out() if self._flow.artifacts[name].commit)
         made = [name for name in names if ctx.values.artifact(name) is not None]
         if made:
             key = ctx.place.key.child("commit")
-            ctx.stand(await self._run.artifacts.commit(key, made, phase.id), key)
+            ctx.set_head(await self._run.artifacts.commit(key, made, phase.id), key)
 
     def _complete(self, ctx: StepContext, phase: PhaseSpec, outcome: Outcome) -> None:
-        """One review for all of them: what was only implemented is complete now."""
+        """A passed review of the whole list completes its implemented tasks."""
         if outcome.name not in ("pass", "noted"):
             return
         for task in self._run.implemented.pop(phase.completes_tasks_of(), ()):
@@ -120,14 +122,14 @@ class RunLoop:
         answer = await ctx.ask(ctx.values.question(todo.question, todo.reason))
         after = machine.answered(self._flow, state, self._run.values, answer.value)
         if self._flow.questions[todo.question].options[answer.value].to is To.AGAIN:
-            self._goes_on(state, after)
+            self._note_continued(state, after)
         return after
 
-    def _goes_on(self, before: State, after: State) -> None:
+    def _note_continued(self, before: State, after: State) -> None:
         if after.visit > before.visits.get(after.at, 0):
             self._continued.add((after.at, after.visit))
 
-    def _befores(self, phase: str, visit: int) -> tuple[Key, ...]:
+    def _earlier_visits(self, phase: str, visit: int) -> tuple[Key, ...]:
         found: list[Key] = []
         while (phase, visit) in self._continued:
             visit -= 1
@@ -138,28 +140,28 @@ class RunLoop:
         key = Key().child(todo.phase.id, visit=todo.visit).text
         self._journal.emit(key, PhaseSkipped(todo.phase.id, key, todo.reason))
 
-    async def _again(self, state: State, end: End) -> State | None:
-        """A stop that a person has retried is passed; the last one is passed once per request."""
+    async def _retry_stop(self, state: State, end: End) -> State | None:
+        """Continue after a stop that a person has retried. A request for a retry counts for one stop."""
         if end.state not in (RunState.STOPPED, RunState.BLOCKED):
             return None
         key = self._retry_key(state)
         if self._journal.recorded(key) is None and not self._retry:
             return None
         self._retry = self._retry and self._journal.recorded(key) is not None
-        await self._journal.step(key, None, _retried)
+        await self._journal.step(key, None, _record_retry)
         after = machine.retried(self._flow, state if state.ended else machine.blocked(state, end.reason))
-        self._goes_on(state, after)
+        self._note_continued(state, after)
         return after
 
     def _retry_key(self, state: State) -> Key:
-        """Inside a list of tasks a replay passes what was retried, so those are counted by what is recorded there."""
+        """The retries of a list of tasks are counted from its records, because a replay skips retried stops there."""
         if state.failed_in and self._flow.phase(state.failed_in).OWN_SLOTS:
             key = Key().child(state.failed_in, visit=state.visits[state.failed_in])
             return key.child("again", cycle=again_count(self._journal, key) + 1)
         self._stops += 1
         return Key().child("retry", cycle=self._stops)
 
-    # -- telling
+    # -- events
 
     def _enter(self, ctx: StepContext, phase: PhaseSpec) -> None:
         stage = self._flow.stage_of(phase.id)
@@ -169,9 +171,9 @@ class RunLoop:
     def _leave(self, ctx: StepContext, phase: PhaseSpec, outcome: Outcome) -> None:
         ctx.emit(PhaseFinished(phase.id, ctx.place.key.text, outcome.name, outcome.detail[:2000], phase.label.done))
         if phase.label.done:
-            # A checkpoint of its own, which a run can be found at.
+            # Write the label at once, because a stopped run may rest at this checkpoint.
             ctx.flush()
 
 
-async def _retried(previous: Json) -> Json:
+async def _record_retry(previous: Json) -> Json:
     return True

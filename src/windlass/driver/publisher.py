@@ -1,6 +1,6 @@
-"""The run's branch leaves this machine, once: ask what is there, act, record.
+"""Publishes the run's branch to its remote, once: asks for the state of the remote, acts, and records the result.
 
-Killed between the act and the record, the next driver asks again and finds it done.
+If the driver is killed between the action and the record, the next driver asks again and finds it done.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TITLE = 72
 
 
 class PublishRequest(Struct, frozen=True):
-    """What the flow says about where to publish; '' leaves it to the repository."""
+    """The flow's settings for publishing. '' uses the settings of the repository."""
 
     remote: str = ""
     base: str = ""
@@ -57,15 +57,15 @@ class RemoteState(Struct, frozen=True):
 
 
 class RunPages(Struct, frozen=True):
-    """Texts about the run, and the folder that holds what people read of it."""
+    """Renders texts about the run, and names the folder for them."""
 
     folder: Path
     render: Callable[[str], str]
-    """The run's record by a template."""
+    """Renders the run with a template."""
 
 
 class Publisher:
-    """Brings the run's branch to its remote."""
+    """Publishes the run's branch to its remote."""
 
     def __init__(
         self,
@@ -88,8 +88,8 @@ class Publisher:
         self._pages = pages
 
     async def missing_commits(self) -> Json:
-        """What the remote has that this run does not begin with, in words; '' when nothing. Changes no ref of the
-        user."""
+        """A text about commits of the remote that are not in the run's base; '' when there are none. Changes no ref of
+        the user."""
         branch, root = self._values.base_branch, self._engine.user.root
         name = remote.choose(root, branch)
         if not name or not branch:
@@ -99,10 +99,10 @@ class Publisher:
         if failed:
             return self._redactor.text(f"'{name}' could not be asked for '{branch}': {failed}")
         newer = git.run(["rev-list", "--count", f"{self._values.facts.base}..{ours}"], root).line
-        return f"'{name}/{branch}' has {newer} commits that this run does not begin with" if newer != "0" else ""
+        return f"'{name}/{branch}' has {newer} commits that are not in the base of this run" if newer != "0" else ""
 
     async def show_branch(self) -> Json:
-        """Before the first phase: the run's branch, at the tip."""
+        """Create the run's branch at the tip before the first phase."""
         values, tip = self._values, self._journal.tips.now
         facts, last = values.facts, values.published_tip
         made = await asyncio.to_thread(lambda: publish(self._engine, facts.id, facts.branch, tip, last))
@@ -112,19 +112,19 @@ class Publisher:
         return made.branch
 
     async def publish(self, key: Key, what: str, wish: PublishRequest) -> PublishResult:
-        where = await self._where(key)
+        source = await self._where(key)
         match what:
             case "push":
-                found = await self._step(key, what, where, lambda: self._push(where, wish))
+                found = await self._step(key, what, source, lambda: self._push(source, wish))
             case "tag":
                 name = wish.tag.format_map(self._values.names())
-                found = await self._step(key, what, {**where, "tag": name}, lambda: self._tag(where, wish, name))
+                found = await self._step(key, what, {**source, "tag": name}, lambda: self._tag(source, wish, name))
             case _:
-                found = await self._step(key, what, where, lambda: self._pull_request(where, wish))
+                found = await self._step(key, what, source, lambda: self._pull_request(source, wish))
         return PublishResult(str(found["state"]), str(found["detail"]))
 
     async def _where(self, key: Key) -> dict[str, str]:
-        """The branch and the commit that leave, fixed when the phase begins."""
+        """The branch and the commit to publish, fixed when the phase begins."""
 
         async def look(previous: Json) -> Json:
             await self._lander.branch.publish()
@@ -136,96 +136,102 @@ class Publisher:
         return {name: str(value) for name, value in found.items()}
 
     async def _step(
-        self, key: Key, what: str, where: dict[str, str], act: Callable[[], RemoteState]
+        self, key: Key, what: str, source: dict[str, str], act: Callable[[], RemoteState]
     ) -> dict[str, Json]:
         async def once(previous: Json) -> Json:
             self._requests.check()
-            nothing = where["commit"] == self._values.facts.base
+            nothing = source["commit"] == self._values.facts.base
             found = RemoteState(LEFT, NOTHING) if nothing else await asyncio.to_thread(act)
             return self._redactor.json(found.to_json())
 
-        def told(result: Json) -> list[Event]:
+        def events(result: Json) -> list[Event]:
             assert isinstance(result, dict)
             listed = result["commands"]
             commands = [str(line) for line in listed] if isinstance(listed, list) else []
-            said = (str(result["state"]), str(result["detail"]), str(result["url"]), commands)
-            return [PublishFinished(key.child(what).text, what, *said)]
+            fields = (str(result["state"]), str(result["detail"]), str(result["url"]), commands)
+            return [PublishFinished(key.child(what).text, what, *fields)]
 
-        inputs: Json = {**where}
-        result = await self._journal.step(key.child(what), inputs, once, events=told)
+        inputs: Json = {**source}
+        result = await self._journal.step(key.child(what), inputs, once, events=events)
         assert isinstance(result, dict)
         return result
 
-    # -- acts, each of which may have been done by a driver that died
+    # -- actions; a dead driver may have done any of them
 
-    def _push(self, where: dict[str, str], wish: PublishRequest) -> RemoteState:
-        branch, there = where["branch"], self._remote(wish)
-        if isinstance(there, RemoteState):
-            return there
-        if there is None:
+    def _push(self, source: dict[str, str], wish: PublishRequest) -> RemoteState:
+        branch, destination = source["branch"], self._remote(wish)
+        if isinstance(destination, RemoteState):
+            return destination
+        if destination is None:
             return RemoteState(LEFT, "this repository has no remote", commands=_push_commands("", branch))
-        by_hand = _push_commands(there.name, branch)
-        return self._bring(there, where["commit"], f"refs/heads/{branch}", f"'{branch}' to '{there.name}'", by_hand)
+        by_hand = _push_commands(destination.name, branch)
+        return self._push_ref(
+            destination, source["commit"], f"refs/heads/{branch}", f"'{branch}' to '{destination.name}'", by_hand
+        )
 
-    def _tag(self, where: dict[str, str], wish: PublishRequest, name: str) -> RemoteState:
-        there, commit = self._remote(wish), where["commit"]
-        if isinstance(there, RemoteState):
-            return there
+    def _tag(self, source: dict[str, str], wish: PublishRequest, name: str) -> RemoteState:
+        destination, commit = self._remote(wish), source["commit"]
+        if isinstance(destination, RemoteState):
+            return destination
         if not git.is_branch_name(name):
             return RemoteState(FAILED, f"'{name}' is not a valid name for a tag")
-        if there is None:
+        if destination is None:
             by_hand = f"git tag {shlex.quote(name)} {commit}"
             return RemoteState(LEFT, "this repository has no remote", commands=(by_hand,))
-        by_hand = f"git push {shlex.quote(there.name)} {commit}:{shlex.quote(f'refs/tags/{name}')}"
-        return self._bring(there, commit, f"refs/tags/{name}", f"tag '{name}' to '{there.name}'", (by_hand,))
+        by_hand = f"git push {shlex.quote(destination.name)} {commit}:{shlex.quote(f'refs/tags/{name}')}"
+        return self._push_ref(
+            destination, commit, f"refs/tags/{name}", f"tag '{name}' to '{destination.name}'", (by_hand,)
+        )
 
-    def _bring(self, there: Remote, commit: str, ref: str, what: str, by_hand: tuple[str, ...]) -> RemoteState:
-        present = there.refs(ref)
+    def _push_ref(self, destination: Remote, commit: str, ref: str, what: str, by_hand: tuple[str, ...]) -> RemoteState:
+        present = destination.refs(ref)
         if isinstance(present, str):
-            return RemoteState(FAILED, f"cannot ask '{there.name}' what it has: {present}", commands=by_hand)
+            return RemoteState(FAILED, f"cannot list the refs of '{destination.name}': {present}", commands=by_hand)
         now = present.get(ref, "")
         if now == commit:
             return RemoteState(ALREADY, f"{what}: it is there")
         if now and ref.startswith("refs/tags/"):
-            return RemoteState(FAILED, f"cannot bring {what}: it is there and names another commit", commands=by_hand)
+            return RemoteState(FAILED, f"cannot push {what}: it exists with another commit", commands=by_hand)
         self._engine.require_fence()
-        refused = there.push(commit, ref)
+        refused = destination.push(commit, ref)
         return (
-            RemoteState(FAILED, f"cannot bring {what}: {refused}", commands=by_hand)
+            RemoteState(FAILED, f"cannot push {what}: {refused}", commands=by_hand)
             if refused
             else RemoteState(DONE, what)
         )
 
-    def _pull_request(self, where: dict[str, str], wish: PublishRequest) -> RemoteState:
-        there = self._remote(wish)
-        if isinstance(there, RemoteState):
-            return there
+    def _pull_request(self, source: dict[str, str], wish: PublishRequest) -> RemoteState:
+        destination = self._remote(wish)
+        if isinstance(destination, RemoteState):
+            return destination
         program = github.find(self._engine.user.root, self._environ)
-        target = self._target(there) if there else None
-        heading = self._heading(there, target, where["branch"])
+        target = self._target(destination) if destination else None
+        heading = self._heading(destination, target, source["branch"])
         base = self._base(target, wish)
-        commands = self._by_hand(there, heading, base)
-        if there is None or program is None:
-            lacking = "this repository has no remote" if there is None else "gh is not installed"
+        commands = self._by_hand(destination, heading, base)
+        if destination is None or program is None:
+            lacking = "this repository has no remote" if destination is None else "gh is not installed"
             return RemoteState(LEFT, f"no pull request: {lacking}", commands=commands)
-        return self._opened(program, heading, base, commands)
+        return self._open_pull_request(program, heading, base, commands)
 
-    def _opened(self, program: github.Gh, heading: github.Heading, base: str, commands: tuple[str, ...]) -> RemoteState:
+    def _open_pull_request(
+        self, program: github.Gh, heading: github.Heading, base: str, commands: tuple[str, ...]
+    ) -> RemoteState:
         listed = program.pull_requests_of(heading)
         if listed.ok and (url := github.first_url(listed.out, heading.owner)):
             return RemoteState(ALREADY, "it is open already", url)
         self._engine.require_fence()
-        said = program.open_pull_request(heading, base, self._title, self._body()) if listed.ok else listed
-        if said.ok and said.url:
-            return RemoteState(DONE, "", said.url)
-        if "already exists" in said.err and said.url:
-            return RemoteState(ALREADY, "it is open already", said.url)
-        if said.not_github:
+        reply = program.open_pull_request(heading, base, self._title, self._body()) if listed.ok else listed
+        if reply.ok and reply.url:
+            return RemoteState(DONE, "", reply.url)
+        if "already exists" in reply.err and reply.url:
+            return RemoteState(ALREADY, "it is open already", reply.url)
+        if reply.not_github:
             return RemoteState(LEFT, "no pull request: the remote is not on GitHub", commands=commands)
-        reason = LOG_IN if said.needs_login else f"gh could not open the pull request: {said.why}"
+        reason = LOG_IN if reply.needs_login else f"gh could not open the pull request: {reply.why}"
         return RemoteState(FAILED, reason, commands=commands)
 
-    # -- what they are told
+    # -- parameters of the actions
 
     def _remote(self, wish: PublishRequest) -> Remote | RemoteState | None:
         root, environ = self._engine.user.root, self._environ
@@ -235,25 +241,27 @@ class Publisher:
             return RemoteState(FAILED, f"{error.message}; {error.hint}")
         return Remote(root, name, environ) if name else None
 
-    def _target(self, there: Remote) -> Remote:
-        """The remote that the pull request is for: another one when the branch goes to a fork."""
-        return replace(there, name=remote.proposed_to(there.root, self._values.base_branch, there.name))
+    def _target(self, destination: Remote) -> Remote:
+        """The remote that gets the pull request. It is another one when the branch goes to a fork."""
+        return replace(
+            destination, name=remote.proposed_to(destination.root, self._values.base_branch, destination.name)
+        )
 
-    def _heading(self, there: Remote | None, target: Remote | None, branch: str) -> github.Heading:
-        if there is None or target is None:
+    def _heading(self, destination: Remote | None, target: Remote | None, branch: str) -> github.Heading:
+        if destination is None or target is None:
             return github.Heading(branch)
-        ours, theirs = _repo(there, push=True), _repo(target)
+        ours, theirs = _repo(destination, push=True), _repo(target)
         owner = ours.owner if ours else ""
         if ours is None or theirs is None:
             return github.Heading(branch, owner)
-        fork, several = not ours.is_same(theirs), len(remote.names(there.root)) > 1
-        # Said, not left to gh: among several remotes it takes one by its name.
+        fork, several = not ours.is_same(theirs), len(remote.names(destination.root)) > 1
+        # Name the repository, because gh chooses one of several remotes by name.
         return github.Heading(branch, owner, theirs.slug if fork or several else "", is_fork=fork)
 
-    def _base(self, there: Remote | None, wish: PublishRequest) -> str:
-        """What the person worked on, if the other side has it; else the other side's own default, by saying nothing."""
+    def _base(self, destination: Remote | None, wish: PublishRequest) -> str:
+        """The person's branch, if the remote has it; else '' for the default branch of the remote."""
         base = wish.base or self._values.base_branch
-        present = there.refs(f"refs/heads/{base}") if there and base else {}
+        present = destination.refs(f"refs/heads/{base}") if destination and base else {}
         return base if wish.base or (not isinstance(present, str) and present) else ""
 
     @property
@@ -269,7 +277,7 @@ class Publisher:
         replace_file(self._pages.folder / BODY, text)
         return text
 
-    def _by_hand(self, there: Remote | None, heading: github.Heading, base: str) -> tuple[str, ...]:
+    def _by_hand(self, destination: Remote | None, heading: github.Heading, base: str) -> tuple[str, ...]:
         self._body()
         body = os.path.relpath(self._pages.folder / BODY, self._engine.user.root)
         into = f" --base {shlex.quote(base)}" if base else ""
@@ -277,11 +285,11 @@ class Publisher:
         to = f" --repo {shlex.quote(heading.repo)}" if heading.repo else ""
         head = shlex.quote(heading.head)
         create = f"gh pr create{to} --head {head}{into} --title {title} --body-file {shlex.quote(body)}"
-        return (*_push_commands("" if there is None else there.name, heading.branch), create)
+        return (*_push_commands("" if destination is None else destination.name, heading.branch), create)
 
 
-def _repo(there: Remote, *, push: bool = False) -> github.Repo | None:
-    found = (github.repo_of(url) for url in remote.addresses(there.root, there.name, push=push))
+def _repo(destination: Remote, *, push: bool = False) -> github.Repo | None:
+    found = (github.repo_of(url) for url in remote.addresses(destination.root, destination.name, push=push))
     return next((repo for repo in found if repo), None)
 
 

@@ -1,4 +1,4 @@
-"""What a fixer changed for the whole run joins the tip, as a task's work does: candidate, checks, swap."""
+"""Lands a fix for the whole run on the tip, in the steps of a task's landing: candidate, checks, swap."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from windlass.git.merge import Landing
 from windlass.model import Json, Key
 from windlass.tasks.checker import Checker
 
-TRAILER, TITLE = "final-review", "Mend what the final review found"
+TRAILER, TITLE = "final-review", "Fix the findings of the final review"
 MAX_OUTPUT = 1_500
 
 
@@ -24,20 +24,20 @@ class Emit(Protocol):
 async def join(
     journal: Journal, engine: EngineRepo, checker: Checker, key: Key, workspace: Workspace, emit: Emit
 ) -> tuple[str, str]:
-    """The tip to go on from, and why the fix is not in it; '' when it is."""
+    """The tip to continue from, and why the fix is not in it; '' when it is."""
 
-    async def try_it(previous: Json) -> Json:
-        """Repeated after a crash it finds its own commit in the tip and changes nothing."""
+    async def land(previous: Json) -> Json:
+        """If it is repeated after a crash, it finds its commit in the tip and changes nothing."""
         date = float(int(journal.store.clock()))
         candidate = await merge.candidate(engine, journal.tips.now, TRAILER, TITLE, workspace.head, date)
         if candidate.kind is Landing.CONFLICT:
-            return _refused(candidate.tip, candidate.reason)
+            return _refusal(candidate.tip, candidate.reason)
         if candidate.kind is Landing.ALREADY:
             return {"tip": candidate.tip, "refused": "", "checks": "", "files": []}
         verdict = await checker.check(key, workspace, candidate.commit, candidate.tree)
         emit(*verdict.events, at=key.text)
         if not verdict.ok:
-            return _refused(candidate.tip, f"the checks fail: {verdict.output.strip()[-MAX_OUTPUT:]}")
+            return _refusal(candidate.tip, f"the checks fail: {verdict.output.strip()[-MAX_OUTPUT:]}")
         files: list[Json] = [*candidate.files]
         return {"tip": candidate.commit, "refused": "", "checks": verdict.label, "files": files}
 
@@ -45,17 +45,17 @@ async def join(
         assert isinstance(result, dict)
         return str(result["tip"])
 
-    def landed(result: Json) -> list[Event]:
+    def landing_events(result: Json) -> list[Event]:
         assert isinstance(result, dict)
         files = result["files"]
         assert isinstance(files, list)
         paths = [str(path) for path in files]
         return [FixLanded(key.text, str(result["tip"]), str(result["checks"]), paths)] if paths else []
 
-    result = await journal.step(key, {"tree": workspace.tree}, try_it, tip=tip_of, events=landed)
+    result = await journal.step(key, {"tree": workspace.tree}, land, tip=tip_of, events=landing_events)
     assert isinstance(result, dict)
     return str(result["tip"]), str(result["refused"])
 
 
-def _refused(tip: str, why: str) -> Json:
+def _refusal(tip: str, why: str) -> Json:
     return {"tip": tip, "refused": why, "checks": "", "files": []}

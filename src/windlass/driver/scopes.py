@@ -1,4 +1,4 @@
-"""What the contexts of a run share, and one place in the run."""
+"""The services and state that the contexts of a run share, and a place in the run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class RunScope(Struct):
-    """The performers of a run's verbs, and what its contexts have learned so far."""
+    """The services that perform a run's verbs, and the state that its contexts share."""
 
     site: Site
     engine: EngineRepo
@@ -42,28 +42,28 @@ class RunScope(Struct):
     dispatcher: Dispatcher
     checker: Checker
     prover: Callable[[], Prover]
-    """Made when the first task is proved: it loads the grammars of several languages."""
+    """Called for the first proof of a task, because it loads the grammars of several languages."""
     lander: Lander
     publisher: Publisher
     artifacts: EngineArtifacts
     slots: int | None = None
-    """Tasks at work at the same time, whatever the flow says."""
+    """The number of tasks that run at the same time. It replaces the number of the flow."""
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     completed: list[Task] = field(default_factory=list)
     implemented: dict[str, list[Task]] = field(default_factory=dict)
-    """Tasks that have landed and that a later review completes, by their phase."""
+    """Landed tasks that a later review will complete, by phase."""
     first_base: tuple[int, str] = (0, "")
-    """Where the first task began, and when: the final review looks at everything since."""
+    """The number and the base of the first task's start. The final review covers all changes since."""
 
     def workspace(self, head: str) -> Workspace:
         return Workspace(self.engine, self.values.facts.id, head, self.site.checkout)
 
 
 class Reentry(Struct, frozen=True):
-    """How and why a place is entered another time."""
+    """How and why a place is entered again."""
 
     visit: int = 1
-    """Of a step inside a task; a phase and a task have theirs in the key."""
+    """The visit of a step inside a task. The visits of a phase and of a task are in the key."""
     to_fix: tuple[Finding, ...] = ()
     since: str = ""
     why: str = ""
@@ -80,10 +80,10 @@ class StepPlace(Struct, frozen=True):
     workspace: Workspace
     task: Task | None = None
     step: str = ""
-    """The step of a task, '' elsewhere."""
+    """The step of a task; '' outside tasks."""
     again: Reentry = FIRST
-    befores: tuple[Key, ...] = ()
-    """Visits that this one goes on from, newest first: what has a good result there is not done again."""
+    earlier_visits: tuple[Key, ...] = ()
+    """The visits that this one continues, newest first. Their good results are not made again."""
 
     @property
     def to_fix(self) -> tuple[Finding, ...]:

@@ -1,4 +1,4 @@
-"""Before the first phase of a flow that says `source:`: look at the remote, a working folder, the run's branch."""
+"""Prepares the source before the first phase of a flow with `source:`: remote, checkout and run branch."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from windlass.model import Json, Key
 
 KEY = Key().child("source")
 QUEUED, SYNC, WORKSPACE, BRANCH = range(4)
-"""The places of `source.labels`; the first is reached when the run is recorded."""
+"""Indexes of `source.labels`. The run reaches the first one when it is recorded."""
 
 
 async def establish(run: RunScope, workspace: Workspace) -> None:
-    """Recorded: a resume does none of it again."""
+    """All steps are recorded, so a resume does not repeat them."""
     spec = run.values.flow.source
     if spec.sync == "none":
         return
-    here = StepContext(run, StepPlace(KEY, PhaseSpec(id="source"), workspace))
-    _label(here, spec.labels, SYNC)
-    behind = str(await here.observe("sync", run.publisher.missing_commits))
+    ctx = StepContext(run, StepPlace(KEY, PhaseSpec(id="source"), workspace))
+    _label(ctx, spec.labels, SYNC)
+    behind = str(await ctx.observe("sync", run.publisher.missing_commits))
     if behind:
-        here.emit(Warned("source", behind))
-    await here.observe("workspace", lambda: _workspace(workspace))
-    _label(here, spec.labels, WORKSPACE)
-    await here.observe("branch", run.publisher.show_branch)
-    _label(here, spec.labels, BRANCH)
+        ctx.emit(Warned("source", behind))
+    await ctx.observe("workspace", lambda: _workspace(workspace))
+    _label(ctx, spec.labels, WORKSPACE)
+    await ctx.observe("branch", run.publisher.show_branch)
+    _label(ctx, spec.labels, BRANCH)
 
 
-def _label(here: StepContext, labels: tuple[str, ...], place: int) -> None:
+def _label(ctx: StepContext, labels: tuple[str, ...], place: int) -> None:
     if place < len(labels):
-        here.emit(StepEntered(KEY.text, labels[place]), at=str(place))
-        here.flush()
+        ctx.emit(StepEntered(KEY.text, labels[place]), at=str(place))
+        ctx.flush()
 
 
 async def _workspace(workspace: Workspace) -> Json:
-    """A checkout of the base. What an earlier run left in it is kept under refs/windlass/keep first."""
+    """Check out the base. The work of an earlier run in the slot is first kept under refs/windlass/keep."""
     await workspace.ready("source", 1)
     return workspace.head

@@ -1,4 +1,4 @@
-"""The phase of the `tasks` kind: its list of tasks, where it rests, and one visit to each task."""
+"""A phase of the `tasks` kind: its list of tasks, its pauses, and the visits to its tasks."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ from windlass.tasks.scheduler import TaskScheduler
 
 
 class PhaseContext(StepContext):
-    """The context of a phase, which may also work through a list of tasks."""
+    """The context of a phase, which can also run a list of tasks."""
 
     def run_tasks(self, spec: TasksSpec) -> Awaitable[Outcome]:
         return TasksPhase(self._run, self).work(spec)
 
 
 class TasksPhase:
-    """What the scheduler may do in the phase, besides the verbs of every kind."""
+    """The verbs of the scheduler in the phase."""
 
     def __init__(self, run: RunScope, ctx: StepContext) -> None:
         self.place = ctx.place
         self.values = ctx.values
         self.emit = ctx.emit
         self.flush = ctx.flush
-        self.stand = ctx.stand
+        self.set_head = ctx.set_head
         self._run = run
         self._journal = run.journal
         self._key = ctx.place.key
         self.positions: Mapping[str, int] = {}
-        """Of each task in the plan."""
+        """The position of each task in the plan."""
 
     async def work(self, spec: TasksSpec) -> Outcome:
         return await TaskScheduler(spec, self, await self._task_list(spec.source)).work()
@@ -56,16 +56,16 @@ class TasksPhase:
         content = self.values.artifact(source) or ""
 
         async def parse(previous: Json) -> Json:
-            return [task.to_json() for task in self._matched(source, content, previous)]
+            return [task.to_json() for task in self._match_plan(source, content, previous)]
 
-        def listed(tasks: Json) -> list[Event]:
+        def list_events(tasks: Json) -> list[Event]:
             known = (
                 [Task.from_json(task) for task in tasks if isinstance(task, dict)] if isinstance(tasks, list) else []
             )
             return [with_groups(self._key.text, known)]
 
         key = self._key.child("tasks")
-        found = await self._journal.step(key, {source: content_id(content)}, parse, events=listed)
+        found = await self._journal.step(key, {source: content_id(content)}, parse, events=list_events)
         assert isinstance(found, list)
         tasks = tuple(Task.from_json(task) for task in found if isinstance(task, dict))
         self.positions = {task.id: place for place, task in enumerate(tasks)}
@@ -74,7 +74,7 @@ class TasksPhase:
                 self._journal.pass_over(self._key.child(task.id, visit=earlier))
         return tasks
 
-    def _matched(self, source: str, content: str, previous: Json) -> list[Task]:
+    def _match_plan(self, source: str, content: str, previous: Json) -> list[Task]:
         old = [Task.from_json(t) for t in previous if isinstance(t, dict)] if isinstance(previous, list) else []
         parsed = contracts.plan_of(self._run.values.flow.artifacts[source].contract, content)
         steps = self._steps_by_task()
@@ -84,11 +84,11 @@ class TasksPhase:
         problem = parsed.problem or matched.problem
         if problem:
             raise StoppedError(
-                f"the plan cannot be carried out: {problem}", hint="mend the plan file, then: windlass resume"
+                f"the plan cannot be carried out: {problem}", hint="fix the plan file, then: windlass resume"
             )
         before = {task.id: task.visit for task in old}
         return [
-            # A landed task that the plan changed: a visit nobody has made yet.
+            # A landed task that the plan changed gets a new visit.
             replace(
                 task, visit=1 + max((key.parts[len(self._key.parts)].visit for key, _ in steps[task.id]), default=0)
             )
@@ -98,7 +98,7 @@ class TasksPhase:
         ]
 
     def _steps_by_task(self) -> Mapping[str, list[tuple[Key, Json]]]:
-        """Recorded below this phase: each key with its result, by the id of its task."""
+        """The recorded steps of this phase, each with its key and result, by the id of the task."""
         found: dict[str, list[tuple[Key, Json]]] = defaultdict(list)
         depth = len(self._key.parts)
         for row in self._journal.recorded_keys():
@@ -111,7 +111,7 @@ class TasksPhase:
         return VisitContext(self._run, self, replace(task, visit=visit), why)
 
     def slots(self, wanted: int | str) -> int:
-        # A checkout that follows the run must not move while a dispatch is watched for touching it.
+        # With --in-place the user's checkout moves at each landing. During a dispatch that would look like a trespass.
         if self._run.values.in_place:
             return 1
         return self._run.slots or self._run.values.number(wanted)
@@ -137,24 +137,24 @@ class TasksPhase:
         return any(phase.completes_tasks_of() == self.place.phase.id for phase in phases)
 
     async def mark_halt(self, id: str, reason: str) -> None:
-        async def reached(previous: Json) -> Json:
-            self._run.dispatcher.lived.add(self._key.child(id).text)
+        async def record_halt(previous: Json) -> Json:
+            self._run.dispatcher.live_keys.add(self._key.child(id).text)
             return reason
 
-        await self._journal.step(self._key.child(id), None, reached)
+        await self._journal.step(self._key.child(id), None, record_halt)
 
     async def halt(self, id: str, reason: str, *, stop: bool = False) -> None:
         await self.mark_halt(id, reason)
-        if self._key.child(id).text in self._run.dispatcher.lived:
+        if self._key.child(id).text in self._run.dispatcher.live_keys:
             if stop:
-                raise StoppedError(reason, hint="windlass retry tries that task again")
-            raise PausedError(reason, hint="windlass resume goes on")
+                raise StoppedError(reason, hint="to try that task again: windlass retry")
+            raise PausedError(reason, hint="to continue: windlass resume")
 
     async def mark_failure(self, id: str) -> None:
-        async def so_far(previous: Json) -> Json:
+        async def count_retries(previous: Json) -> Json:
             return again_count(self._journal, self._key)
 
-        await self._journal.step(self._key.child(id), None, so_far)
+        await self._journal.step(self._key.child(id), None, count_retries)
 
     def retried(self, id: str) -> bool:
         return retried_since(self._journal, self._key, id)
@@ -163,9 +163,10 @@ class TasksPhase:
         return self._journal.find(self._key.child(id), None) is not None
 
     def rested_after(self) -> set[tuple[str, int]]:
-        """A landing's attempt says under which driver it was made; a driver's last event is that the run rests.
+        """Tasks and visits that landed before the run last rested.
 
-        A driver that was killed, or that handed the run over to one in the background, has recorded no rest.
+        The attempt of a landing has the epoch of its driver, and a driver's last event records that the run rests. A
+        driver that was killed, or that handed the run over to one in the background, has recorded no rest.
         """
         epoch, rested = 1, 0
         for event in self._journal.store.events.of_kinds(self._journal.run, RunResumed, RunEnded):
@@ -188,7 +189,7 @@ class TasksPhase:
 
 
 class VisitContext:
-    """One visit to one task, in a workspace of its own."""
+    """One visit to one task, in its own workspace."""
 
     def __init__(self, run: RunScope, phase: TasksPhase, task: Task, why: str) -> None:
         self._run = run
@@ -198,7 +199,7 @@ class VisitContext:
         self._key = phase.place.key.child(task.id, visit=task.visit)
         self._workspace = run.workspace(phase.place.head)
         self._outcomes: Mapping[str, Outcome] = {**run.outcomes}
-        """Of the phases before, and of the task's own steps so far."""
+        """The outcomes of earlier phases, and of the task's steps so far."""
         self.place = StepPlace(self._key, phase.place.phase, self._workspace, task, again=Reentry(why=why))
         self._ctx = StepContext(run, self.place, outcomes=self._outcomes)
         self.emit = self._ctx.emit
@@ -229,24 +230,24 @@ class VisitContext:
         base = str(await self._ctx.observe("base", tip))
         self._workspace.base = base
         self._workspace.move(base)
-        self._note_first(base)
+        self._note_first_base(base)
         self.emit(TaskChanged(task.id, "pending", base=base, visit=task.visit), at="begin")
 
-    def _note_first(self, base: str) -> None:
+    def _note_first_base(self, base: str) -> None:
         row, (first, _) = self._journal.recorded(self._key.child("base")), self._run.first_base
         if row is not None and (not first or row.seq < first):
             self._run.first_base = (row.seq, base)
 
     async def land(self, cycle: int, *, checked: bool, waived: bool = False) -> Landed:
         key = self._key.child("land", cycle=cycle)
-        # Where the flow had no step for the task, nobody claimed to have built it.
+        # If the flow has no steps for the task, no agent claimed to have built it.
         claimed = bool(self._outcomes) and not self._is_confirmed
         if not waived and self._journal.recorded(key) is None and self._workspace.is_unchanged and claimed:
             await self._run.lander.give_up_turn(self._task.id)
             return Landed(UNCHANGED, "it changed no file, and no review confirmed that nothing has to change")
-        # With an open conflict the lander refuses it anyway: that is what its fixer must be told.
+        # The lander refuses a task with an open conflict, and its fixer must hear of the conflict first.
         proves = not waived and not await self.has_open_conflicts()
-        refused = await self._unproved(cycle, key) if proves else ""
+        refused = await self._proof_problem(cycle, key) if proves else ""
         if refused:
             await self._run.lander.give_up_turn(self._task.id)
             return Landed("unproved", refused, self._workspace.changed)
@@ -254,20 +255,20 @@ class VisitContext:
         request = LandingRequest(key, self._task, self._workspace, place, checked=checked, waived=waived)
         landed, tip = await self._run.lander.land(request)
         if landed.kind == "landed":
-            self._phase.stand(tip, key)
+            self._phase.set_head(tip, key)
             self._run.completed.append(self._task)
         return landed
 
     @property
     def _is_confirmed(self) -> bool:
-        """A review of this visit passed the task as it is."""
+        """A review of this visit passed the task."""
         reviews = [step.id for step in self.place.phase.task_steps() if step.judges_changes()]
         ended = [self._outcomes[id] for id in reviews if id in self._outcomes]
         return any(outcome.name == "pass" and outcome.detail != NOBODY_REVIEWED for outcome in ended)
 
-    async def _unproved(self, cycle: int, landing: Key) -> str:
-        """'' when the task may land; else what the proof found, for whoever mends it."""
-        # Loaded here: the proof knows the grammars of several languages, and the first dispatch does not wait for them.
+    async def _proof_problem(self, cycle: int, landing: Key) -> str:
+        """The problem that the proof found, for the fixer; '' when the task may land."""
+        # A late import: the proof loads grammars of several languages, and the first dispatch must not wait for them.
         from windlass.tasks.proof import proof_question
 
         task = self._task
@@ -286,7 +287,7 @@ class VisitContext:
         return bool(await self._workspace.unresolved())
 
     def say_resolved(self, paths: Sequence[str]) -> None:
-        self._workspace.said_resolved |= set(paths)
+        self._workspace.resolved_paths |= set(paths)
 
     async def patch(self) -> str:
         return await self._workspace.patch()

@@ -79,9 +79,9 @@ def _with_repo(hint: str, argv: Sequence[str]) -> str:
     named += [word.partition("=")[2] for word in argv if word.startswith("--repo=")]
     if not hint or not named:
         return hint
-    from windlass.views.outlook import addressed
+    from windlass.views.outlook import add_repository
 
-    return addressed(hint, named[0])
+    return add_repository(hint, named[0])
 
 
 def _bug(argv: Sequence[str], environ: Mapping[str, str]) -> int:

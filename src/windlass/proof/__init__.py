@@ -1,5 +1,5 @@
-"""TDD is proved, not believed.
+"""The TDD proof: the engine runs the tests on several trees, and does not trust an agent's word.
 
-`files` tells tests from code; `trees` and `hollow` make the trees that are compared; `reports` reads what ran in them;
-`rules` is the proof itself: a function from what was seen to the next tree to look at, or the verdict.
+`trees`, `behaviour` and `hollow` make the trees to compare. `claims` and `harness` compare the texts of tests and test
+settings. `rules` is the proof: a pure function from facts to the next tree to run, or to the verdict.
 """

@@ -1,8 +1,8 @@
-"""Python with the names and the text of the change, but without its behaviour.
+"""Makes Python files that have the names and the text of a change, but not its behaviour.
 
-A changed function does what it did before, a new one does nothing, a removed one is still there. What the change wrote
-stays readable: as a function that nobody calls, and as a string at the end of the file. So a test that passes here
-asks nothing of what the new code does: it looks for a name, or reads the source.
+In such a file a changed function has its old behaviour, a new one does nothing, and a removed one remaining exists. The
+new text stays readable, as a function without callers and as a string at the end of the file. So a test that passes
+here does not test the new behaviour: it only looks for a name, or reads the source.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ UNUSED = "_as_the_change_wrote_it"
 class WithoutBehaviour(Struct, frozen=True):
     text: str
     left: tuple[str, ...]
-    """What of the change is still at work."""
+    """Parts of the change that remaining have an effect."""
 
 
 def without_behaviour(path: str, old: str, new: str, *, deep: bool = True) -> WithoutBehaviour | None:
-    """None: it is not Python. `deep`: statements that run while the module is loaded are taken back too, which may
-    keep it from loading."""
+    """None if the text is not Python. `deep`: also undo the statements that run while the module loads. The module
+    may then fail to load."""
     before, after = _parse(old), _parse(new)
     if before is None or after is None:
         return None
@@ -41,11 +41,11 @@ def without_behaviour(path: str, old: str, new: str, *, deep: bool = True) -> Wi
         return None
     _restore(module, before, after)
     ast.fix_missing_locations(module)
-    return WithoutBehaviour(_with_text(ast.unparse(module), new), tuple(_left(module, before, after)))
+    return WithoutBehaviour(_with_text(ast.unparse(module), new), tuple(_remaining_parts(module, before, after)))
 
 
-def respelled(text: str) -> str:
-    """The same program in other words. None of its functions has the text it had."""
+def respell(text: str) -> str:
+    """The same program in other words. The text of every function changes."""
     module = _parse(text)
     if module is None:
         return text
@@ -57,13 +57,13 @@ def respelled(text: str) -> str:
     return ast.unparse(module) + "\n\n# the same in other words\n"
 
 
-def names_removed(old: str, new: str) -> bool:
+def removes_names(old: str, new: str) -> bool:
     """Whether a function or class of `old` is not in `new`."""
     before, after = _parse(old), _parse(new)
     if before is None or after is None:
         return False
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    here = {name for node in ast.walk(after) if isinstance(node, ast.stmt) for name in _bound(node)}
+    here = {name for node in ast.walk(after) if isinstance(node, ast.stmt) for name in _bound_names(node)}
     return any(isinstance(node, kinds) and node.name not in here for node in ast.walk(before))
 
 
@@ -74,12 +74,12 @@ def _parse(text: str) -> ast.Module | None:
         return None
 
 
-def _known(module: ast.Module) -> Counter[str]:
+def _count_statements(module: ast.Module) -> Counter[str]:
     return Counter(f"{place}|{ast.dump(statement)}" for place, _, statement in _statements(module))
 
 
 def _statements(block: Block, place: str = "") -> Iterator[tuple[str, Block, ast.stmt]]:
-    """Every statement that runs on import, with the class it stands in; classes by what is in them."""
+    """Every statement that runs on import, with its class. A class counts as its statements."""
     for statement in block.body:
         if isinstance(statement, ast.ClassDef):
             yield from _statements(statement, f"{place}.{statement.name}")
@@ -87,22 +87,22 @@ def _statements(block: Block, place: str = "") -> Iterator[tuple[str, Block, ast
             yield place, block, statement
 
 
-# -- statements that run while the module is loaded
+# -- statements that run while the module loads
 
 
 def _without_statements(before: ast.Module, after: ast.Module) -> ast.Module:
-    known, values = _known(before), _values(before)
+    known, values = _count_statements(before), _values(before)
     changed = [found for found in _statements(after) if not known[f"{found[0]}|{ast.dump(found[2])}"]]
     for _, block, statement in changed:
-        if _only_acts(statement):
+        if _binds_no_name(statement):
             block.body[block.body.index(statement)] = ast.Pass()
     used = {node.id for node in _run_on_import(after) if isinstance(node, ast.Name)}
     for place, _, statement in changed:
         target = _name_of(statement)
         if target and isinstance(statement, ast.Assign | ast.AnnAssign) and not target.startswith("__"):
-            was = values.get(f"{place}|{target}")
-            if was is not None:
-                statement.value = was
+            old_value = values.get(f"{place}|{target}")
+            if old_value is not None:
+                statement.value = old_value
             elif target not in used and not isinstance(
                 statement.value, ast.Constant | ast.List | ast.Dict | ast.Lambda
             ):
@@ -128,8 +128,8 @@ def _name_of(statement: ast.stmt) -> str:
     return target.id if isinstance(target, ast.Name) else ""
 
 
-def _only_acts(statement: ast.stmt) -> bool:
-    """It does something and names nothing, so that the rest of the module can be loaded without it."""
+def _binds_no_name(statement: ast.stmt) -> bool:
+    """The statement binds no name, so the rest of the module can load without it."""
     match statement:
         case ast.Expr(value=ast.Constant()):
             return False
@@ -145,13 +145,13 @@ def _only_acts(statement: ast.stmt) -> bool:
 
 
 def _is_main(node: ast.stmt) -> bool:
-    """`if __name__ == "__main__":` is not for tests."""
+    """`if __name__ == "__main__":` does not run in tests."""
     test = node.test if isinstance(node, ast.If) else None
     return isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__"
 
 
 def _run_on_import(module: ast.Module) -> Iterator[ast.AST]:
-    """Every expression that is evaluated while the module is loaded, apart from what a name is first bound by."""
+    """Every expression that runs while the module loads, except the first value of a name."""
     waiting: list[ast.AST] = list(module.body)
     while waiting:
         node = waiting.pop()
@@ -173,7 +173,7 @@ def _run_on_import(module: ast.Module) -> Iterator[ast.AST]:
 
 
 def _functions(module: ast.Module) -> dict[tuple[str, str, int], Function]:
-    """By place, name and how often the name was there before, as with a property and its setter."""
+    """Functions by class, name and count, because a property and its setter have the same name."""
     seen: Counter[str] = Counter()
     found: dict[tuple[str, str, int], Function] = {}
     for place, _, statement in _statements(module):
@@ -184,40 +184,40 @@ def _functions(module: ast.Module) -> dict[tuple[str, str, int], Function]:
 
 
 def _restore(module: ast.Module, before: ast.Module, after: ast.Module) -> None:
-    was, now = _functions(before), _functions(after)
-    # What is needed while the module is loaded stays as the engine left it.
+    old_functions, new_functions = _functions(before), _functions(after)
+    # Functions that run while the module loads keep their bodies.
     used = {getattr(node, "id", getattr(node, "attr", "")) for node in _run_on_import(module)}
     for key, node in _functions(module).items():
-        wrote = now.get(key)
-        if wrote is None or (key in was and ast.dump(was[key]) == ast.dump(wrote)):
+        new = new_functions.get(key)
+        if new is None or (key in old_functions and ast.dump(old_functions[key]) == ast.dump(new)):
             continue
-        if key in was:
-            _, body = _split(was[key])
-        elif not _is_empty(wrote) and (_is_empty(node) or not (node.name in used or node.name.startswith("__"))):
-            body = [ast.Return(), *([ast.Expr(ast.Yield())] if _yields(wrote) else [])]
+        if key in old_functions:
+            _, body = _split(old_functions[key])
+        elif not _is_empty(new) and (_is_empty(node) or not (node.name in used or node.name.startswith("__"))):
+            body = [ast.Return(), *([ast.Expr(ast.Yield())] if _yields(new) else [])]
         else:
             continue
-        docstring, written = _split(wrote)
-        unused = type(wrote)(UNUSED, _no_arguments(), written, [])
-        node.body = [*docstring, *body, *([ast.Return()] if key in was else []), unused]
-        if key in was and isinstance(body[-1], ast.Return | ast.Raise):
+        docstring, new_body = _split(new)
+        unused = type(new)(UNUSED, _no_arguments(), new_body, [])
+        node.body = [*docstring, *body, *([ast.Return()] if key in old_functions else []), unused]
+        if key in old_functions and isinstance(body[-1], ast.Return | ast.Raise):
             node.body = [*docstring, *body, unused]
-    _put_back_removed(module, before)
+    _restore_removed(module, before)
 
 
-def _put_back_removed(here: Block, before: Block) -> None:
-    bound = {name for statement in here.body for name in _bound(statement)}
+def _restore_removed(here: Block, before: Block) -> None:
+    bound = {name for statement in here.body for name in _bound_names(statement)}
     classes = {statement.name: statement for statement in here.body if isinstance(statement, ast.ClassDef)}
     for statement in before.body:
         if isinstance(statement, ast.ClassDef) and statement.name in classes:
-            _put_back_removed(classes[statement.name], statement)
+            _restore_removed(classes[statement.name], statement)
         elif isinstance(statement, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and (
             statement.name not in bound and not statement.decorator_list
         ):
             here.body.append(statement)
 
 
-def _bound(statement: ast.stmt) -> Iterator[str]:
+def _bound_names(statement: ast.stmt) -> Iterator[str]:
     for node in ast.walk(statement):
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
@@ -243,7 +243,7 @@ def _is_empty(node: Function) -> bool:
 
 
 def _is_bare(value: ast.expr | None) -> bool:
-    """A value that cannot be made any emptier."""
+    """The value is already empty."""
     return value is None or ast.unparse(value) in ("None", "{}", "[]", "()", "set()")
 
 
@@ -262,14 +262,14 @@ def _no_arguments() -> ast.arguments:
     return ast.arguments([], [], None, [], [], None, [])
 
 
-# -- what is left
+# -- parts that remain
 
 
-def _left(module: ast.Module, before: ast.Module, after: ast.Module) -> Iterator[str]:
-    known, still = _known(before), _known(module)
+def _remaining_parts(module: ast.Module, before: ast.Module, after: ast.Module) -> Iterator[str]:
+    known, remaining = _count_statements(before), _count_statements(module)
     for place, _, statement in _statements(after):
         dump = f"{place}|{ast.dump(statement)}"
-        if known[dump] or not still[dump]:
+        if known[dump] or not remaining[dump]:
             continue
         match statement:
             case ast.Import() | ast.ImportFrom() | ast.Pass() | ast.Expr(value=ast.Constant()):

@@ -1,4 +1,4 @@
-"""What tests claim, read from their text: an old test that claims nothing any more, and one that only moved."""
+"""Reads the claims (assertions) in the text of tests, to find tests that lost all claims and tests that only moved."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 CLAIMING = re.compile(
     r"_?(assert|check|expect|verify|ensure|raises|warns|fail|should|must|approx_equal)", re.IGNORECASE
 )
-#: how the common runners of other languages spell a claim
+#: claims in the common test frameworks of other languages
 SPELLED = re.compile(
     r"\b(?:assert\w*|expect|should|require)\s*[.(!]|\bt\.(?:Error|Fatal|Fail)|\.to(?:Be|Equal|Throw|Match)|assert_\w+!"
 )
@@ -32,53 +32,54 @@ class TestText(Struct, frozen=True):
     claims: int
     calls: int
     fingerprint: str
-    """The same for a test that was renamed or moved, or whose module was."""
+    """It stays the same when the test or its module is renamed or moved."""
 
-    def lost_all(self, before: TestText) -> bool:
+    def lost_all_claims(self, before: TestText) -> bool:
         return (before.claims > 0 and self.claims == 0) or (before.calls > 0 and self.claims + self.calls == 0)
 
 
-class Compared(Struct, frozen=True):
-    """The tests of the base beside those of the head."""
+class Comparison(Struct, frozen=True):
+    """How the tests of the head differ from those of the base."""
 
     emptied: frozenset[str] = frozenset()
-    """Ids of tests that kept their name and lost every claim, or paths of files that did."""
+    """Ids of tests that lost all claims but kept their name; for other languages, paths of such files."""
     moved: Mapping[str, str] | None = None
-    """Id at the base -> id at the head, of tests that say the same elsewhere or under another name."""
+    """Id at the base -> id at the head, for tests that only moved or got another name."""
     touched: frozenset[str] | None = None
-    """Ids of the tests of the base whose files changed; None: any test may mean something else now."""
+    """Ids of the tests of the base in changed files; None: the meaning of any test may have changed."""
 
-    def at_head(self, id: str) -> str | None:
+    def id_at_head(self, id: str) -> str | None:
         return (self.moved or {}).get(plain_id(id))
 
 
 def plain_id(id: str) -> str:
-    """Without parameters, however its runner spells it."""
+    """The id without parameters, for every test runner."""
     return normal_id(id).split("[")[0]
 
 
-def compare(old: Mapping[str, str], new: Mapping[str, str]) -> Compared:
+def compare(old: Mapping[str, str], new: Mapping[str, str]) -> Comparison:
     """`old`, `new`: path -> text of the test files."""
     before = {id: test for path, text in old.items() for id, test in _tests(path, text)}
     after = {id: test for path, text in new.items() for id, test in _tests(path, text)}
-    emptied = {id for id, test in before.items() if id in after and after[id].lost_all(test)}
+    emptied = {id for id, test in before.items() if id in after and after[id].lost_all_claims(test)}
     silent = {
         path
         for path, text in old.items()
         if path in new and not path.endswith(".py") and SPELLED.search(text) and not SPELLED.search(new[path])
     }
     known = all(path.endswith(".py") and _parse(text) is not None for path, text in old.items())
-    return Compared(frozenset(emptied | silent), dict(_moved(before, after)), frozenset(before) if known else None)
+    moved = dict(_moved_tests(before, after))
+    return Comparison(frozenset(emptied | silent), moved, frozenset(before) if known else None)
 
 
-def _moved(before: Mapping[str, TestText], after: Mapping[str, TestText]) -> Iterator[tuple[str, str]]:
+def _moved_tests(before: Mapping[str, TestText], after: Mapping[str, TestText]) -> Iterator[tuple[str, str]]:
     added = {id: test for id, test in after.items() if id not in before}
     for id, test in before.items():
         if id in after and after[id].fingerprint == test.fingerprint:
             yield id, id
             continue
         same = [other for other, found in added.items() if found.fingerprint == test.fingerprint]
-        # Of several that say the same, the one that kept its name.
+        # If several tests have the same text, prefer the one with the same name.
         same.sort(key=lambda other: other.rsplit(".", 1)[-1] != id.rsplit(".", 1)[-1])
         if id not in after and same:
             del added[same[0]]
@@ -129,7 +130,7 @@ class _ClaimReader:
             for alias in node.names
             if isinstance(node, ast.Import)
         }
-        # What a helper of the tests claims is not in this file.
+        # The claims of an imported test helper are in another file.
         self._from_tests = {
             alias.asname or alias.name
             for node in imports
@@ -138,19 +139,19 @@ class _ClaimReader:
         }
 
     def read(self, function: Function) -> TestText:
-        alive = list(_alive(function.body))
+        alive = list(_live_nodes(function.body))
         calls = [node for node in alive if isinstance(node, ast.Call)]
         return TestText(self._claims(function, ()), len(calls), self._fingerprint(function))
 
     def _claims(self, function: Function, above: tuple[str, ...]) -> int:
-        return sum(self._claim(node, above) for node in _alive(function.body))
+        return sum(self._claim(node, above) for node in _live_nodes(function.body))
 
     def _claim(self, node: ast.AST, above: tuple[str, ...]) -> int:
         if isinstance(node, ast.Assert):
             return 0 if _is_trivial(node.test) else 1
         if not isinstance(node, ast.Call):
             return 0
-        name = _called(node)
+        name = _callee(node)
         if name in self._helpers and name not in above:
             return self._claims(self._helpers[name], (*above, name))
         if name in self._from_tests:
@@ -163,10 +164,10 @@ class _ClaimReader:
     def _fingerprint(self, function: Function) -> str:
         first = 1 if ast.get_docstring(function, clean=False) is not None else 0
         parts = [function.args, *function.decorator_list, *function.body[first:]]
-        return "\n".join(ast.dump(self._neutral(part)) for part in parts)
+        return "\n".join(ast.dump(self._without_modules(part)) for part in parts)
 
-    def _neutral(self, node: ast.AST) -> ast.AST:
-        """Without the names of modules, which change when one is moved."""
+    def _without_modules(self, node: ast.AST) -> ast.AST:
+        """The node without names of modules, which change when a module moves."""
         copied = ast.parse(ast.unparse(node)) if not isinstance(node, ast.arguments) else node
         for inner in ast.walk(copied):
             if isinstance(inner, ast.Name) and inner.id in self._modules:
@@ -182,16 +183,16 @@ class _ClaimReader:
         return copied
 
 
-def _alive(body: list[ast.stmt]) -> Iterator[ast.AST]:
-    """What can run and, where it fails, fails the test."""
+def _live_nodes(body: list[ast.stmt]) -> Iterator[ast.AST]:
+    """The nodes that can run and that make the test fail when they fail."""
     for statement in body:
         match statement:
             case ast.If(test=test) | ast.While(test=test) if _is_constant(test) and not _truth(test):
-                yield from _alive(statement.orelse)
+                yield from _live_nodes(statement.orelse)
             case ast.Try() if any(map(_swallows, statement.handlers)):
-                yield from _alive([*statement.orelse, *statement.finalbody])
+                yield from _live_nodes([*statement.orelse, *statement.finalbody])
             case ast.With() | ast.AsyncWith() if any(
-                _called(item.context_expr) == "suppress" for item in statement.items
+                _callee(item.context_expr) == "suppress" for item in statement.items
             ):
                 continue
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
@@ -199,9 +200,9 @@ def _alive(body: list[ast.stmt]) -> Iterator[ast.AST]:
             case _:
                 yield from _expressions(statement)
                 for name in ("body", "orelse", "finalbody"):
-                    yield from _alive(getattr(statement, name, []))
+                    yield from _live_nodes(getattr(statement, name, []))
                 for handler in getattr(statement, "handlers", []):
-                    yield from _alive(handler.body)
+                    yield from _live_nodes(handler.body)
         if isinstance(statement, ast.Return | ast.Raise | ast.Continue | ast.Break):
             return
 
@@ -216,11 +217,11 @@ def _expressions(statement: ast.stmt) -> Iterator[ast.AST]:
 def _swallows(handler: ast.ExceptHandler) -> bool:
     names = {node.id for node in ast.walk(handler.type) if isinstance(node, ast.Name)} if handler.type else set()
     broad = handler.type is None or names & {"Exception", "BaseException", "AssertionError"}
-    ends = any(isinstance(node, ast.Raise | ast.Assert) or _called(node) == "fail" for node in ast.walk(handler))
+    ends = any(isinstance(node, ast.Raise | ast.Assert) or _callee(node) == "fail" for node in ast.walk(handler))
     return bool(broad) and not ends
 
 
-def _called(node: ast.AST) -> str:
+def _callee(node: ast.AST) -> str:
     function = node.func if isinstance(node, ast.Call) else None
     if isinstance(function, ast.Attribute):
         return function.attr
@@ -228,7 +229,7 @@ def _called(node: ast.AST) -> str:
 
 
 def _is_trivial(test: ast.expr) -> bool:
-    """It holds whatever the code does."""
+    """It is true for any code."""
     match test:
         case ast.Tuple(elts=elements):
             return bool(elements)

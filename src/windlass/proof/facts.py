@@ -1,4 +1,4 @@
-"""What is seen of a task's trees, and what it can come to."""
+"""The facts about a task's trees, and the possible verdicts."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from windlass.checks.junit import Status, normal_id
-from windlass.checks.test_files import Changed
-from windlass.proof.claims import Compared
+from windlass.checks.test_files import ChangedFiles
+from windlass.proof.claims import Comparison
 
 MANY = 5
-#: exit codes that say nothing of the code: no tests collected (pytest), not executable, not found
+#: exit codes that do not mean a failed test: no tests collected (pytest), not executable, not found
 NOT_RED = (5, 126, 127)
 
 
@@ -23,13 +23,13 @@ class ProofTree(StrEnum):
     HEAD = "h"
     #: B with T from H
     OLD = "o"
-    #: O once more: what is red must be red twice
+    #: O once more: a red test must be red twice
     AGAIN = "o2"
     #: H with B's tests
     WITH_OLD_TESTS = "w"
     #: H with the names and the text of the change, and the behaviour of B
     HOLLOW = "x"
-    #: X with the statements that run while a module is loaded, where X does not load without them
+    #: X with the statements that run while a module loads, for an X that does not load without them
     SHALLOW = "y"
     #: H with its code in other words
     RESPELLED = "r"
@@ -37,26 +37,26 @@ class ProofTree(StrEnum):
 
 class Proof(StrEnum):
     PROVED = "proved"
-    #: by exit codes alone, where the test command writes no JUnit report
+    #: by exit codes alone, because the test command writes no JUnit report
     COARSE = "proved (coarse)"
-    #: red because there was nothing to load, and no hollow tree to tell more: `tests.absent` decides
+    #: red only because the tests could not load, and no hollow tree shows more: `tests.absent` decides
     ABSENT = "absent"
-    #: the hollow tree cannot tell whether a test asks something of the code: `tests.weak` decides
+    #: the hollow tree does not show whether a test depends on the change: `tests.weak` decides
     WEAK = "weak"
     #: `tdd: preserve`: every test of the base passes with the new code
     PRESERVED = "preserved"
     #: declared test-only, and nothing but tests changed
     TESTS_ONLY = "tests only"
-    #: nothing that could be proved changed, or the approved plan exempts it
+    #: no code changed, or the approved plan exempts the task
     EXEMPT = "exempt"
-    #: no `tests.run_files`: nothing was run
+    #: no `tests.run_files`, so no tests ran
     UNCHECKED = "unchecked"
     UNPROVED = "unproved"
     #: a test that passed is gone, skipped or expected to fail
     WEAKENED = "weakened"
     #: a test of the base fails with the new code, and the task declares no change of behaviour
     EXPECTATION = "expectation changed"
-    #: what decides how tests are run was changed without the plan saying so
+    #: the task changed files that decide how tests run, and the plan does not name them
     HARNESS = "harness changed"
     FLAKY = "flaky"
 
@@ -64,10 +64,10 @@ class Proof(StrEnum):
 REFUSED = frozenset({Proof.UNPROVED, Proof.WEAKENED, Proof.EXPECTATION, Proof.HARNESS, Proof.FLAKY})
 
 
-class Declared(StrEnum):
-    """What the approved plan says of a task."""
+class Declaration(StrEnum):
+    """What the approved plan declares for a task."""
 
-    #: a test that fails first, and no old test that has to change its mind
+    #: a new test that fails first; old tests still pass
     ADDS = ""
     BEHAVIOUR = "behaviour-change"
     TEST_ONLY = "test-only"
@@ -89,52 +89,52 @@ class TestRun(Struct, frozen=True):
     def green(self) -> bool:
         return self.code == 0 and not self.timed_out
 
-    def having(self, *wanted: Status) -> frozenset[str]:
+    def with_status(self, *wanted: Status) -> frozenset[str]:
         return frozenset(id for id, status in (self.tests or {}).items() if status in wanted)
 
     @property
     def passed(self) -> frozenset[str]:
-        return self.having(Status.PASSED)
+        return self.with_status(Status.PASSED)
 
     def of(self, id: str) -> Status | None:
         return (self.tests or {}).get(id)
 
 
 class ProofFacts(Struct, frozen=True):
-    changed: Changed
-    declared: Declared = Declared.ADDS
+    changed: ChangedFiles
+    declared: Declaration = Declaration.ADDS
     in_base: bool = False
-    """B has tests to run: then B and W mean something."""
+    """B has tests to run, so runs on B and W are useful."""
     removed: tuple[str, ...] = ()
     """Test files of B that are not in H."""
     known: frozenset[str] = frozenset()
     """Tests that a person accepted as failing before any work."""
     allowed: frozenset[str] = frozenset()
-    """Files that the approved plan names: harness files among them may change."""
+    """Files that the approved plan names. Harness files in this set may change."""
     hollow: bool = False
     """X exists."""
     left: tuple[str, ...] = ()
-    """What of the change is still at work in X: a test that passes there may be about that."""
-    sure: bool = True
-    """X has a changed function as it was, not empty: a test that passes there did not need the change."""
-    real: bool = True
-    """X has bodies taken out, not only files as they were: what fails there had all names it wants."""
+    """Parts of the change that still have an effect in X. A test that passes there may be about them."""
+    has_old_bodies: bool = True
+    """Changed functions have their old bodies in X. A test that passes there does not need the change."""
+    has_empty_bodies: bool = True
+    """X has emptied bodies, not only old files. A test that fails there found all names it needs."""
     put_back: tuple[str, ...] = ()
-    """Files that X has as they were, or empty, because nobody here can take their bodies out."""
+    """Files that are old or empty in X, because Windlass cannot empty bodies in their language."""
     shallow: bool = False
-    """There is a second X, for when the first does not load."""
+    """There is a second X, to use when the first does not load."""
     left_shallow: tuple[str, ...] = ()
     reads_source: bool = False
-    """The new tests may read the source: then they must also pass where it is spelled in another way."""
+    """The new tests may read the source. They must also pass on the respelled tree."""
     removes_code: bool = False
-    compared: Compared = Compared()
+    comparison: Comparison = Comparison()
     coarse: bool = False
     runs: Mapping[ProofTree, TestRun] = field(default_factory=dict)
 
-    def having(self, tree: ProofTree, ran: TestRun) -> ProofFacts:
+    def with_run(self, tree: ProofTree, ran: TestRun) -> ProofFacts:
         return replace(self, runs={**self.runs, tree: ran})
 
-    def accepted(self, id: str) -> bool:
+    def is_accepted(self, id: str) -> bool:
         return normal_id(id) in {normal_id(known) for known in self.known}
 
 
@@ -142,7 +142,7 @@ class ProofVerdict(Struct, frozen=True):
     proof: Proof
     reason: str
     tests: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The tests it rests on, by what they showed."""
+    """The decisive tests, by their result."""
 
     @property
     def ok(self) -> bool:
@@ -151,10 +151,10 @@ class ProofVerdict(Struct, frozen=True):
 
 Answer: TypeAlias = ProofTree | ProofVerdict
 Rule: TypeAlias = Callable[[ProofFacts], Answer | None]
-"""The tree it has to see, the verdict, or None: the next rule decides."""
+"""Returns the next tree to run, the verdict, or None if the next rule decides."""
 
 
 def some(names: Collection[str]) -> str:
     """The first few, and how many more."""
-    shown = ", ".join(list(names)[:MANY])
-    return f"{shown} and {len(names) - MANY} more" if len(names) > MANY else shown
+    first = ", ".join(list(names)[:MANY])
+    return f"{first} and {len(names) - MANY} more" if len(names) > MANY else first

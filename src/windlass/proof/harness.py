@@ -1,4 +1,4 @@
-"""Files that are harness in part only: what else stands in them may change."""
+"""Files with some harness settings. The other content of these files may change."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 TOOLS = ("pytest", "coverage", "tox", "nox")
 SCRIPTS = ("scripts", "jest", "jest-junit", "vitest", "mocha", "ava", "tap", "c8", "nyc", "wireit", "babel")
 PLUGINS = "pytest11"
-"""The entry points through which pytest loads plug-ins by itself."""
+"""The entry points from which pytest loads plug-ins automatically."""
 
 
 def changes_harness(path: str, old: str, new: str) -> bool:
-    """Whether what decides how tests are run differs; a file that cannot be read is taken to differ."""
+    """Whether the settings that decide how tests run differ. A file that does not parse counts as different."""
     part = PARTS.get(path.rsplit("/", 1)[-1])
     if part is None:
         return old != new
@@ -34,7 +34,7 @@ def _pyproject(text: str) -> Any:
 
 
 def _values_of(key: str, data: Any) -> Iterator[Any]:
-    """Wherever it stands: each build tool has a table of its own for entry points."""
+    """The values of `key` at any depth, because each build tool has its own table for entry points."""
     if isinstance(data, dict):
         yield from (value for name, value in data.items() if name == key)
         for value in data.values():
@@ -49,13 +49,13 @@ def _cargo(text: str) -> Any:
 
 
 def _tsconfig(text: str) -> Any:
-    # Comments are allowed in it: what cannot be read is taken to differ.
+    # It may have comments, which do not parse. Then it counts as different.
     options = (json.loads(text) if text.strip() else {}).get("compilerOptions", {})
     return {name: options.get(name) for name in ("paths", "baseUrl", "rootDirs", "plugins", "noEmitOnError")}
 
 
 def _go_mod(text: str) -> Any:
-    """Only `replace` can put other code in the place of a package."""
+    """Only `replace` lines can replace the code of a package."""
     return [line for line in re.split(r"\n(?=\S)", text) if line.startswith(("replace", "toolchain", "exclude"))]
 
 

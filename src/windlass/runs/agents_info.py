@@ -55,7 +55,7 @@ def agents(project: Project) -> list[AgentInfo]:
         if agent != assign(config, roles, role).agent:
             users.setdefault(agent, []).append(f"{role} (in flow '{flow}', as {profile})")
     # Configured agents come before those that are merely installed.
-    names = dict.fromkeys([*config.agents.configured(), *registry.CLIS, *registry.ADAPTERS])
+    names = dict.fromkeys([*config.agents.configured_names(), *registry.CLIS, *registry.ADAPTERS])
     with ThreadPoolExecutor() as pool:
         return list(pool.map(lambda name: inspect_agent(project, config, name, tuple(users.get(name, ()))), names))
 
@@ -115,12 +115,12 @@ def _login(name: str, options: Options, environ: Mapping[str, str]) -> str:
 
 
 def candidates(project: Project) -> tuple[str, ...]:
-    """Agents that can work here: first the configured ones, then those with a login, then the installed ones.
+    """Agents that can work here: first the configured_names ones, then those with a login, then the installed ones.
 
     The scripted agent and command agents are left out: they need more than a name.
     """
     usable = [one for one in agents(project) if one.usable]
-    mine = [one.name for one in usable if one.name in project.config().agents.configured()]
+    mine = [one.name for one in usable if one.name in project.config().agents.configured_names()]
     ready = [one.name for one in usable if one.name in CLIS and not one.login.startswith(NOT_FOUND)]
     there = [one.name for one in usable if one.name in CLIS]
     return tuple(dict.fromkeys([*mine, *ready, *there]))

@@ -23,7 +23,7 @@ from windlass.dispatch.commands import CommandRunner
 from windlass.dispatch.dispatcher import Dispatcher
 from windlass.dispatch.late_costs import LateCosts
 from windlass.dispatch.local_site import LocalSite, warm_up
-from windlass.dispatch.recovery import Recovered
+from windlass.dispatch.recovery import Recovery
 from windlass.driver import adoption
 from windlass.driver.artifacts import EngineArtifacts
 from windlass.driver.loop import RunLoop
@@ -345,13 +345,13 @@ class _Driver:
             with journal.writing("resume", RunResumed(row.epoch, reason)):
                 pass
 
-    def _recovered(self, row: RunRow, services: DriverServices) -> Recovered:
+    def _recovered(self, row: RunRow, services: DriverServices) -> Recovery:
         assignments = services.run.assignments
         store = self._host.open_store()
         unknown_usd = assignments.config.budget.unknown_usd
         costs = LateCosts(store, services.run.journal.claim, services.folder, assignments.adapters, unknown_usd)
         try:
-            found = services.site.recover(store, costs.interrupt, before_may_live=self._before is not None)
+            found = services.site.recover(store, costs.interrupt, predecessor_may_run=self._before is not None)
             if row.epoch > 1:
                 costs.settle()
             return found

@@ -27,7 +27,7 @@ from windlass.redaction import Redactor, redactor
 from windlass.runs.project import Project
 from windlass.runs.service import Service
 from windlass.text import clean, stamp
-from windlass.views.outlook import addressed, answer_command, called, shown
+from windlass.views.outlook import add_repository, answer_command, program, shell_word
 from windlass.views.state import UNCHANGED, question_from
 
 LOG = "notify.log"
@@ -72,15 +72,15 @@ class Subject(Struct, frozen=True):
     def ended(self, event: RunEnded, result: NoticeResult) -> Notice | None:
         match event.state:
             case RunState.FINISHED:
-                take = f"Land it: {called(self.place)} land {shown(self.run)}" if result.has_code else UNCHANGED
+                take = f"Land it: {program(self.place)} land {shell_word(self.run)}" if result.has_code else UNCHANGED
                 if result.shortfall:
                     return self._notice("finished in part", "warning", result.shortfall, take)
                 return self._notice("finished", "success", take)
             case RunState.ABORTED:
                 return self._notice("was aborted", "info", clean(event.reason, 300))
             case RunState.STOPPED | RunState.BLOCKED:
-                resume = f"Continue: {called(self.place)} resume {shown(self.run)}"
-                lines = (clean(event.reason, 300), clean(addressed(event.hint, self.place), 300), resume)
+                resume = f"Continue: {program(self.place)} resume {shell_word(self.run)}"
+                lines = (clean(event.reason, 300), clean(add_repository(event.hint, self.place), 300), resume)
                 return self._notice(f"is {event.state}", "failure", *lines)
             case _:
                 return None

@@ -1,7 +1,7 @@
-"""Who writes to the store: a driver under its epoch, or a person.
+"""The writers of the store: a driver with its epoch, or a person.
 
 A run's epoch is the number of its driver. Each new driver raises it in a write transaction. A driver's write compares
-the epoch inside its own transaction, so nobody can replace the driver between the comparison and the commit.
+the epoch inside its transaction, so no other driver can take over between the comparison and the commit.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from windlass.model import RunState
 
 
 class EpochClaim(Struct, frozen=True):
-    """A driver's claim on a run: the epoch that it was given, and the lock that it holds.
+    """A driver's claim on a run: its epoch, and the lock that it holds.
 
-    A name without a run has epoch 0: `windlass check` fills the check cache under such a claim.
+    A claim without a run has epoch 0. `windlass check` fills the check cache under such a claim.
     """
 
     run: str
@@ -36,12 +36,12 @@ class EpochClaim(Struct, frozen=True):
         now = f"; the run is {state}" if state in (RunState.FINISHED, RunState.ABORTED) else ""
         raise TakenOverError(
             f"another driver (epoch {epoch}) took over run {self.run}{now}",
-            hint=f"this driver changed nothing since then; windlass status {self.run} shows the run's state",
+            hint=f"this driver has changed nothing since then. To see the state of the run: windlass status {self.run}",
         )
 
 
 class Person(Struct, frozen=True):
-    """A person's command for a run. It has no epoch: a person may answer, tell or land whoever drives the run."""
+    """A person's command for a run. It has no epoch, because a person may answer, tell or land under any driver."""
 
     run: str
 

@@ -1,20 +1,20 @@
-"""The store's port: everything that Windlass records, and nothing about where.
+"""The store's port: everything that Windlass records. It does not know where the records are.
 
-A store is made of gateways, one per concern. SQLite implements it in `store/sqlite`; every implementation passes
+A store has gateways, one for each concern. `store/sqlite` implements it with SQLite. Every implementation must pass
 `tests/store/test_store_port.py`.
 
 **Epochs.** A verb that writes as a driver takes an `EpochClaim`. The store compares it with the run's epoch in the same
-transaction and raises TakenOverError when another driver has taken over; then nothing of the transaction is written.
+transaction. If another driver has taken over, it raises TakenOverError and rolls the transaction back.
 
-**People.** These writes carry no epoch, because people make them whoever drives the run:
+**People.** These writes carry no epoch, because people make them under any driver:
 
 - `runs.add` creates a run, which has no driver yet; `runs.take` begins a new epoch;
-- `runs.request` asks for a pause or an abort; `messages.add` tells the run something;
+- `runs.request` asks for a pause or an abort; `messages.add` stores a message to an agent;
 - `questions.answer`, `events.add`, `runs.set_budget` and `runs.set_options` take a `Writer`: a driver's claim, or a
-  `Person` for the commands answer, tell, budget, land and for a run that is left to the background.
+  `Person` for the commands answer, tell, budget, land and for a run that continues in the background.
 
-**Transactions.** Each write is a transaction of its own, or joins the one that `Store.transaction` opened. A store is
-used by one thread; `sync` and a `Fence` may be used by any.
+**Transactions.** Each write is its own transaction, or joins the one that `Store.transaction` opened. Only one thread
+may use a store; any thread may use `sync` and a `Fence`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from windlass.store.rows import AdoptionRow, AttemptRow, Intent, QuestionRow, Qu
 
 E = TypeVar("E", bound=Event)
 PROBE_S = 120.0
-"""A probe of a quota wait that got no answer for so long does not keep others from trying."""
+"""After this time without an answer, another dispatch may probe the quota wait too."""
 
 
 class RunStore(Protocol):
@@ -41,9 +41,9 @@ class RunStore(Protocol):
         """Returns the claim to epoch 0, which holds until the first driver takes the run."""
 
     def take(self, run: str, driver: str = "", require_lock: Callable[[], None] = lambda: None) -> EpochClaim:
-        """Begins the next epoch: claims to earlier ones are refused from now on. `driver`: a DriverId as text.
+        """Begins the next epoch. Claims of earlier epochs are refused from now on. `driver`: a DriverId as text.
 
-        Drops a requested pause, which was meant for the driver before, and keeps a requested abort.
+        Drops a requested pause, which was for the last driver, and keeps a requested abort.
         """
 
     def get(self, run: str) -> RunRow:
@@ -59,17 +59,17 @@ class RunStore(Protocol):
     def set_options(self, writer: Writer, options: Mapping[str, Json]) -> None: ...
 
     def request(self, run: str, wanted: str) -> None:
-        """A person asks the run's driver: 'pause' or 'abort'; '' takes the request back."""
+        """A person's request to the run's driver: 'pause' or 'abort'; '' withdraws the request."""
 
 
 class TipStore(Protocol):
-    """The commits that the engine put on each run's tip."""
+    """The commits that were the tip of each run."""
 
     def all(self, run: str) -> list[str]:
         """Oldest first; empty for a run that is older than the record of tips."""
 
     def add(self, claim: EpochClaim, sha: str, key: str, onto: str) -> bool:
-        """Compare and swap. False when the run's tip is not `onto` ('' when it has none)."""
+        """Compare and swap. False when the run's tip is not `onto` ('' for no tip)."""
 
 
 class StepStore(Protocol):
@@ -85,7 +85,7 @@ class StepStore(Protocol):
         """Returns the step's place in the order. The last three are JSON texts."""
 
     def supersede(self, claim: EpochClaim, key: str, adoption: int) -> None:
-        """The step counts as not done; its result is kept. `adoption`: 0 for a repair."""
+        """Marks the step as not done, and keeps its result. `adoption`: 0 for a repair."""
 
     def copy(self, claim: EpochClaim, source: str, keys: Iterable[str]) -> None:
         """Copies steps of run `source` into the claim's run, which is a fork of it."""
@@ -105,7 +105,7 @@ class AdoptionStore(Protocol):
 
 
 class AttemptStore(Protocol):
-    """Every try at a step, written before its effect."""
+    """All attempts at steps. An attempt is written before its effect."""
 
     def begin(self, claim: EpochClaim, intent: Intent) -> None: ...
 
@@ -127,25 +127,25 @@ class AttemptStore(Protocol):
         """Ends an attempt of an earlier driver. False when it had ended already."""
 
     def note_session(self, claim: EpochClaim, key: str, n: int, session: str) -> None:
-        """The agent's own name for its conversation."""
+        """The agent's id of its session."""
 
     def note_usage(self, claim: EpochClaim, key: str, n: int, usage: Json) -> None:
-        """What a running attempt has used so far."""
+        """The usage of a running attempt so far."""
 
     def settle_cost(self, claim: EpochClaim, key: str, n: int, usage: Json, cost_usd: float | None) -> None:
-        """What an ended attempt cost, found out later."""
+        """The cost of an ended attempt, if it becomes known later."""
 
     def all(self, run: str, key: str | None = None) -> list[AttemptRow]:
-        """In the order they began."""
+        """In the order of their starts."""
 
     def running(self, run: str) -> list[AttemptRow]:
-        """Attempts that began and have not ended."""
+        """Attempts that have not ended."""
 
     def done_since(self, run: str, epoch: int) -> list[AttemptRow]:
         """Attempts that ended with a result in this epoch or a later one."""
 
     def spend(self, run: str) -> Spend:
-        """What ended attempts cost. Running ones are not counted: their driver knows more."""
+        """The cost of ended attempts. Running ones do not count, because their driver has newer figures."""
 
 
 class EventStore(Protocol):
@@ -155,10 +155,10 @@ class EventStore(Protocol):
         """`mark`: a name under which the run records one event only."""
 
     def all(self, run: str, after: int = 0) -> list[Recorded]:
-        """Oldest first. `after`: the number of the last event that is not wanted."""
+        """Oldest first. `after`: only events with higher numbers."""
 
     def pages(self, run: str, after: int = 0) -> Iterator[list[Recorded]]:
-        """The same in pages. The first one is small, so that a reader can show something at once."""
+        """As `all`, in pages. The first page is small, so that a reader can show it at once."""
 
     def last(self, run: str, kind: type[E]) -> E | None:
         """The last event of a kind."""
@@ -167,28 +167,28 @@ class EventStore(Protocol):
         """The events of some kinds, oldest first."""
 
     def last_number(self, run: str) -> int:
-        """Of the run's last event; 0 when it has none."""
+        """The number of the run's last event; 0 when it has none."""
 
     def marks(self, run: str) -> set[str]: ...
 
     def drop_marks(self, claim: EpochClaim, marks: Iterable[str]) -> None:
-        """The events stay; the same may be recorded once more."""
+        """Removes marks. Their events stay, and can be recorded once more."""
 
     def copy(self, claim: EpochClaim, source: str, numbers: Iterable[int]) -> None:
-        """For a fork, as `StepStore.copy`: with their marks, dated now."""
+        """For a fork, as `StepStore.copy`. The copies have the marks and the current time."""
 
 
 class QuestionStore(Protocol):
     """Questions, stored before they are asked."""
 
     def open(self, claim: EpochClaim, key: str, id: str, data: Json) -> bool:
-        """False when it was stored before."""
+        """False when the question is already stored."""
 
     def replace(self, claim: EpochClaim, key: str, data: Json) -> None:
         """Changes the text of a pending question."""
 
     def answer(self, writer: Writer, key: str, value: str, comment: str, by: str) -> bool:
-        """The first answer wins: False when the question is not pending any more."""
+        """The first answer wins. False when the question is no longer pending."""
 
     def find(self, run: str, key: str) -> QuestionRow | None: ...
 
@@ -200,20 +200,20 @@ class QuestionStore(Protocol):
 
 
 class MessageStore(Protocol):
-    """What people told a run. The next dispatch that fits is given it, once."""
+    """Messages from people to the agents of a run. Each goes to the next dispatch of a matching role, once."""
 
     def add(self, run: str, text: str, by: str, role: str = "") -> None:
         """`role`: the addressee; '' is any role that writes code."""
 
     def waiting(self, run: str, roles: Sequence[str]) -> list[str]:
-        """Messages to one of these roles that no dispatch has been given yet, oldest first."""
+        """Undelivered messages to these roles, oldest first."""
 
     def deliver(self, claim: EpochClaim, key: str, roles: Sequence[str]) -> None:
-        """The attempt `key` is given all that waits for these roles."""
+        """Marks the waiting messages to these roles as delivered to the attempt `key`."""
 
 
 class BlobStore(Protocol):
-    """Texts by their content's id."""
+    """Texts by content id."""
 
     def put(self, claim: EpochClaim, sha: str, content: str) -> None: ...
 
@@ -227,11 +227,11 @@ class CheckCache(Protocol):
     def put(self, claim: EpochClaim, tree: str, command: str, setup: str, result: Json) -> None: ...
 
     def get(self, tree: str, command: str, setup: str) -> Json:
-        """None when it is not known."""
+        """None when there is no result."""
 
 
 class QuotaStore(Protocol):
-    """Waits for an agent's service, one per login, obeyed by every run of the user in every repository."""
+    """Waits for an agent's service, one for each login. They apply to all runs of the user in all repositories."""
 
     def find(self, login: str) -> QuotaWait | None:
         """None when the login may be used."""
@@ -246,29 +246,29 @@ class QuotaStore(Protocol):
         retry_at: float | None = None,
         begun: float = 0.0,
     ) -> QuotaWait:
-        """The service refused a dispatch that began at `begun` on the monotonic clock. Everyone with the login waits.
+        """The service refused a dispatch that began at `begun` on the monotonic clock. All users of the login wait.
 
-        `retry_at`: when the service said to come back. It is believed once; a dispatch that is refused again waits
-        longer each time, by `pauses`.
+        `retry_at`: the time that the service named. It counts for the first refusal. After further refusals the wait
+        is at least as long as `pauses` says, and longer each time.
         """
 
     def probe(self, claim: EpochClaim, login: str) -> bool:
-        """True for the one dispatch that may try first, when the wait is over."""
+        """True for the one dispatch that may try first after the wait."""
 
     def release(self, claim: EpochClaim, login: str) -> None:
-        """This process gives its probe back: another may try."""
+        """Gives the probe of this process back, so that another may try."""
 
     def clear(self, claim: EpochClaim, login: str, begun: float) -> None:
-        """The service answered a dispatch that began at `begun`. One that began before the wait proves nothing."""
+        """The service answered a dispatch that began at `begun`. A dispatch from before the wait does not count."""
 
 
 class Fence(Protocol):
     """Guards a driver's effects outside the store: refs, leases, files. Any thread may hold it."""
 
     def held(self) -> AbstractContextManager[None]:
-        """No other driver can take the run until the block ends; hold it for moments only. Raises TakenOverError.
+        """No other driver can take the run until the block ends, so keep it short. Raises TakenOverError.
 
-        Contract: not inside a transaction of this process, which would wait for itself.
+        Contract: do not use it inside a transaction of this process, because that is a deadlock.
         """
 
     def close(self) -> None: ...
@@ -292,8 +292,8 @@ class Store(ABC):
 
     @abstractmethod
     def transaction(self, *, synced: bool = True) -> AbstractContextManager[object, None]:
-        """Nested calls join the outer transaction. Not `synced`: until the next transaction that is, or `sync`, a power
-        cut may undo it, together with everything after it; nothing else does."""
+        """Nested calls join the outer transaction. If it is not `synced`, a power cut may undo it and all later ones,
+        until the next synced transaction or `sync`."""
 
     @property
     @abstractmethod
@@ -302,23 +302,23 @@ class Store(ABC):
     @property
     @abstractmethod
     def pending(self) -> bool:
-        """Something was committed that is not on the disk yet."""
+        """A committed transaction is not on the disk yet."""
 
     @abstractmethod
     def sync(self) -> None:
-        """Brings what is pending to the disk; takes as long as the disk does."""
+        """Writes pending transactions to the disk, and waits for the disk."""
 
     @abstractmethod
     def require(self, claim: EpochClaim) -> None:
-        """Raises TakenOverError when another driver took over. Another one may do so right afterwards."""
+        """Raises TakenOverError when another driver took over. One may still take over right after the call."""
 
     @abstractmethod
     def fence(self, claim: EpochClaim) -> Fence:
-        """The caller closes it."""
+        """The caller must close the fence."""
 
     @abstractmethod
     def data_version(self) -> int:
-        """Changes when another process has committed something: a cheap wake-up."""
+        """Changes when another process commits. It is cheap to poll."""
 
     @abstractmethod
     def close(self) -> None: ...

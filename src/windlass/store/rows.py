@@ -57,21 +57,21 @@ class StepRow(Struct, frozen=True, dict=True):
     seq: int
     key: str
     fingerprint: str
-    given: str
-    """JSON, parsed only when it is read: most replays read few."""
-    value: str
+    inputs_json: str
+    """Parsed on first use, because most replays read few of them."""
+    result_json: str
 
     @cached_property
     def inputs(self) -> Json:
-        return load(self.given)
+        return load(self.inputs_json)
 
     @cached_property
     def result(self) -> Json:
-        return load(self.value)
+        return load(self.result_json)
 
 
 class Intent(Struct, frozen=True):
-    """Written before the effect, so that a resume knows what may have happened."""
+    """What an attempt will do. It is written before the effect, so that a resume knows what may have happened."""
 
     key: str
     n: int
@@ -122,30 +122,30 @@ class AdoptionRow(Struct, frozen=True):
     new_sha: str
     by: str
     covers: frozenset[str] = field(default_factory=frozenset)
-    """Keys of recorded steps, each with everything below it."""
+    """Keys of recorded steps. Each includes the keys below it."""
 
 
 class Spend(Struct, frozen=True):
-    """What the ended attempts of a run cost."""
+    """The cost of the ended attempts of a run."""
 
     known_usd: float
     assumed_usd: float
     unknown: int
-    """How many ended dispatches have an assumed cost."""
+    """The number of ended dispatches with an assumed cost."""
     by_role: dict[str, float]
     """The most expensive finished dispatch of each role: an estimate for the next one."""
     unpriced_tokens: int = 0
-    """Of ended dispatches whose cost is unknown."""
+    """The tokens of ended dispatches of unknown cost."""
 
 
 class QuotaWait(Struct, frozen=True):
-    """A login that may not be used for a while."""
+    """A login that may not be used for some time."""
 
     login: str
     until: float
-    """By the wall clock, for people."""
+    """The end of the wait by the wall clock, for people."""
     left_s: float
     """0 or less: the wait is over, and one dispatch may try."""
     reason: str
     failures: int
-    """Tries in a row that the service refused."""
+    """The number of consecutive refusals by the service."""

@@ -1,4 +1,4 @@
-"""The tip of a run, by its journal."""
+"""Finds the tip of a run in its journal."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from windlass.store.rows import StepRow
 
 
 def tip_of_run(store: Store, run: str, shown: str = "") -> str:
-    """The commit that counts as the run's tip, whatever any ref says.
+    """The commit that counts as the run's tip. Refs do not count.
 
-    For a run that is older than the table of tips: the commit of the last recorded step. The ref counts only where it
-    shows the commit of a step that an adopted change replaced and that has not been done again.
+    A run that is older than the table of tips uses the commit of its last recorded step. There is one exception:
+    `shown`, the commit of the ref, counts if it is the commit of a replaced step that has not run again.
     """
     tips = store.tips.all(run)
     if tips:
@@ -35,10 +35,10 @@ def tips_of_steps(steps: Iterable[StepRow]) -> list[str]:
 
 
 def tip_of_step(step: StepRow) -> str:
-    """'' when it put none there."""
+    """The commit that the step put on the run's tip; '' when it put none."""
     last, result = Key.parse(step.key).parts[-1].id, step.result
     if isinstance(result, dict) and last == "land":
-        # Of a task, or of a fix for the whole run.
+        # The landing of a task, or of a fix for the whole run.
         landed = result["kind"] == "landed" if "kind" in result else not result.get("refused", True)
         return str(result["tip"]) if landed else ""
     commits = last in ("commit", "progress") or last.startswith(("adopted.", "tip."))

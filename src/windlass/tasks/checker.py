@@ -92,8 +92,8 @@ class Checker:
         """In order, up to the first that is red."""
         await workspace.ready(key.text, 0)
         if tree != workspace.tree:
-            await workspace.checkout.stand_on(commit)
-            workspace.disturb()
+            await workspace.checkout.check_out(commit)
+            workspace.mark_dirty()
         results: list[tuple[CheckResult, bool]] = []
         for number, argv in enumerate(commands.commands, 1):
             check, name = Check(argv, commands.timeout), f"attempts/{key}/check{number}"
@@ -102,7 +102,7 @@ class Checker:
             if not result.ok:
                 break
         # What checks leave behind is nobody's work.
-        await workspace.checkout.stand_on(workspace.head)
+        await workspace.checkout.check_out(workspace.head)
         return results
 
     async def _one(self, check: Check, name: str, checkout: Checkout, tree: str) -> tuple[CheckResult, bool]:

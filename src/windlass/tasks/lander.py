@@ -396,7 +396,7 @@ async def catch_up(journal: Journal, engine: EngineRepo, key: Key, task: Task, w
         named = [Conflict((CONTENTS,), (str(path),)) for path in paths]
         joined = Joined(head, in_tree(engine.objects, engine.objects.tree_of(head), named))
         workspace.conflicts = _open_conflicts(engine, workspace, await workspace.unresolved(), joined, tip)
-    workspace.base, workspace.said_resolved = tip, frozenset()
+    workspace.base, workspace.resolved_paths = tip, frozenset()
     workspace.move(head)
     workspace.changed = await workspace.files_since_base()
 

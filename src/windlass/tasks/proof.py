@@ -20,8 +20,8 @@ from windlass.engine.values import RunValues
 from windlass.events import Event, LandingRefused, TaskProved
 from windlass.git.engine_repo import EngineRepo
 from windlass.model import Choice, Json, Key, Question, Task, digest
-from windlass.proof.facts import Declared, Proof, ProofFacts, ProofTree, ProofVerdict, TestRun
-from windlass.proof.rules import judge, planned, shuffled
+from windlass.proof.facts import Declaration, Proof, ProofFacts, ProofTree, ProofVerdict, TestRun
+from windlass.proof.rules import judge, possible_trees, shuffle_trees
 from windlass.proof.trees import Trees, counts_every_file, gather_facts
 from windlass.tasks.checker import Checker
 
@@ -97,11 +97,11 @@ class Prover:
         every = counts_every_file(trees, facts.declared, facts.known)
         bench = _ProofRuns(self._journal, self._config.tests, room, key, trees, every=every)
         answer = judge(facts)
-        waiting = await self._shuffled(key, planned(facts)) if isinstance(answer, ProofTree) else []
+        waiting = await self._shuffled(key, possible_trees(facts)) if isinstance(answer, ProofTree) else []
         try:
             while isinstance(answer, ProofTree):
                 tree = waiting.pop() if waiting else answer
-                facts = facts.having(tree, await bench.run(tree, facts.runs.get(ProofTree.HEAD)))
+                facts = facts.with_run(tree, await bench.run(tree, facts.runs.get(ProofTree.HEAD)))
                 answer = judge(facts)
         finally:
             await room.release()
@@ -126,7 +126,7 @@ class Prover:
             return repr(self._journal.store.clock())
 
         seed = await self._journal.step(key.child("order"), {"trees": [tree.value for tree in trees]}, draw)
-        return shuffled(trees, str(seed))
+        return shuffle_trees(trees, str(seed))
 
     def _trees(self, workspace: Workspace) -> Trees:
         engine, tests = self._engine, self._config.tests
@@ -140,7 +140,7 @@ class Prover:
         command = self._config.tests.run_files or ()
         return gather_facts(
             trees,
-            Declared(task.tdd or ("preserve" if self._values.flow.tdd == "preserve" else "")),
+            Declaration(task.tdd or ("preserve" if self._values.flow.tdd == "preserve" else "")),
             known=self._checker.known,
             allowed=frozenset(task.files),
             coarse=not reports(command),
@@ -260,7 +260,7 @@ def _counts(facts: ProofFacts) -> dict[str, Json]:
 def _count(ran: TestRun) -> Json:
     if ran.tests is None:
         return "timed out" if ran.timed_out else f"exit code {ran.code}"
-    return {status.value: len(ran.having(status)) for status in Status if ran.having(status)}
+    return {status.value: len(ran.with_status(status)) for status in Status if ran.with_status(status)}
 
 
 def _proven(result: Json) -> ProofResult:

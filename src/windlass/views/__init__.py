@@ -1,1 +1,1 @@
-"""Events in, text out: nothing here reads the world or decides anything."""
+"""Turns events into text. Nothing here reads the environment or makes decisions."""

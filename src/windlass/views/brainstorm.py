@@ -1,4 +1,4 @@
-"""How a design was found: what was proposed, what a person said to it, and the part of the state file that tells it."""
+"""The progress of a brainstorm: the proposed items, the answers to them, and their part of the state file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OTHER = "other"
 
 
 def propose(view: View, event: ItemsProposed) -> None:
-    """A revision brings one item: it takes the place of the one with its id."""
+    """Store proposed items. A revision has one item: it replaces the item with the same id."""
     new = tuple(one for one in event.items if isinstance(one, dict))
     before = view.proposed.get(event.item)
     by_id = {one.get("id"): one for one in new}
@@ -26,7 +26,7 @@ def propose(view: View, event: ItemsProposed) -> None:
 
 
 def brainstorm_state(view: View, scout: str) -> dict[str, Json]:
-    questions, sections = view.settled("questions"), view.settled("sections")
+    questions, sections = view.settled_answers("questions"), view.settled_answers("sections")
     chosen, own = (view.setting(id) or None for id in ("approach", "own-approach"))
     state: dict[str, Json] = {
         "step": brainstorm_step(view),
@@ -44,23 +44,23 @@ def brainstorm_state(view: View, scout: str) -> dict[str, Json]:
 
 
 def brainstorm_step(view: View) -> str:
-    """The step it is at, `done` after the last one."""
+    """The current step, or `done` after the last one."""
     here = view.phase.id if view.phase else STEPS[0]
     designed = STEPS[-1] in view.outcomes and view.outcomes[STEPS[-1]].outcome == "ok"
     return here if here in STEPS and not designed else "done"
 
 
-def _items(proposed: Proposed | None) -> list[Json] | None:
-    return [*proposed.items] if proposed else None
+def _items(proposal: Proposed | None) -> list[Json] | None:
+    return [*proposal.items] if proposal else None
 
 
 def _with_answers(view: View) -> list[Json] | None:
-    said = {answer.id: answer.label or answer.answer for answer in view.settled("questions")}
-    listed = view.proposed.get("questions")
-    return [{**one, "answer": said.get(str(one.get("id")))} for one in listed.items] if listed else None
+    answers = {answer.id: answer.label or answer.answer for answer in view.settled_answers("questions")}
+    proposal = view.proposed.get("questions")
+    return [{**one, "answer": answers.get(str(one.get("id")))} for one in proposal.items] if proposal else None
 
 
 def _with_approval(view: View) -> list[Json] | None:
-    yes = {answer.id for answer in view.settled("sections")}
-    listed = view.proposed.get("sections")
-    return [{**one, "approved": one.get("id") in yes} for one in listed.items] if listed else None
+    approved = {answer.id for answer in view.settled_answers("sections")}
+    proposal = view.proposed.get("sections")
+    return [{**one, "approved": one.get("id") in approved} for one in proposal.items] if proposal else None

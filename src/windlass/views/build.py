@@ -1,4 +1,4 @@
-"""One fold over a run's events, cheap enough to redo for every look."""
+"""Builds the view of a run from its events. It is fast enough to rebuild the view for every read."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from windlass.views import state as p
 from windlass.views.brainstorm import propose
 from windlass.views.state import View
 
-#: what a dispatch is for when it mends what a review found
-MENDING = frozenset({"fix", "revise"})
+#: purposes of a dispatch that fixes the findings of a review
+FIX_PURPOSES = frozenset({"fix", "revise"})
 REVIEWED = {"pass": "passed", "noted": "passed with findings noted"}
 STATES = {state.value: state for state in RunState}
 
 
 class ViewBuilder:
-    """Feeds events into one view, each in constant time. An event fed twice counts once."""
+    """Feeds events into one view, each in constant time. It ignores an event that it has already seen."""
 
     def __init__(self, run_id: str, place: str = "") -> None:
         self._view = View(run_id, place)
@@ -42,17 +42,17 @@ class ViewBuilder:
 
     @property
     def live(self) -> View:
-        """The view itself, without the cost of a copy: for who reads it before the next event is fed."""
+        """The view without a copy. Read it before you feed the next event."""
         return self._view
 
 
 def fold(records: Iterable[Recorded], run_id: str = "") -> View:
-    folder = ViewBuilder(run_id)
+    builder = ViewBuilder(run_id)
     for recorded in records:
-        if not folder.live.run:
-            folder.live.run = recorded.run
-        folder.feed(recorded)
-    return folder.live
+        if not builder.live.run:
+            builder.live.run = recorded.run
+        builder.feed(recorded)
+    return builder.live
 
 
 def _apply(view: View, at: float, event: Event) -> None:
@@ -121,7 +121,7 @@ def _dispatch_started(view: View, at: float, event: e.DispatchStarted) -> None:
     for text in event.told:
         _deliver(view, at, str(text), event)
     task = view.task(event.task)
-    if task and event.purpose in MENDING and event.attempt == 1:
+    if task and event.purpose in FIX_PURPOSES and event.attempt == 1:
         _put(view, replace(task, fixes=task.fixes + 1))
 
 
@@ -148,18 +148,18 @@ def _dispatch_finished(view: View, event: e.DispatchFinished | e.DispatchCosted)
     task = view.task(event.task)
     if task:
         _put(view, replace(task, cost=task.cost.plus(event)))
-    if running and running.purpose in MENDING and not event.error and not event.task and not view.executing:
+    if running and running.purpose in FIX_PURPOSES and not event.error and not event.task and not view.executing:
         view.plan_revisions += 1
 
 
 def _dispatch_costed(view: View, event: e.DispatchCosted) -> None:
     phase = p.phase_of(event.key)
-    view.spent = view.spent.corrected(event)
-    view.by_role[event.role] = view.by_role.get(event.role, p.Totals()).corrected(event)
-    view.by_phase[phase] = view.by_phase.get(phase, p.Totals()).corrected(event)
+    view.spent = view.spent.correct(event)
+    view.by_role[event.role] = view.by_role.get(event.role, p.Totals()).correct(event)
+    view.by_phase[phase] = view.by_phase.get(phase, p.Totals()).correct(event)
     task = view.task(event.task)
     if task:
-        _put(view, replace(task, cost=task.cost.corrected(event)))
+        _put(view, replace(task, cost=task.cost.correct(event)))
 
 
 RunEvent = e.RunStarted | e.RunResumed | e.RunTold | e.RunSaid | e.RunEnded
@@ -174,7 +174,7 @@ def _run(view: View, at: float, event: RunEvent) -> None:
             _enter(view, at, RunState.RUNNING)
             _note(view, at, "Workflow started")
         case e.RunResumed():
-            # a new driver: whatever the old one had at work is gone, or will be started anew under the same key
+            # The dispatches of the old driver have ended, or the new driver starts them again under the same keys.
             view.running.clear()
             view.ended_at = None
             _enter(view, at, RunState.WAITING if view.questions else RunState.RUNNING)
@@ -189,7 +189,7 @@ def _run(view: View, at: float, event: RunEvent) -> None:
             _enter(view, at, STATES.get(event.state, RunState.STOPPED), event.reason, event.hint)
             view.ended_at = at if view.state.final else None
             if view.state.final:
-                # Nobody can answer them any more.
+                # A run that has ended takes no answers.
                 view.questions.clear()
             _note(view, at, f"Workflow {event.state}" + (f": {event.reason}" if event.reason else ""))
         case _:
@@ -222,7 +222,7 @@ def _put(view: View, task: p.TaskView) -> None:
     view.tasks[task.index - 1] = task
 
 
-def _known(view: View, id: str) -> p.TaskView:
+def _ensure_task(view: View, id: str) -> p.TaskView:
     task = view.task(id)
     if task is None:
         task = p.TaskView(id, len(view.tasks) + 1, id)
@@ -245,13 +245,13 @@ def _task(view: View, at: float, event: TaskEvent) -> None:
         case e.TaskChanged():
             _change_task(view, at, event)
         case e.TaskLanded():
-            task = _known(view, event.task)
+            task = _ensure_task(view, event.task)
             _put(view, replace(task, landed=event.commit, checks=event.checks, changed=tuple(event.files)))
             view.tip = event.tip or event.commit
         case e.TaskProved():
-            _put(view, replace(_known(view, event.task), proof=p.proof_from(event)))
+            _put(view, replace(_ensure_task(view, event.task), proof=p.proof_from(event)))
         case e.LandingRefused():
-            task = _known(view, event.task)
+            task = _ensure_task(view, event.task)
             _put(view, replace(task, reason=f"{event.why}: {event.detail}" if event.detail else event.why))
             _note(view, at, f"Task {task.index} not landed: {event.why}")
         case _:
@@ -259,7 +259,7 @@ def _task(view: View, at: float, event: TaskEvent) -> None:
 
 
 def _step(view: View, at: float, event: e.StepEntered) -> None:
-    task = _known(view, event.task)
+    task = _ensure_task(view, event.task)
     state = event.label if event.label in p.WORKING else task.state
     started = task.started_at if task.started_at is not None else at
     if state in p.WORKING and not task.active:
@@ -274,12 +274,12 @@ def _list_tasks(view: View, at: float, listed: list[Json]) -> None:
     view.tasks, view.positions = [], {}
     for raw in listed:
         if isinstance(raw, dict) and raw.get("id") and str(raw["id"]) not in view.positions:
-            _add_listed(view, raw, known)
+            _add_task(view, raw, known)
     if [task.title for task in view.tasks] != titles:
         _note(view, at, f"Plan {verb} ({plural(len(view.tasks), 'task')})")
 
 
-def _add_listed(view: View, raw: dict[str, Json], known: dict[str, p.TaskView]) -> None:
+def _add_task(view: View, raw: dict[str, Json], known: dict[str, p.TaskView]) -> None:
     id = str(raw["id"])
     files = raw.get("files")
     base = known.get(id) or p.TaskView(id, 0, id)
@@ -297,7 +297,7 @@ def _add_listed(view: View, raw: dict[str, Json], known: dict[str, p.TaskView]) 
 
 
 def _change_task(view: View, at: float, event: e.TaskChanged) -> None:
-    task = _known(view, event.task)
+    task = _ensure_task(view, event.task)
     if event.visit > task.visit:
         task = replace(task, visit=event.visit, reviews={}, fixes=0, step="", ended_at=None, landed="", checks="")
         task = replace(task, proof=None)
@@ -313,11 +313,11 @@ def _change_task(view: View, at: float, event: e.TaskChanged) -> None:
         task = replace(task, step="", ended_at=at if task.ended else None)
         view.current = "" if view.current == task.id else view.current
         if task.ended:
-            _note(view, at, _ending(task))
+            _note(view, at, _end_text(task))
     _put(view, task)
 
 
-def _ending(task: p.TaskView) -> str:
+def _end_text(task: p.TaskView) -> str:
     reason = f": {task.reason}" if task.reason and task.state != p.COMPLETE else ""
     return f"Task {task.index} {task.state} ({task.cost.cost.text}){reason}"
 
@@ -353,18 +353,18 @@ def _question(view: View, at: float, event: e.QuestionAsked | e.QuestionAnswered
             options = {option.key: option.label for option in asked.options} if asked else {}
             label = options.get(event.answer, event.answer)
             view.answers.append(p.AnswerView(event.key, event.id, event.answer, event.by, event.comment, at, label))
-            _note(view, at, _answered(event) if not asked or not _elicited(view) else f"{asked.title}: {label}")
+            _note(view, at, _answer_text(event) if not asked or not _in_elicit(view) else f"{asked.title}: {label}")
             if view.state is RunState.WAITING and not view.questions:
                 _enter(view, at, RunState.RUNNING)
         case _:
             assert_never(event)
 
 
-def _elicited(view: View) -> bool:
+def _in_elicit(view: View) -> bool:
     return view.phase is not None and view.phase.kind == "elicit"
 
 
-def _answered(event: e.QuestionAnswered) -> str:
+def _answer_text(event: e.QuestionAnswered) -> str:
     if event.id == event.answer == "approve":
         return f"Plan approved (by {event.by})"
     return f"{event.id or event.key}: {event.answer} (by {event.by})"
@@ -385,9 +385,9 @@ def _output(view: View, at: float, event: OutputEvent) -> None:
     match event:
         case e.ArtifactStored():
             view.artifacts[event.name] = p.ArtifactView(event.name, event.path, event.sha)
-            told = _stored(view, event)
-            if told:
-                _note(view, at, told + (f" ({event.note})" if event.note else ""))
+            text = _artifact_text(view, event)
+            if text:
+                _note(view, at, text + (f" ({event.note})" if event.note else ""))
         case e.PlanAdopted():
             path = view.artifacts[event.name].path if event.name in view.artifacts else ""
             view.artifacts[event.name] = p.ArtifactView(event.name, path, event.sha)
@@ -401,7 +401,8 @@ def _output(view: View, at: float, event: OutputEvent) -> None:
             view.published, view.shown_at, view.tip = event.branch, event.commit, event.tip or event.commit
         case e.PublishFinished():
             view.publishing[event.what] = event
-            _note(view, at, f"{p.published(event.what)} {event.state}" + (f": {event.detail}" if event.detail else ""))
+            detail = f": {event.detail}" if event.detail else ""
+            _note(view, at, f"{p.publish_label(event.what)} {event.state}{detail}")
         case e.RunLanded():
             view.landed = event
             _note(view, at, f"Landed on {event.branch} at {short_sha(event.commit)}")
@@ -409,11 +410,11 @@ def _output(view: View, at: float, event: OutputEvent) -> None:
             assert_never(event)
 
 
-def _stored(view: View, event: e.ArtifactStored) -> str:
-    """The plan is told by its list of tasks, an answer by the answer; what a person went through is approved."""
-    if event.name == "plan" or (_elicited(view) and not event.path):
+def _artifact_text(view: View, event: e.ArtifactStored) -> str:
+    """The log line of an artifact. '' for a plan and for an answer: their own events write a line."""
+    if event.name == "plan" or (_in_elicit(view) and not event.path):
         return ""
-    done = "approved" if _elicited(view) else "completed" if event.name == "scout" else "written"
+    done = "approved" if _in_elicit(view) else "completed" if event.name == "scout" else "written"
     return f"{spoken(event.name)} {done}"
 
 

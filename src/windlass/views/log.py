@@ -57,7 +57,7 @@ def _run(event: e.RunStarted | e.RunResumed | e.RunTold | e.RunSaid | e.RunEnded
         case e.RunResumed():
             return f"driver {event.epoch}{_tail(event.reason)}"
         case e.RunTold():
-            return f"{event.by} to {event.role or 'whoever writes code'}: {clean(event.text, 200)}"
+            return f"{event.by} to {event.role or 'the next agent that writes code'}: {clean(event.text, 200)}"
         case e.RunSaid():
             return clean(event.text, 400)
         case e.RunEnded():
@@ -105,8 +105,8 @@ def _agent(event: AgentEvent) -> str:
     match event:
         case e.DispatchStarted():
             model = f" {event.model}" if event.model else ""
-            told = f", told: {clean('; '.join(map(str, event.told)), 200)}" if event.told else ""
-            return f"{event.key}@{event.attempt} {event.role} on {event.agent}{model}{told}"
+            messages = f", told: {clean('; '.join(map(str, event.told)), 200)}" if event.told else ""
+            return f"{event.key}@{event.attempt} {event.role} on {event.agent}{model}{messages}"
         case e.DispatchFinished():
             cost = ended_cost(event).text
             end = f"{event.error}{_tail(event.reason)}" if event.error else "ok"
@@ -114,8 +114,9 @@ def _agent(event: AgentEvent) -> str:
         case e.DispatchCosted():
             return f"{event.key}@{event.attempt} {costed_text(event)}"
         case e.ReviewFinished():
-            who = event.role or "all"
-            return f"{event.key} {who}: {event.verdict}, {plural(len(event.findings), 'finding')}{_tail(event.summary)}"
+            role = event.role or "all"
+            findings = plural(len(event.findings), "finding")
+            return f"{event.key} {role}: {event.verdict}, {findings}{_tail(event.summary)}"
         case e.Activity():
             return f"{event.role} {event.kind}{'' if event.ok else ' (failed)'}{_tail(event.text)}"
         case _:

@@ -1,4 +1,4 @@
-"""The progress file: a page that says where a run is, readable without the tool."""
+"""The progress file: a page that shows the state of a run to a person without Windlass."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ YES = frozenset({"yes", "approve", "accept", "ok"})
 
 
 def render_progress(view: View, settings: Mapping[str, str] | None = None) -> str:
-    """Contract: the same view gives the same text; nothing in it depends on when it is rendered."""
+    """Contract: the same view gives the same text. The current time has no influence."""
     sections = [
         [f"# Workflow: {clean(view.request, 200)}"],
         [_summary(view)],
@@ -44,11 +44,11 @@ def status_words(view: View) -> str:
         return f"Finished in part, {view.shortfall}"
     if view.state in FINAL:
         return FINAL[view.state]
-    doing = _doing(view)
+    doing = _activity_text(view)
     return doing if view.state is RunState.RUNNING else f"{spoken(view.state)}: {doing}"
 
 
-def _doing(view: View) -> str:
+def _activity_text(view: View) -> str:
     if view.phase is None:
         return "Starting"
     if view.phase.kind != "tasks":
@@ -71,12 +71,13 @@ def _brainstorm(view: View) -> list[str]:
     chosen = _answers(view, APPROACHES, "approach", "own-approach")
     sections = view.proposed["sections"].items if "sections" in view.proposed else ()
     path = view.artifacts[DESIGN].path if DESIGN in view.artifacts else ""
-    answered = plural(len(view.settled("questions")), "question")
+    answered = plural(len(view.settled_answers("questions")), "question")
+    approved = len(view.settled_answers("sections"))
     return [
         *lines,
         _box(_done(view, QUESTIONS), f"Requirements ({answered} answered)"),
         _box(bool(chosen), f"Approach: {clean(chosen[-1].label or chosen[-1].answer)}" if chosen else "Approach"),
-        _box(_done(view, DESIGN), f"Design validated ({len(view.settled('sections'))}/{len(sections)} sections)"),
+        _box(_done(view, DESIGN), f"Design validated ({approved}/{len(sections)} sections)"),
         _box(bool(path), f"Design: {clean(path)}" if path else "Design"),
     ]
 
@@ -90,7 +91,7 @@ def _phases(view: View) -> set[str]:
 
 
 def _answers(view: View, item: str, *ids: str) -> list[AnswerView]:
-    """To what was proposed last; what a dialog about an error was told is something else."""
+    """Answers to the last proposal. Answers to other questions of the phase, as about an error, do not count."""
     since = view.proposed[item].since if item in view.proposed else 0
     return [answer for answer in view.answers[since:] if answer.id in ids and phase_of(answer.key) == item]
 

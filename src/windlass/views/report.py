@@ -1,4 +1,4 @@
-"""The run's record as markdown, for people: what was done, what was not, what it cost, where the code is."""
+"""The report of a run as markdown: what it did, what it did not do, its cost, and where the code is."""
 
 from __future__ import annotations
 
@@ -9,9 +9,19 @@ from windlass.model import RunState
 from windlass.text import clean, clean_block, elapsed, plural, reckoned, short_sha, spoken
 from windlass.views.outlook import diff_command, land_command, message_line
 from windlass.views.show import evidence, finding_line, tdd_words
-from windlass.views.state import COMPLETE, ESCALATED, SKIPPED, UNCHANGED, ProofView, TaskView, Totals, View, published
+from windlass.views.state import (
+    COMPLETE,
+    ESCALATED,
+    SKIPPED,
+    UNCHANGED,
+    ProofView,
+    TaskView,
+    Totals,
+    View,
+    publish_label,
+)
 
-#: characters of a report; far beyond what a run can say in good faith
+#: characters of a report; no normal run comes near
 MOST = 1_000_000
 OUT = ("done", "already")
 MARKS = {COMPLETE: "✅", SKIPPED: "⏭", ESCALATED: "⚠", "failed": "⚠"}
@@ -33,14 +43,14 @@ def _plan(view: View, now: float) -> list[list[str]]:
         _stats(view, now),
         _proofs(view),
         *_judgement(view),
-        *_decided(view),
+        *_decisions(view),
         _files(view),
         _where(view),
     ]
 
 
 def _task(view: View, now: float) -> list[list[str]]:
-    """For a single task the list of tasks is the request itself, so it is left out unless something went wrong."""
+    """A single task repeats the request, so the report lists it only if something went wrong."""
     troubled = any(task.state != COMPLETE for task in view.tasks)
     return [
         [f"# {title(view)}"],
@@ -49,7 +59,7 @@ def _task(view: View, now: float) -> list[list[str]]:
         _stats(view, now),
         _proofs(view),
         *_judgement(view),
-        *_decided(view),
+        *_decisions(view),
         _files(view),
         _where(view),
     ]
@@ -58,12 +68,12 @@ def _task(view: View, now: float) -> list[list[str]]:
 def _pull_request(view: View, now: float) -> list[list[str]]:
     return [
         [f"# {title(view)}"],
-        *_published(view),
+        *_publish_sections(view),
         _request(view),
         _tasks(view),
         _stats(view, now),
         *_judgement(view),
-        *_decided(view),
+        *_decisions(view),
         _where(view),
     ]
 
@@ -72,24 +82,24 @@ def _failure(view: View, now: float) -> list[list[str]]:
     return [
         ["# Workflow Failed"],
         _section("Error", _error(view)),
-        *_published(view),
+        *_publish_sections(view),
         _request(view),
         _tasks(view),
         _stats(view, now),
-        *_decided(view),
+        *_decisions(view),
         _where(view),
         _section("What Next", ["Mend the cause, then:", "", f"    windlass retry {view.run}"]),
     ]
 
 
 def _pull_request_body(view: View, now: float) -> list[list[str]]:
-    """What a reviewer needs: nothing of money, machines or who was asked."""
+    """The text for a reviewer, without costs, machines and agents."""
     noted = (f"- {_note(one.finding.role, finding_line(one.finding))}" for one in view.noted.values())
     return [
         _section("Request", [clean(view.request, 2000)]),
         _tasks(view),
         _section("Checks", [_checks(view)]),
-        _section("Accepted Issues", accepted(view)),
+        _section("Accepted Issues", accepted_findings(view)),
         _section("Noted Findings", noted),
     ]
 
@@ -105,7 +115,7 @@ TEMPLATES: dict[str, Callable[[View, float], list[list[str]]]] = {
 
 
 def _error(view: View) -> list[str]:
-    """The phase that failed is the last one that ended."""
+    """The phase that failed is the one that ended last."""
     if not view.outcomes:
         return []
     phase, end = max(view.outcomes.items(), key=lambda one: one[1].at)
@@ -113,14 +123,14 @@ def _error(view: View) -> list[str]:
     return [f"{spoken(clean(phase, 80))} {clean(end.outcome, 40)}{detail}"]
 
 
-def _published(view: View) -> list[list[str]]:
-    """Links of what is there; commands for what is not."""
-    there = [done for done in view.publishing.values() if done.state in OUT]
+def _publish_sections(view: View) -> list[list[str]]:
+    """Links to the published parts, and commands to publish the others."""
+    present = [done for done in view.publishing.values() if done.state in OUT]
     missing = [done for done in view.publishing.values() if done.state not in OUT]
     commands = dict.fromkeys(line for done in missing for line in done.commands)
     by_hand = ["", *(f"    {clean(line, 2000)}" for line in commands)] if commands else []
-    links = (f"{published(done.what)}: {clean(done.url or done.detail)}" for done in there)
-    reasons = [f"{published(done.what)}: {clean(done.detail, 1000)}" for done in missing]
+    links = (f"{publish_label(done.what)}: {clean(done.url or done.detail)}" for done in present)
+    reasons = [f"{publish_label(done.what)}: {clean(done.detail, 1000)}" for done in missing]
     return [_section("Published", links), _section("Not Published", [*reasons, *by_hand])]
 
 
@@ -131,19 +141,19 @@ def title(view: View) -> str:
         case RunState.STOPPED | RunState.BLOCKED:
             return "Workflow Stopped"
         case RunState.FINISHED:
-            return _finished(view)
+            return _finish_title(view)
         case _:
             reporting = view.phase is not None and view.phase.kind == "report"
             all_ended = bool(view.tasks) and all(task.ended for task in view.tasks)
-            return _finished(view) if reporting or all_ended else "Workflow In Progress"
+            return _finish_title(view) if reporting or all_ended else "Workflow In Progress"
 
 
-def _finished(view: View) -> str:
+def _finish_title(view: View) -> str:
     return f"Workflow Finished in Part: {view.shortfall}" if view.shortfall else "Workflow Complete"
 
 
 def _section(name: str, lines: Iterable[str]) -> list[str]:
-    """Empty without lines: a heading with nothing below it says nothing."""
+    """Empty without lines, so that no heading has an empty section."""
     body = list(lines)
     return [f"## {name}", *body] if body else []
 
@@ -218,15 +228,15 @@ def _proofs(view: View) -> list[str]:
 
 
 def _proof_lines(task: TaskView, proof: ProofView) -> list[str]:
-    said = f"- {clean(task.title)}: {clean(proof.proof, 40)}. {clean(proof.reason, 500)}"
-    return [said, *(f"  - {clean(line, 1000)}" for line in evidence(proof))]
+    verdict = f"- {clean(task.title)}: {clean(proof.proof, 40)}. {clean(proof.reason, 500)}"
+    return [verdict, *(f"  - {clean(line, 1000)}" for line in evidence(proof))]
 
 
 def _judgement(view: View) -> list[list[str]]:
     noted = (f"- {_note(one.finding.role, finding_line(one.finding))}" for one in view.noted.values())
     return [
         _section("Final Review", _final_review(view)),
-        _section("Accepted Issues", accepted(view)),
+        _section("Accepted Issues", accepted_findings(view)),
         _section("Noted Findings", noted),
     ]
 
@@ -243,8 +253,8 @@ def _final_review(view: View) -> list[str]:
     return lines
 
 
-def accepted(view: View) -> list[str]:
-    """Findings of reviews that did not pass, of a plan or a task that was carried out all the same."""
+def accepted_findings(view: View) -> list[str]:
+    """Findings of failed reviews, if the plan or the task was carried out in spite of them."""
     phases = [(spoken(id), reviews) for id, reviews in view.reviews.items() if id != view.final_phase]
     tasks = [(task.title, task.reviews) for task in view.tasks_in(COMPLETE)]
     return [
@@ -256,7 +266,7 @@ def accepted(view: View) -> list[str]:
     ]
 
 
-def _decided(view: View) -> list[list[str]]:
+def _decisions(view: View) -> list[list[str]]:
     waived = (f"- {spoken(clean(one.phase, 80))}: {clean(one.reason)}" for one in view.skipped if one.waived)
     decisions = (
         f"- {clean(one.id or one.key, 120)}: {clean(one.answer)} (by {clean(one.by, 60)})"
@@ -264,14 +274,14 @@ def _decided(view: View) -> list[list[str]]:
         for one in view.answers
     )
     warnings = (f"- {clean(warning.text, 500)}" for warning in view.warnings)
-    told = (f"- {clean(message_line(message), 500)}" for message in view.messages)
-    sections = [("Waivers", waived), ("Warnings", warnings), ("Decisions", decisions), ("Messages To Agents", told)]
+    messages = (f"- {clean(message_line(message), 500)}" for message in view.messages)
+    sections = [("Waivers", waived), ("Warnings", warnings), ("Decisions", decisions), ("Messages To Agents", messages)]
     return [_section(title, lines) for title, lines in sections]
 
 
 def _files(view: View) -> list[str]:
     names = dict.fromkeys([*(name for task in view.tasks for name in task.changed), *view.fixed])
-    # As code: `__main__.py` would be read as emphasis.
+    # Backticks, because markdown reads `__main__.py` as emphasis.
     return _section("Changed Files", (f"- `{clean(name, 300)}`" for name in names))
 
 

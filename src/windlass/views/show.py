@@ -1,4 +1,4 @@
-"""What `show` prints: the whole of a run, task by task."""
+"""The text of `windlass show`: the whole run, task by task."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from windlass.model import Finding, RunState
 from windlass.text import Page, clean, elapsed, reckoned, short_sha, spoken, utc
-from windlass.views.outlook import called, code_place, diff_command, headline, landed_line, outlook, shown
+from windlass.views.outlook import code_place, diff_command, headline, landed_line, outlook, program, shell_word
 from windlass.views.state import COMPLETE, ProofView, ReviewView, TaskView, View
 
 MARKS = {COMPLETE: "✓", "skipped": "–", "escalated": "✗", "failed": "✗", "pending": "○"}
@@ -18,7 +18,7 @@ def mark(task: TaskView) -> str:
 
 
 def tdd_words(view: View) -> str:
-    """How many tasks have which verdict of the proof; '' while none has one."""
+    """The number of tasks for each verdict of the TDD proof; '' while no task has one."""
     counts = Counter(task.proof.proof for task in view.tasks_in(COMPLETE) if task.proof)
     if set(counts) == {"unchecked"}:
         return "unchecked (`tests.run_files` is not configured)"
@@ -34,7 +34,7 @@ SHOWN_TESTS = 5
 
 
 def evidence(proof: ProofView) -> list[str]:
-    """The trees that were compared, and the tests that it rests on: enough to do it again by hand."""
+    """The compared trees and the decisive tests, so that a person can repeat the proof."""
     if not proof.trees:
         return []
     trees = ", ".join(f"{TREES[name]} {short_sha(sha)}" for name, sha in proof.trees.items() if name in TREES)
@@ -61,14 +61,14 @@ def render_show(
     unicode: bool = True,
     work: Sequence[tuple[str, str, str]] = (),
 ) -> str:
-    """`work`: task, ref and commit of what has not landed."""
+    """`work`: task, ref and commit of the work that has not landed."""
     page = Page(width, unicode=unicode)
     _head(page, view, now)
     for task in view.tasks:
         _task(page, task)
     _reviews(page, view)
     _lists(page, view)
-    _unlanded(page, view, work)
+    _unlanded_work(page, view, work)
     _costs(page, view)
     _where(page, view, now, driver_alive)
     return page.text()
@@ -142,8 +142,8 @@ def _lists(page: Page, view: View) -> None:
         page.line(f"- {answer.id or answer.key}: {answer.answer} (by {answer.by}){comment}", indent=2)
 
 
-def _unlanded(page: Page, view: View, work: Sequence[tuple[str, str, str]]) -> None:
-    """Refused, skipped or failed: what was made is still there."""
+def _unlanded_work(page: Page, view: View, work: Sequence[tuple[str, str, str]]) -> None:
+    """Commits of refused, skipped and failed tasks, which Windlass keeps."""
     if not work:
         return
     page.line()
@@ -153,8 +153,8 @@ def _unlanded(page: Page, view: View, work: Sequence[tuple[str, str, str]]) -> N
         page.command(ref, indent=6)
     first = next((task for task, _, _ in work), "")
     page.line("See it, and put it on a branch:", indent=2)
-    page.command(f"{called(view.place)} show {shown(view.run)} --diff {shown(first)}", indent=4)
-    page.command(f"{called(view.place)} take {shown(view.run)} {shown(first)}", indent=4)
+    page.command(f"{program(view.place)} show {shell_word(view.run)} --diff {shell_word(first)}", indent=4)
+    page.command(f"{program(view.place)} take {shell_word(view.run)} {shell_word(first)}", indent=4)
 
 
 def _costs(page: Page, view: View) -> None:

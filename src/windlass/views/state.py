@@ -1,6 +1,6 @@
-"""What a person can know of a run, and the frozen pieces of it.
+"""The view of a run, and its frozen parts.
 
-The pieces are named tuples: a frozen dataclass takes eight times as long to define, and `status` defines them all.
+The parts are named tuples, because a frozen dataclass takes eight times as long to define and `status` must be fast.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ PASSED = frozenset({Verdict.PASS.value, Verdict.PASS_WITH_NOTES.value})
 
 class Totals(NamedTuple):
     usd: float = 0.0
-    """What is known."""
+    """The known cost."""
     unknown: int = 0
-    """Dispatches for which something is assumed."""
+    """The number of dispatches with an assumed cost."""
     input: int = 0
     output: int = 0
     cached: int = 0
     dispatches: int = 0
     prices: str = ""
-    """The date of the price list by which a part of it was reckoned; empty: agents told all of it."""
+    """The date of the price list, if a part of the cost was computed from it; '' if agents reported all of it."""
     assumed_usd: float = 0.0
-    """Counted besides, for those of unknown cost."""
+    """Added for the dispatches of unknown cost."""
 
     @property
     def cost(self) -> Cost:
@@ -55,8 +55,8 @@ class Totals(NamedTuple):
             self.assumed_usd + assumed,
         )
 
-    def corrected(self, event: DispatchCosted) -> Totals:
-        """An earlier dispatch cost something else than was counted for it."""
+    def correct(self, event: DispatchCosted) -> Totals:
+        """Totals with the real cost of an earlier dispatch, which had counted with another cost."""
         unknown = self.unknown + (event.assumed_usd > 0) - (event.before_assumed_usd > 0)
         return self._replace(
             usd=self.usd + (event.cost_usd or 0.0) - (event.before_usd or 0.0),
@@ -65,13 +65,13 @@ class Totals(NamedTuple):
             output=self.output + event.output,
             cached=self.cached + event.cached,
             prices=max(self.prices, event.prices),
-            # without a rest that rounding leaves
+            # 0.0 removes the rest that rounding leaves
             assumed_usd=self.assumed_usd + event.assumed_usd - event.before_assumed_usd if unknown else 0.0,
         )
 
 
 class ReviewView(NamedTuple):
-    """The last word of one reviewer on one thing."""
+    """The last verdict of one reviewer on a phase or a task."""
 
     role: str
     verdict: str
@@ -86,13 +86,13 @@ class ReviewView(NamedTuple):
 
 
 class ProofView(NamedTuple):
-    """What the engine found out about a task's tests, and how."""
+    """The verdict of a task's TDD proof, with its evidence."""
 
     proof: str
     ok: bool
     reason: str
     command: str
-    """'' when nothing was run."""
+    """'' when no command ran."""
     trees: Mapping[str, str]
     tests: Mapping[str, tuple[str, ...]]
 
@@ -106,13 +106,13 @@ def proof_from(event: TaskProved) -> ProofView:
 class TaskView(Struct, frozen=True):
     id: str
     index: int
-    """From 1, in the plan's order."""
+    """From 1, in the order of the plan."""
     title: str
     description: str = ""
     files: tuple[str, ...] = ()
     """As the plan declares them."""
     group: int = 0
-    """The wave it can run in, from 1: one more than the highest of what it depends on. 0: not recorded."""
+    """The wave in which it can run, from 1: one more than the highest of its dependencies. 0: not recorded."""
     state: str = PENDING
     step: str = ""
     visit: int = 1
@@ -125,7 +125,7 @@ class TaskView(Struct, frozen=True):
     landed: str = ""
     checks: str = ""
     changed: tuple[str, ...] = ()
-    """As its landing changed them."""
+    """The files that its landing changed."""
     proof: ProofView | None = None
     warnings: tuple[str, ...] = ()
     started_at: float | None = None
@@ -141,19 +141,19 @@ class TaskView(Struct, frozen=True):
 
 
 class MessageView(NamedTuple):
-    """What a person said to the run."""
+    """A message from a person to an agent of the run."""
 
     text: str
     by: str
     role: str
-    """Whom it is for; '' for whoever writes code."""
+    """The role that receives it; '' for the next agent that writes code."""
     at: float
     delivered_to: str = ""
-    """The dispatch that was given it, '' while none was."""
+    """The dispatch that received it; '' before."""
     delivered_at: float = 0.0
 
     @property
-    def whom(self) -> str:
+    def addressee(self) -> str:
         return self.role or "the next agent that writes code"
 
 
@@ -176,7 +176,7 @@ class PhaseEnd(NamedTuple):
 
 
 class Running(NamedTuple):
-    """A dispatch at work."""
+    """A running dispatch."""
 
     key: str
     attempt: int
@@ -194,7 +194,7 @@ class Running(NamedTuple):
     cost_usd: float | None = None
 
     @property
-    def who(self) -> str:
+    def agent_text(self) -> str:
         return f"{self.role} ({', '.join(part for part in (self.agent, self.model) if part)})"
 
 
@@ -224,11 +224,11 @@ class AnswerView(NamedTuple):
     comment: str
     at: float
     label: str = ""
-    """The chosen option as it was shown; the answer itself where there was none."""
+    """The label of the chosen option, or the answer if the question has no options."""
 
 
 class Proposed(NamedTuple):
-    """What an agent proposed for a person to handle, with what was changed in it since."""
+    """Items that an agent proposed to a person, with later revisions."""
 
     item: str
     """questions | approaches | sections"""
@@ -237,7 +237,7 @@ class Proposed(NamedTuple):
     recommendation: str = ""
     reasoning: str = ""
     since: int = 0
-    """Answers given before it were about something else."""
+    """The number of earlier answers, which are not about this proposal."""
 
 
 class WaitView(NamedTuple):
@@ -262,7 +262,7 @@ class WarningView(NamedTuple):
 
 
 class NotedView(NamedTuple):
-    """A finding that did not hold anything up."""
+    """A finding of a review that passed."""
 
     finding: Finding
     task: str
@@ -281,11 +281,11 @@ class LogEntry(NamedTuple):
 
 
 class View(Struct):
-    """A snapshot. Only the fold changes one; `Folder.view` hands out copies."""
+    """What a person can know of a run. Only `ViewBuilder` changes a view; `ViewBuilder.view` returns copies."""
 
     run: str
     place: str = ""
-    """How the repository was named on the command line; '' when one is in it."""
+    """The repository as named on the command line; '' when the person is in it."""
     request: str = ""
     flow: str = ""
     base: str = ""
@@ -298,24 +298,24 @@ class View(Struct):
     phase: PhaseView | None = None
     stage: str = ""
     step: str = ""
-    """The checkpoint that was reached last, by the name its document gives it."""
+    """The label of the last checkpoint that the run reached."""
     outcomes: dict[str, PhaseEnd] = field(default_factory=dict)
     """The last outcome of each phase that ended, by phase id, in the order they first ended."""
     skipped: list[SkippedPhase] = field(default_factory=list)
     tasks: list[TaskView] = field(default_factory=list)
     positions: dict[str, int] = field(default_factory=dict)
-    """Task id -> place in `tasks`."""
+    """Task id -> index in `tasks`."""
     current: str = ""
-    """The id of the task that changed last and is at work."""
+    """The id of the active task that changed last."""
     executing: bool = False
-    """A `tasks` phase was entered: reviews from now on judge the built code."""
+    """The run has entered a `tasks` phase, so reviews now judge code."""
     running: dict[str, Running] = field(default_factory=dict)
     questions: dict[str, QuestionView] = field(default_factory=dict)
     asked: dict[str, int] = field(default_factory=dict)
     """Questions asked so far, by phase id."""
     answers: list[AnswerView] = field(default_factory=list)
     proposed: dict[str, Proposed] = field(default_factory=dict)
-    """What was proposed last, by kind of item."""
+    """The last proposal, by kind of item."""
     spent: Totals = Totals()
     by_role: dict[str, Totals] = field(default_factory=dict)
     by_phase: dict[str, Totals] = field(default_factory=dict)
@@ -324,11 +324,11 @@ class View(Struct):
     warnings: list[WarningView] = field(default_factory=list)
     messages: list[MessageView] = field(default_factory=list)
     noted: dict[str, NotedView] = field(default_factory=dict)
-    """The ledger, by the finding's identity."""
+    """Noted findings, by the finding's identity."""
     reviews: dict[str, dict[str, ReviewView]] = field(default_factory=dict)
-    """Reviews of no single task: phase id -> role -> last verdict."""
+    """Reviews outside tasks: phase id -> role -> last review."""
     final_phase: str = ""
-    """The review phase that judged the whole."""
+    """The review phase that judges the whole result."""
     plan_revisions: int = 0
     artifacts: dict[str, ArtifactView] = field(default_factory=dict)
     waits: dict[str, WaitView] = field(default_factory=dict)
@@ -336,13 +336,13 @@ class View(Struct):
     shown_at: str = ""
     """The commit that the published branch points to; '' when there is no such branch."""
     tip: str = ""
-    """What the run has landed so far, whether the branch shows it or not."""
+    """The last commit that the run landed. The branch may still be at an older one."""
     fixed: tuple[str, ...] = ()
-    """Files that were mended for the whole run, after its final review."""
+    """Files that fixes after the final review changed."""
     landed: RunLanded | None = None
-    """Where a person took it, the last time."""
+    """The last landing by a person."""
     publishing: dict[str, PublishFinished] = field(default_factory=dict)
-    """push, pr and tag: what became of each."""
+    """The results of push, pr and tag."""
     report_path: str = ""
     log: list[LogEntry] = field(default_factory=list)
     started_at: float = 0.0
@@ -351,18 +351,18 @@ class View(Struct):
 
     @property
     def cost(self) -> Cost:
-        """What the run has cost, with what dispatches at work have reported so far: the one figure that is shown."""
-        at_work = sum(running.cost_usd or 0.0 for running in self.running.values())
-        return Cost(self.spent.usd + at_work, self.spent.assumed_usd, self.spent.unknown, self.limit_usd)
+        """The cost of the run so far, with the costs that running dispatches have reported."""
+        unfinished = sum(running.cost_usd or 0.0 for running in self.running.values())
+        return Cost(self.spent.usd + unfinished, self.spent.assumed_usd, self.spent.unknown, self.limit_usd)
 
     @property
     def has_code(self) -> bool:
-        """Something landed that is not what there was before: a branch to look at, and to take."""
+        """The run has landed at least one commit, so there is something to land on a branch of the user."""
         return bool(self.tip) and self.tip != self.base
 
     @property
     def shortfall(self) -> str:
-        """What a finished run did not do, in words; '' when every task was carried out."""
+        """A text about the tasks that a finished run did not do; '' when it did all of them."""
         undone = Counter(task.state for task in self.tasks if task.state not in (COMPLETE, IMPLEMENTED))
         if not self.tasks:
             return "no task was carried out" if self.executing else ""
@@ -373,7 +373,7 @@ class View(Struct):
 
     @property
     def is_landed(self) -> bool:
-        """All of it is on a branch of the user's."""
+        """The whole result is on a branch of the user."""
         return self.landed is not None and self.landed.tip == self.tip
 
     @property
@@ -391,15 +391,15 @@ class View(Struct):
     def final_reviews(self) -> dict[str, ReviewView]:
         return self.reviews.get(self.final_phase, {})
 
-    def settled(self, item: str) -> list[AnswerView]:
-        """What a person said of each item, in the items' order: the last word counts, a section sent back has none."""
+    def settled_answers(self, item: str) -> list[AnswerView]:
+        """The last answer to each proposed item, in the order of the items. `revise` does not count as an answer."""
         found = self.proposed.get(item)
         last = {answer.id: answer for answer in (self.answers[found.since :] if found else ())}
-        said = [last.get(str(one.get("id"))) for one in found.items] if found else []
-        return [answer for answer in said if answer and answer.answer != "revise"]
+        answers = [last.get(str(one.get("id"))) for one in found.items] if found else []
+        return [answer for answer in answers if answer and answer.answer != "revise"]
 
     def setting(self, name: str) -> str:
-        """As a person answered it; empty when it was not asked."""
+        """The answer to a question about a setting; '' when there is none."""
         return next((a.answer for a in reversed(self.answers) if a.id == name), "")
 
     def copy(self) -> View:
@@ -438,7 +438,7 @@ def costed_text(event: DispatchCosted) -> str:
     return f"{event.role} cost {now.text}, not {before.text}"
 
 
-def published(what: str) -> str:
+def publish_label(what: str) -> str:
     return {"push": "Branch", "pr": "Pull request", "tag": "Tag"}.get(what, what)
 
 
@@ -448,7 +448,7 @@ def phase_of(key: str) -> str:
 
 
 def finding_from(raw: Json, role: str) -> Finding:
-    """Contract: never raises. What is not a finding is shown as the text it is."""
+    """Contract: never raises. A value that is not a finding becomes a finding with that text."""
     if not isinstance(raw, dict) or "message" not in raw:
         return Finding(str(raw), role=role)
     try:

@@ -1,4 +1,4 @@
-"""What `status` and `runs` print. Light: it starts with the standard library alone."""
+"""The texts of `windlass status` and `windlass runs`. It imports no heavy package, so that both start fast."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from msgspec.structs import asdict
 from windlass.model import Json, RunState
 from windlass.text import Page, elapsed, hhmm, reckoned, stamp, utc
 from windlass.views.outlook import (
-    addressed,
-    at_work,
+    add_repository,
     code_place,
     diff_command,
     headline,
     landed_line,
     message_line,
     outlook,
+    running_line,
 )
-from windlass.views.state import COMPLETE, UNCHANGED, QuestionView, TaskView, Totals, View, published
+from windlass.views.state import COMPLETE, UNCHANGED, QuestionView, TaskView, Totals, View, publish_label
 
 NARROW = 72
 
@@ -45,12 +45,12 @@ def render_status(
     if view.landed:
         page.field("Landed", landed_line(view))
     for done in view.publishing.values():
-        page.field(published(done.what), done.url or f"{done.state}: {done.detail}")
+        page.field(publish_label(done.what), done.url or f"{done.state}: {done.detail}")
     for running in view.running.values():
-        page.field("Left over" if driver_alive is False else "At work", at_work(running, now))
+        page.field("Left over" if driver_alive is False else "At work", running_line(running, now))
     for message in view.messages:
         page.field("Told", message_line(message))
-    _ways_on(page, view, now, driver_alive)
+    _next_commands(page, view, now, driver_alive)
     return page.text()
 
 
@@ -66,7 +66,7 @@ def _since(view: View, now: float) -> str:
     return f", since {hhmm(view.phase.since)} UTC ({elapsed(now - view.phase.since)})"
 
 
-def _ways_on(page: Page, view: View, now: float, driver_alive: bool | None) -> None:
+def _next_commands(page: Page, view: View, now: float, driver_alive: bool | None) -> None:
     ahead = outlook(view, now, driver_alive)
     for question in view.questions.values():
         page.field("Question", question_line(question, now))
@@ -76,7 +76,7 @@ def _ways_on(page: Page, view: View, now: float, driver_alive: bool | None) -> N
     if ahead.waiting:
         page.field("Waits for", ahead.waiting)
     if view.hint:
-        page.field("Hint", addressed(view.hint, view.place))
+        page.field("Hint", add_repository(view.hint, view.place))
     if view.state is RunState.FINISHED and diff_command(view):
         page.line("See:")
         page.command(diff_command(view))
@@ -140,7 +140,7 @@ def render_runs(rows: Sequence[RunSummary], *, width: int = 80, unicode: bool = 
         return "There are no runs here.\n"
     page = Page(width, unicode=unicode)
     table = [("RUN", "STATE", "TASKS", "COST", "STARTED (UTC)", "REQUEST"), *(_cells(row) for row in rows)]
-    # In a narrow window what was asked for says more than when.
+    # In a narrow window the request is more useful than the time.
     page.table(table if width >= NARROW else [(*cells[:4], cells[5]) for cells in table])
     return page.text()
 
@@ -152,7 +152,7 @@ def _cells(row: RunSummary) -> tuple[str, ...]:
 
 
 def status_json(view: View, now: float | None = None, *, driver_alive: bool | None = None) -> dict[str, Json]:
-    """Texts as they were recorded: who prints this as text escapes what is not ASCII."""
+    """Texts are as recorded. A caller that prints them must escape other characters than ASCII."""
     ahead = outlook(view, view.updated_at if now is None else now, driver_alive)
     return {
         "run": view.run,
@@ -168,7 +168,7 @@ def status_json(view: View, now: float | None = None, *, driver_alive: bool | No
         "in_part": view.state is RunState.FINISHED and bool(view.shortfall),
         "since": stamp(view.state_since),
         "reason": view.state_reason,
-        "hint": addressed(view.hint, view.place),
+        "hint": add_repository(view.hint, view.place),
         "driver_alive": driver_alive,
         "phase": _json(view.phase),
         "stage": view.stage,

@@ -1,4 +1,4 @@
-"""`.superteam-workflow.json`: the state of a run under the names other tools know."""
+"""`.superteam-workflow.json`: the state of a run, under the names that other tools read."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ FAILED = frozenset({RunState.STOPPED, RunState.BLOCKED, RunState.ABORTED})
 
 
 class SuperteamFacts(Struct, frozen=True):
-    """What the file shows and events do not carry."""
+    """The values of the file that are not in events."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
-    """The values in force: given, answered or default."""
+    """The settings in force: from options, answers or defaults."""
     plan_path: str = ""
     plan_content: str = ""
     design_path: str = ""
@@ -33,7 +33,7 @@ class SuperteamFacts(Struct, frozen=True):
 def render(view: View, facts: SuperteamFacts) -> str:
     state: dict[str, Json] = {
         "phase": _phase(view),
-        **(_designed(view, facts) if view.flow == BRAINSTORM else {}),
+        **(_design_fields(view, facts) if view.flow == BRAINSTORM else {}),
         "config": _config(view, facts.settings),
         "userDescription": view.request,
         "planPath": facts.plan_path or None,
@@ -61,7 +61,7 @@ def _phase(view: View) -> str:
     return PHASES.get(view.phase.id, view.phase.id)
 
 
-def _designed(view: View, facts: SuperteamFacts) -> dict[str, Json]:
+def _design_fields(view: View, facts: SuperteamFacts) -> dict[str, Json]:
     return {
         BRAINSTORM: brainstorm_state(view, facts.scout),
         "designPath": facts.design_path or None,
@@ -70,8 +70,8 @@ def _designed(view: View, facts: SuperteamFacts) -> dict[str, Json]:
 
 
 def _pending_interaction(view: View) -> dict[str, Json]:
-    """For a host that asks through a model; a dialog needs no such round trip."""
-    return {"pendingInteraction": next((_pending(question) for question in view.questions.values()), None)}
+    """The open question, for a host that asks it through a model."""
+    return {"pendingInteraction": next((_question_json(question) for question in view.questions.values()), None)}
 
 
 def _config(view: View, settings: Mapping[str, str]) -> dict[str, Json]:
@@ -118,7 +118,7 @@ def _review(review: ReviewView) -> dict[str, Json]:
     }
 
 
-def _pending(question: QuestionView) -> dict[str, Json]:
+def _question_json(question: QuestionView) -> dict[str, Json]:
     return {
         "id": question.id,
         "key": question.key,

@@ -7,7 +7,7 @@ import click
 from windlass.interfaces.cli.common import app, echo_json, json_option, run_argument
 from windlass.runs.role_overrides import check_role
 from windlass.runs.service import Service
-from windlass.views.outlook import called
+from windlass.views.outlook import program
 
 
 @click.command(short_help="Pause a run when its running agents finish.")
@@ -78,7 +78,7 @@ def fork(run: str, phase: str, as_json: bool) -> None:
     here = app()
     row = here.service.run(run)
     new = fork_run(here.project, here.service.store, row, phase, here.host.new_id())
-    resume = f"{called(here.host.named)} resume {new}"
+    resume = f"{program(here.host.named)} resume {new}"
     if as_json:
         return echo_json({"run": new, "from": row.id, "at": phase, "next": resume})
     return click.echo(f"run {new} reuses everything before '{phase}' of run {row.id}; continue it with: {resume}")

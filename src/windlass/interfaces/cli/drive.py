@@ -29,7 +29,7 @@ from windlass.runs.app import App
 from windlass.runs.drive import DriveResult
 from windlass.runs.start import Start, task_of_plan
 from windlass.text import clean
-from windlass.views.outlook import addressed, called
+from windlass.views.outlook import add_repository, program
 
 ROLE_AGENT = "NAME=AGENT"
 
@@ -321,7 +321,7 @@ def _begin(start: Start, options: dict[str, Any]) -> int:
 def _in_clone(url: str, as_json: bool) -> App:
     found = session().apps.in_clone(url)
     if not as_json:
-        where, again = found.host.cwd, called(found.host.named)
+        where, again = found.host.cwd, program(found.host.named)
         click.echo(f"repository: {where}, a clone that Windlass manages; go there, or: {again} status")
     return found
 
@@ -347,7 +347,7 @@ def _drive_in_background(here: App, run: str, as_json: bool) -> int:
     if as_json:
         echo_json({"run": run, "pid": pid})
     else:
-        watch = f"{called(here.host.named)} log {run} --follow"
+        watch = f"{program(here.host.named)} log {run} --follow"
         click.echo(f"run {run} continues in the background (process {pid}); watch it: {watch}")
     return 0
 
@@ -359,7 +359,7 @@ def continue_silently(here: App, run: str) -> tuple[int, dict[str, Any]]:
     from windlass.runs.drive import drive
 
     ended = drive(here.project, run, on_event=lambda recorded: None)
-    return int(ended.exit), _result_json(replace(ended, hint=addressed(ended.hint, here.host.named)))
+    return int(ended.exit), _result_json(replace(ended, hint=add_repository(ended.hint, here.host.named)))
 
 
 def _drive(here: App, run: str, *, as_json: bool, alone: bool = False, **more: Any) -> int:
@@ -372,7 +372,7 @@ def _drive(here: App, run: str, *, as_json: bool, alone: bool = False, **more: A
         )
     finally:
         display.close()
-    ended = replace(ended, hint=addressed(ended.hint, here.host.named))
+    ended = replace(ended, hint=add_repository(ended.hint, here.host.named))
     if display.left(ended):
         here.service.controls.detach(run)
         return _drive_in_background(here, run, as_json)
@@ -404,7 +404,7 @@ def _print_kept_slots(ended: DriveResult, place: str) -> None:
     for path in ended.kept:
         out.command(str(path), indent=4)
     out.line("Remove them with:", indent=2)
-    out.command(f"{called(place)} gc {ended.run}", indent=4)
+    out.command(f"{program(place)} gc {ended.run}", indent=4)
     click.echo(out.text(), nl=False)
 
 

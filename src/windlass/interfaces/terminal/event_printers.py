@@ -13,7 +13,14 @@ from windlass.interfaces.terminal.text import Paint, Printer
 from windlass.model import RunState
 from windlass.text import clean, elapsed, hhmm, money, plural, short_sha, spoken
 from windlass.views.build import OutputEvent, RunEvent, ViewBuilder
-from windlass.views.outlook import addressed, addressed_report, code_place, diff_command, land_command, resume_command
+from windlass.views.outlook import (
+    add_repository,
+    add_repository_to_report,
+    code_place,
+    diff_command,
+    land_command,
+    resume_command,
+)
 from windlass.views.state import (
     COMPLETE,
     ENDED,
@@ -23,7 +30,7 @@ from windlass.views.state import (
     TaskView,
     View,
     costed_text,
-    published,
+    publish_label,
 )
 
 TaskEvent: TypeAlias = e.StepEntered | e.TasksListed | e.TaskChanged | e.TaskLanded | e.TaskProved | e.LandingRefused
@@ -258,7 +265,7 @@ class RunPrinter(EventPrinter):
 
     def _print_resume(self, hint: str) -> None:
         if hint:
-            self._out.line(f"hint: {addressed(hint, self._view.place)}", indent=2)
+            self._out.line(f"hint: {add_repository(hint, self._view.place)}", indent=2)
         self._out.line("Continue with:", indent=2)
         self._out.verbatim(resume_command(self._view), indent=4)
 
@@ -362,7 +369,7 @@ class OutputPrinter(EventPrinter):
                 self._out.line(f"edited {event.name} adopted by {event.by}; {again} will run again", indent=2)
             case e.ReportWritten():
                 self._out.line()
-                self._out.block(addressed_report(event.text, self._view.place) or f"Report: {event.path}")
+                self._out.block(add_repository_to_report(event.text, self._view.place) or f"Report: {event.path}")
             case e.FixLanded():
                 self._good(f"Fix landed as {short_sha(event.tip)}, checks: {event.checks}")
             case e.BranchPublished():
@@ -376,7 +383,7 @@ class OutputPrinter(EventPrinter):
                 assert_never(event)
 
     def _published(self, event: e.PublishFinished) -> None:
-        line = f"{published(event.what)} {event.state}: {event.url or event.detail}"
+        line = f"{publish_label(event.what)} {event.state}: {event.url or event.detail}"
         self._bad(line) if event.state in ("failed", "left") else self._good(line)
         for command in event.commands:
             self._out.verbatim(command, indent=6)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from windlass.interfaces.terminal.dialog import Dialog
 from windlass.interfaces.terminal.spans import Line, Look, Span, Tone, cut, row
-from windlass.views.outlook import called
+from windlass.views.outlook import program
 
 
 def hints(dialog: Dialog, run: str, look: Look, place: str = "") -> list[Line]:
     keys = (Span(_fit(_keys(dialog, look), look), Tone.DIM),)
     elsewhere = (
-        (Span(f"or: {called(place)} answer {look.text(run, 20)} VALUE", Tone.DIM),) if _is_recorded(dialog) else ()
+        (Span(f"or: {program(place)} answer {look.text(run, 20)} VALUE", Tone.DIM),) if _is_recorded(dialog) else ()
     )
     both = row(keys, elsewhere, look, least=1000)
     return [both] if len(both) > len(keys) or not elsewhere else [cut(keys, look.width, look.ellipsis)]

@@ -10,7 +10,7 @@ from windlass.events import Recorded
 from windlass.interfaces.terminal.markdown import markdown
 from windlass.interfaces.terminal.plain import PlainFace
 from windlass.interfaces.terminal.spans import Look, plain
-from windlass.views.outlook import addressed_report
+from windlass.views.outlook import add_repository_to_report
 from windlass.views.state import QuestionView, View
 
 
@@ -64,7 +64,7 @@ class History:
                 self.fold(recorded)
                 look = Look(self._out.width, unicode=self._out.unicode)
                 self._out.line()
-                self._out.block(plain(markdown(addressed_report(event.text, self.view.place), look)))
+                self._out.block(plain(markdown(add_repository_to_report(event.text, self.view.place), look)))
             case _:
                 self._face.on_event(recorded)
 

@@ -6,7 +6,7 @@ from windlass.interfaces.terminal import panel_agents as agents
 from windlass.interfaces.terminal.live_state import Live, Mood
 from windlass.interfaces.terminal.spans import BLANK, Line, Look, Span, Tone, cut, row
 from windlass.text import elapsed, hhmm, money, plural, spoken
-from windlass.views.outlook import elicited, headline
+from windlass.views.outlook import elicit_progress, headline
 from windlass.views.state import COMPLETE, ENDED, IMPLEMENTED, SKIPPED, TaskView, View
 
 CELLS = 20
@@ -204,7 +204,7 @@ def _where(view: View) -> str:
         at = task.index if task else min(sum(one.ended for one in view.tasks) + 1, len(view.tasks))
         return f"{spoken(view.phase.name)} task {at}/{len(view.tasks)}"
     asked = view.asked.get(view.phase.id, 0)
-    known = elicited(view) or (f", question {asked}" if asked and view.questions else "")
+    known = elicit_progress(view) or (f", question {asked}" if asked and view.questions else "")
     return f"{spoken(view.phase.name)}{known}"
 
 

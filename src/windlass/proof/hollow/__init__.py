@@ -1,8 +1,8 @@
-"""Source code with the changed bodies emptied: a test that still passes there asks nothing of the change.
+"""Empties the changed bodies of source code. A test that still passes does not depend on the change.
 
-A changed function does its work while its module loads and nothing afterwards, so that a call at module level neither
-breaks the hollow file nor keeps the function alive. Its text stays where it is, out of reach: a test that searches the
-source for words finds them in the hollow file, too. Unchanged code stays as it is, byte for byte.
+A changed function works while its module loads and does nothing afterwards, so that a call at module level does not
+break the hollow file. The text of the body stays in the file, but never runs: a test that searches the source still
+finds its words. Unchanged code stays the same, byte for byte.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import PurePosixPath
 
-from windlass.proof.hollow.parts import Hollowed, SourceFile, changed_parts, empty
+from windlass.proof.hollow.parts import HollowSource, SourceFile, changed_parts, empty
 
-#: suffix -> the module of this package that knows the language; loaded when the first such file changed
+#: suffix -> the module of this package for the language; loaded for the first changed file of the language
 LANGUAGES = {
     ".py": "python",
     ".js": "javascript",
@@ -28,17 +28,17 @@ LANGUAGES = {
 }
 
 
-def hollow(path: str, old: str, new: str) -> Hollowed | None:
-    """`new` without the bodies and literals that `old` does not have.
+def hollow(path: str, old: str, new: str) -> HollowSource | None:
+    """`new` without the bodies and literals that are not in `old`.
 
-    None: the language is unknown, `new` does not parse, or nothing changed that has a body or a plain value.
+    None if the language is unknown, `new` does not parse, or no body and no plain value changed.
     """
     after = _split(path, new)
     return empty(_split(path, old), after) if after else None
 
 
 def is_inert(path: str, old: str, new: str) -> bool:
-    """The change has nothing that a test could ask about: comments, layout, imports that the file itself uses."""
+    """The change has no behaviour to test: only comments, layout, or imports that the file uses."""
     after = _split(path, new)
     return after is not None and not changed_parts(_split(path, old), after)
 

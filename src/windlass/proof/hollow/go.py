@@ -1,6 +1,6 @@
-"""Go: `if <the package has loaded> { return … }` at the start of every changed body.
+"""Go: inserts `if <the package has loaded> { return … }` at the start of every changed body.
 
-The old body stays below it, so that no import and no variable becomes unused: Go would not compile the file then.
+The old body stays below it, because Go does not compile a file with an unused import or variable.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def split(path: str, source: str) -> SourceFile | None:
     if root is None:
         return None
     flag = flag_name(path)
-    # Variables of the package are set before any init() runs.
+    # Go sets the variables of the package before any init() runs.
     ending = f"\nvar {flag} bool\n\nfunc init() {{ {flag} = true }}\n"
     return SourceFile(data, tuple(_GoFile(root, data, flag).parts()), ending)
 
@@ -61,14 +61,14 @@ class _GoFile:
         if body is None or text(body) == f"{{ {self._flag} = true }}":
             return
         guard = ALWAYS if name == "init" and receiver is None else self._guard(node)
-        edits = self._guarded(body, guard)
+        edits = self._guard_edits(body, guard)
         if not edits:
             yield SourcePart(full, tokens(node), line(node), left_if_old=f"{full} does nothing now")
             return
         left = f"{full} is used while the package loads" if name in self._used else ""
         yield SourcePart(full, tokens(node), line(node), edits, left)
 
-    def _guarded(self, body: Node, guard: str) -> tuple[SourceEdit, ...]:
+    def _guard_edits(self, body: Node, guard: str) -> tuple[SourceEdit, ...]:
         at = body.start_byte + 1
         empty = not any(child.type != "comment" for child in body.named_children)
         return () if empty or self._data.startswith(guard.encode(), at) else (SourceEdit(at, at, guard),)
@@ -82,7 +82,7 @@ class _GoFile:
     def _constants(self, node: Node) -> Iterator[SourcePart]:
         specs = list(outermost(node, {"const_spec"}))
         if any(field(spec, "value") is None for spec in specs) or "iota" in tokens(node).split():
-            # A value that stands in one line counts for the next ones, too.
+            # The value in one line also applies to the lines after it.
             for spec in specs:
                 name = text(field(spec, "name"))
                 yield SourcePart(name, tokens(node), line(spec), left=f"{name} is one of a series")
@@ -95,11 +95,11 @@ class _GoFile:
         values = field(spec, "value")
         if self._flag in names or values is None:
             return
-        given = values.named_children
-        if len(names) != len(given):
+        nodes = values.named_children
+        if len(names) != len(nodes):
             yield from self._rest(spec, names[0])
             return
-        for name, value in zip(names, given, strict=True):
+        for name, value in zip(names, nodes, strict=True):
             yield from self._value(name, value, spec)
 
     def _value(self, name: str, value: Node, spec: Node) -> Iterator[SourcePart]:
@@ -117,7 +117,7 @@ class _GoFile:
             yield SourcePart(name, content, at, (edit,))
 
     def _rest(self, node: Node, name: str) -> Iterator[SourcePart]:
-        """A value that stays, with the functions in it emptied."""
+        """A value that stays, with its functions emptied."""
         bodies = {body.id for body in (field(f, "body") for f in outermost(node, {"func_literal"})) if body is not None}
         if name == "_":  # var _ Reader = (*File)(nil)
             return
@@ -128,13 +128,13 @@ class _GoFile:
         for function in outermost(node, {"func_literal"}):
             body = field(function, "body")
             assert body is not None
-            if self._data.startswith(_nothing(text(field(function, "result"))).encode(), body.start_byte + 1):
+            if self._data.startswith(_return_empty(text(field(function, "result"))).encode(), body.start_byte + 1):
                 continue
-            edits = self._guarded(body, self._guard(function))
+            edits = self._guard_edits(body, self._guard(function))
             yield SourcePart(f"{name} func", tokens(function), line(function), edits)
 
 
-# -- what a node is
+# -- facts about a node
 
 
 def _receiver_type(receiver: Node) -> str:
@@ -143,7 +143,7 @@ def _receiver_type(receiver: Node) -> str:
 
 
 def _unnamed_results(node: Node) -> list[str]:
-    """The types of the results; none where they have names, for then a plain `return` gives them back."""
+    """The types of the results. Empty if the results have names: a plain `return` then returns them."""
     result = field(node, "result")
     if result is None:
         return []
@@ -165,7 +165,7 @@ def _is_empty(node: Node) -> bool:
 
 
 def _other_value(name: str, node: Node) -> SourceEdit | None:
-    """Another value of the same type; None where that could keep the package from loading."""
+    """Another value of the same type; None if the package might not load with it."""
     match node.type:
         case "int_literal":
             return _edit(node, str(NUMBER))
@@ -185,25 +185,25 @@ def _other_value(name: str, node: Node) -> SourceEdit | None:
             plain = kind is not None and kind.type in ("slice_type", "map_type")
             if not plain:
                 return None
-            # The old value stays, out of reach: it may be all that uses an import.
-            return _edit(node, f"func() {text(kind)} {{{_nothing(text(kind))} return {text(node)} }}()")
+            # The old value stays, but never runs: it may be the only use of an import.
+            return _edit(node, f"func() {text(kind)} {{{_return_empty(text(kind))} return {text(node)} }}()")
         case "call_expression" if text(field(node, "function")) in ERRORS:
             arguments = field(node, "arguments")
-            given = arguments.named_children if arguments is not None else []
-            message = _quoted(name)
-            plain = len(given) == 1 and given[0].type in STRINGS and text(given[0]) != message
-            return _edit(given[0], message) if plain else None
+            nodes = arguments.named_children if arguments is not None else []
+            message = _quote_name(name)
+            plain = len(nodes) == 1 and nodes[0].type in STRINGS and text(nodes[0]) != message
+            return _edit(nodes[0], message) if plain else None
         case kind if kind in STRINGS:
-            return _edit(node, _quoted(name))
+            return _edit(node, _quote_name(name))
         case _:
             return None
 
 
-def _nothing(kind: str) -> str:
+def _return_empty(kind: str) -> str:
     return f" if true {{ return {kind}{{}} }};"
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return f'"{name}: {SENTINEL}"'
 
 
@@ -212,7 +212,7 @@ def _edit(node: Node, value: str) -> SourceEdit:
 
 
 def _used_at_load(root: Node) -> frozenset[str]:
-    """Names in the values and types of the package, and in init(): they count before any function is called."""
+    """Names that the package uses while it loads: in values, in types and in init()."""
     names: set[str] = set()
     for leaf in leaves(root, _runs_at_load):
         if leaf.type in ("identifier", "field_identifier") and not _is_declared(leaf):

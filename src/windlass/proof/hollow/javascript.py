@@ -1,4 +1,4 @@
-"""JavaScript and TypeScript: `if (<the module has loaded>) return;` at the start of every changed body."""
+"""JavaScript and TypeScript: inserts `if (<the module has loaded>) return;` at the start of every changed body."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FUNCTIONS = frozenset(
 )
 CLASSES = frozenset({"class_declaration", "abstract_class_declaration", "class"})
 VARIABLES = frozenset({"lexical_declaration", "variable_declaration"})
-#: they leave nothing that runs
+#: statements that do not run
 SILENT = frozenset(
     {
         "ambient_declaration",
@@ -43,7 +43,7 @@ SILENT = frozenset(
 )
 #: an expression around another that has the same value
 WRAPPERS = frozenset({"parenthesized_expression", "as_expression", "satisfies_expression", "non_null_expression"})
-#: parts of what runs that do not run themselves
+#: parts of running code that do not run
 NOT_RUN = frozenset(
     {"abstract_method_signature", "class_heritage", "export_clause", "method_signature", "type_annotation"}
 )
@@ -59,11 +59,11 @@ def split(path: str, source: str) -> SourceFile | None:
     typed = grammar != "javascript"
     file = _JavaScriptFile(root, data, flag_name(path), typed=typed)
     parts = tuple(file.parts())
-    return SourceFile(data, _unchecked(parts, data) if typed else parts, file.ending)
+    return SourceFile(data, _without_type_checks(parts, data) if typed else parts, file.ending)
 
 
-def _unchecked(parts: tuple[SourcePart, ...], data: bytes) -> tuple[SourcePart, ...]:
-    """A constructor that returns early leaves fields unset, for example, which type checkers refuse."""
+def _without_type_checks(parts: tuple[SourcePart, ...], data: bytes) -> tuple[SourcePart, ...]:
+    """Turns the type checker off, which may refuse an early return: a constructor leaves its fields unset."""
     start = data.index(b"\n") + 1 if data.startswith(b"#!") and b"\n" in data else 0
     if data.startswith(NOT_CHECKED.encode(), start):
         return parts
@@ -77,10 +77,10 @@ class _JavaScriptFile:
         self._data = data
         self._flag = flag
         self._typed = typed
-        # `var` is known from the start of the file and undefined until here.
+        # A `var` exists from the start of the file, and is undefined until this line.
         self.ending = f"\nvar {flag}{': any' if typed else ''} = true;\n"
         self._used = _used_at_load(root)
-        self._own = frozenset(_declared(root))
+        self._own = frozenset(_declared_names(root))
 
     def parts(self) -> Iterator[SourcePart]:
         yield from self._block(self._root, "")
@@ -142,10 +142,10 @@ class _JavaScriptFile:
         yield from self._rest(node, f"{place}()", f"{'a call' if called else 'code that runs'} while the module loads")
 
     def _compound(self, node: Node, place: str) -> Iterator[SourcePart]:
-        """`if`, `for`, `try` …: what stands in their blocks counts by itself, what decides about it stays."""
+        """`if`, `for`, `try` …: the blocks are parts of their own, the conditions stay."""
         blocks = list(outermost(node, {"statement_block"}))
         if node.type == "return_statement":
-            # Nothing below it runs: the file never says that it has been loaded.
+            # The code below never runs, so the flag that the file has loaded is never set.
             blocks = []
         head = tokens(node, {block.id for block in blocks} | _bodies(node))
         yield SourcePart(place + node.type, head, line(node), left="code that runs while the module loads")
@@ -157,7 +157,7 @@ class _JavaScriptFile:
                 yield self._function(function, place)
 
     def _rest(self, node: Node, place: str, left: str) -> Iterator[SourcePart]:
-        """An expression that stays, with the functions in it emptied."""
+        """An expression that stays, with its functions emptied."""
         yield SourcePart(place, tokens(node, _bodies(node)), line(node), left=left)
         for inner in outermost(node, FUNCTIONS | CLASSES):
             yield from self._class(inner, place) if inner.type in CLASSES else [self._function(inner, place)]
@@ -228,7 +228,7 @@ class _JavaScriptFile:
         return dot + name in self._used
 
     def _guard(self, node: Node, body: Node, *, derived: bool) -> tuple[SourceEdit, ...] | None:
-        """Nothing where the body is empty already, None where it cannot be emptied."""
+        """No edits if the body is already empty; None if Windlass cannot empty it."""
         nothing = "undefined as never" if self._typed else "undefined"
         if body.type != "statement_block":
             start = f"({self._flag} ? {nothing} : ("
@@ -276,7 +276,7 @@ class _JavaScriptFile:
                 yield SourcePart(f"{name}@", tokens(member), line(member), left="a decorator")
 
 
-# -- what a node is
+# -- facts about a node
 
 
 def _bodies(node: Node) -> set[int]:
@@ -316,7 +316,7 @@ def _is_empty(node: Node) -> bool:
 
 
 def _other_value(node: Node, place: str) -> str | None:
-    """Another value of the same kind; None where that could keep the module from loading."""
+    """Another value of the same kind; None if the module might not load with it."""
     match node.type:
         case "number":
             return str(NUMBER)
@@ -325,9 +325,9 @@ def _other_value(node: Node, place: str) -> str | None:
         case "true" | "false":
             return f"!{text(node)}"
         case "string":
-            return _quoted(place)
+            return _quote_name(place)
         case "template_string" if all(child.type != "template_substitution" for child in node.named_children):
-            return _quoted(place)
+            return _quote_name(place)
         case "regex":
             return "/(?!)/"
         case "array":
@@ -338,13 +338,13 @@ def _other_value(node: Node, place: str) -> str | None:
             return None
 
 
-def _quoted(place: str) -> str:
+def _quote_name(place: str) -> str:
     words = "".join(sign for sign in place if sign.isalnum() or sign in "_$.")
     return f'"{words}: {SENTINEL}"'
 
 
-def _declared(root: Node) -> Iterator[str]:
-    """Names of the functions, classes and variables of the file itself."""
+def _declared_names(root: Node) -> Iterator[str]:
+    """Names of the functions, classes and variables of the file."""
     for node in outermost(root, FUNCTIONS | CLASSES | {"variable_declarator"}):
         value = field(node, "value")
         name = field(node, "name")
@@ -353,7 +353,7 @@ def _declared(root: Node) -> Iterator[str]:
 
 
 def _used_at_load(root: Node) -> frozenset[str]:
-    """Names, and members with a dot, that are used while the module loads; that a name is exported does not count."""
+    """Names, and members with a dot, that the module uses while it loads. Exports do not count."""
     names: set[str] = set()
     for leaf in leaves(root, _runs_at_load):
         if leaf.type in ("identifier", "property_identifier", "shorthand_property_identifier") and _is_use(leaf):

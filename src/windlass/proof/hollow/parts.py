@@ -1,7 +1,7 @@
-"""A source file as a list of parts that can change on their own: functions, values, heads of classes.
+"""A source file as a list of parts that can change separately: functions, values, heads of classes.
 
-A language module splits a file into parts and says for each what empties it. What is common to all languages is here:
-which parts of a file changed, and the file with those parts emptied.
+A language module splits a file into parts, with the edits that empty each part. This module does the rest for all
+languages: it finds the changed parts, and empties them.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from msgspec import Struct
 
 SENTINEL = "hollowed out by windlass"
 NUMBER = 113
-"""Takes the place of other numbers. Small and positive: it fits every integer type, and it is a possible size."""
+"""Replaces other numbers. It is small and positive, so it fits every integer type and is a valid size."""
 
 
-class Hollowed(Struct, frozen=True):
+class HollowSource(Struct, frozen=True):
     text: str
     whole: bool
-    """Nothing of the change is left that a test could ask about."""
+    """The whole change was emptied."""
     left: tuple[str, ...] = ()
-    """What could not be emptied, and where it stands."""
+    """The parts that could not be emptied, with their lines."""
 
 
 class SourceEdit(Struct, frozen=True):
-    """Bytes `start` to `end` become `text`."""
+    """Replaces the bytes `start` to `end` with `text`."""
 
     start: int
     end: int
@@ -34,16 +34,16 @@ class SourceEdit(Struct, frozen=True):
 
 class SourcePart(Struct, frozen=True):
     name: str
-    """Where it stands and what it is called; the same before and after a change of its contents."""
+    """The qualified name. It does not depend on the content."""
     content: str
-    """Equal for two parts that mean the same; comments and layout do not count."""
+    """Equal for two parts with the same meaning, without comments and layout."""
     line: int
     edits: tuple[SourceEdit, ...] = ()
-    """They empty the part."""
+    """The edits that empty the part."""
     left: str = ""
-    """What of the part stays although it changed."""
+    """What stays of a changed part, in words."""
     left_if_old: str = ""
-    """The same, for a part whose name the old file has."""
+    """As `left`, but only if the old file has a part of this name."""
 
 
 class SourceFile(Struct, frozen=True):
@@ -52,7 +52,7 @@ class SourceFile(Struct, frozen=True):
     data: bytes
     parts: tuple[SourcePart, ...]
     ending: str
-    """Added to a hollow file: it says that the file has been loaded."""
+    """Added to a hollow file. It sets the flag that the file has loaded."""
 
 
 def changed_parts(old: SourceFile | None, new: SourceFile) -> list[SourcePart]:
@@ -60,8 +60,8 @@ def changed_parts(old: SourceFile | None, new: SourceFile) -> list[SourcePart]:
     return [part for part in new.parts if (part.name, part.content) not in known]
 
 
-def empty(old: SourceFile | None, new: SourceFile) -> Hollowed | None:
-    """`new` with its changed parts emptied; None when nothing can be."""
+def empty(old: SourceFile | None, new: SourceFile) -> HollowSource | None:
+    """`new` with its changed parts emptied; None if no part can be emptied."""
     changed = changed_parts(old, new)
     edits = {edit for part in changed for edit in part.edits}
     if not edits:
@@ -69,11 +69,11 @@ def empty(old: SourceFile | None, new: SourceFile) -> Hollowed | None:
     names = {part.name for part in old.parts} if old else set()
     reasons = [(part.line, part.left or (part.left_if_old if part.name in names else "")) for part in changed]
     left = tuple(dict.fromkeys(f"line {line}: {reason}" for line, reason in sorted(reasons) if reason))
-    text = _edited(new.data, edits)
-    return Hollowed(text if text.endswith(new.ending) else text + new.ending, not left, left)
+    text = _apply_edits(new.data, edits)
+    return HollowSource(text if text.endswith(new.ending) else text + new.ending, not left, left)
 
 
-def _edited(source: bytes, edits: Iterable[SourceEdit]) -> str:
+def _apply_edits(source: bytes, edits: Iterable[SourceEdit]) -> str:
     pieces, at = [], 0
     for edit in sorted(edits, key=lambda edit: (edit.start, edit.end, edit.text)):
         pieces += [source[at : edit.start], edit.text.encode()]
@@ -82,5 +82,5 @@ def _edited(source: bytes, edits: Iterable[SourceEdit]) -> str:
 
 
 def flag_name(path: str) -> str:
-    """A variable that is true once the file at `path` has been loaded."""
+    """The name of a variable that is true once the file at `path` has loaded."""
     return f"windlassLoaded{hashlib.sha256(path.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"

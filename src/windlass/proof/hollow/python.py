@@ -1,4 +1,4 @@
-"""Python: `if <the module has loaded>: return` at the start of every changed body."""
+"""Python: inserts `if <the module has loaded>: return` at the start of every changed body."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ENDING = f"\n{FLAG} = True\n"
 #: as `ast.unparse` writes it
 LOADED_PLAIN = f"globals().get('{FLAG}')"
 BOM = "\ufeff"
-#: where returning None would break more than the function: {0} is the first argument, {1} the last
+#: results of methods that must not return None: {0} is the first argument, {1} the last
 RESULTS = {
     "__class_getitem__": "return {0}",
     "__getattr__": "raise AttributeError({1})",
@@ -30,7 +30,7 @@ Block: TypeAlias = ast.If | ast.Try | ast.TryStar | ast.With | ast.For | ast.Whi
 
 def split(path: str, text: str) -> SourceFile | None:
     try:
-        # The parser refuses a byte order mark, which Python itself allows in a file.
+        # The parser refuses a byte order mark, which Python allows in a file.
         file = _PythonFile(ast.parse(text.removeprefix(BOM)), text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
@@ -77,7 +77,7 @@ class _PythonFile:
         return SourcePart(name, content, line, edits, f"{name} is used while the module loads" if used else "")
 
     def _guard(self, node: Function) -> tuple[SourceEdit, ...]:
-        """Nothing where the body is empty already."""
+        """No edits if the body is already empty."""
         body = _without_docstring(node.body)
         if all(isinstance(s, ast.Pass) or _is_constant(s) or _is_guard(s) for s in body[:1]) and (
             len(body) < 2 or _is_guard(body[0])
@@ -89,7 +89,7 @@ class _PythonFile:
         indent = self.data[line:start]
         if not indent.strip():
             return (SourceEdit(start, start, f"{guard}\n{indent.decode()}"),)
-        # The body stands on the line of its `def` or of its docstring, where no `if` may stand.
+        # The body is on the line of its `def` or docstring, where Python allows no `if`.
         first = self._start(node.body[0])
         line = self.data.rfind(b"\n", 0, first) + 1
         margin = re.match(rb"\s*", self.data[line:]).group().decode()  # type: ignore[union-attr]
@@ -106,7 +106,7 @@ class _PythonFile:
         return self._lines[line - 1] + column
 
     def _lambdas(self, statement: ast.AST, place: str) -> Iterator[SourcePart]:
-        """The outermost ones of a statement: they are functions as well."""
+        """The outermost lambdas of a statement, which are functions too."""
         waiting = [statement]
         while waiting:
             node = waiting.pop()
@@ -126,7 +126,7 @@ class _PythonFile:
         assert node.end_col_offset is not None
         return self._at(node.lineno, node.col_offset), self._at(node.end_lineno, node.end_col_offset)
 
-    # -- what else runs while the module loads
+    # -- other code that runs while the module loads
 
     def _class_head(self, node: ast.ClassDef, place: str) -> SourcePart:
         name = place + node.name
@@ -153,7 +153,7 @@ class _PythonFile:
                     head.append(ast.dump(item))
             if field in ("body", "orelse", "finalbody"):
                 blocks.append(value)
-        # `try` and `else` decide nothing by themselves.
+        # `try` and `else` have no condition.
         left = "" if isinstance(node, ast.Try | ast.TryStar) else "code that runs while the module loads"
         yield SourcePart(f"{place}{head[0]}", "|".join(head), node.lineno, left=left)
         for block in blocks:
@@ -184,7 +184,7 @@ class _PythonFile:
                 yield from self._lambdas(node, place)
 
     def _exports(self, node: ast.Import | ast.ImportFrom, place: str) -> Iterator[SourcePart]:
-        """An import is a means of the functions that use it, unless nobody here does."""
+        """Imports that the file does not use, which other modules may use."""
         if isinstance(node, ast.ImportFrom) and node.module == "__future__":
             return
         for alias in node.names:
@@ -209,20 +209,20 @@ class _PythonFile:
             yield SourcePart(full, content, line, left=f"{full} is computed while the module loads")
             yield from self._lambdas(value, f"{full} ")
         elif name in self._used or (place and f".{name}" in self._used):
-            # It stays until the module has loaded.
+            # The value stays until the module has loaded.
             last = len(self.data)
             later = f"{name} = {name} {'and' if _is_true(value) else 'or'} {other}"
             edits = () if place or self._has(later) else (SourceEdit(last, last, f"\n{later}"),)
             yield SourcePart(full, content, line, edits, f"{full} is used while the module loads")
         else:
-            yield SourcePart(full, content, line, self._replaced(value, other))
+            yield SourcePart(full, content, line, self._replace_value(value, other))
 
     def _has(self, statement: str) -> bool:
-        """Empty already."""
+        """The part is already empty."""
         return any(isinstance(node, ast.Assign) and ast.unparse(node) == statement for node in self._tree.body)
 
-    def _replaced(self, value: ast.expr, other: str) -> tuple[SourceEdit, ...]:
-        """The old text stays in front of the new value, for tests that only read it."""
+    def _replace_value(self, value: ast.expr, other: str) -> tuple[SourceEdit, ...]:
+        """The old text stays in front of the new value, for tests that only read the source."""
         start, end = self._span(value)
         if isinstance(value, ast.Constant) and isinstance(value.value, bool):
             return (SourceEdit(start, start, "not "),)
@@ -234,7 +234,7 @@ class _PythonFile:
         )
 
 
-# -- what a statement is
+# -- facts about a statement
 
 
 def _result(node: Function) -> str:
@@ -268,7 +268,7 @@ def _is_none(node: ast.expr) -> bool:
 
 
 def _is_skipped(test: ast.expr) -> bool:
-    """`if __name__ == "__main__":` is not for tests, `if TYPE_CHECKING:` not for any run."""
+    """`if __name__ == "__main__":` does not run in tests, `if TYPE_CHECKING:` never runs."""
     if isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__":
         return True
     return ast.unparse(test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
@@ -297,7 +297,7 @@ def _is_true(value: ast.expr) -> bool:
 
 
 def _other_value(value: ast.expr, name: str) -> str | None:
-    """Another value of the same kind; None where that could keep the module from loading."""
+    """Another value of the same kind; None if the module might not load with it."""
     match value:
         case ast.Constant(value=bool() as flag):
             return str(not flag)
@@ -312,7 +312,7 @@ def _other_value(value: ast.expr, name: str) -> str | None:
         case ast.Constant(value=int() | float() as number):
             return str(NUMBER if number != NUMBER else NUMBER + 1)
         case ast.List(elts=elements) | ast.Tuple(elts=elements) | ast.Set(elts=elements):
-            # `[*()]` is empty, and then `and` would not reach the other value.
+            # `[*()]` is empty, so `and` would not return the other value.
             plain = not isinstance(elements[0], ast.Starred)
             empty = {ast.List: "[]", ast.Tuple: "()", ast.Set: "set()"}[type(value)]
             return empty if plain else None
@@ -323,7 +323,7 @@ def _other_value(value: ast.expr, name: str) -> str | None:
 
 
 def _used_at_load(tree: ast.Module) -> frozenset[str]:
-    """Names, and attributes with a dot, that statements, decorators and defaults use while the module is loaded."""
+    """Names, and attributes with a dot, that statements, decorators and defaults use while the module loads."""
     names: set[str] = set()
     waiting: list[ast.AST] = list(tree.body)
     while waiting:

@@ -1,4 +1,4 @@
-"""Syntax trees of tree-sitter: a file that parses, the meaning of a node without comments and layout, its names."""
+"""Helpers for the syntax trees of tree-sitter."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GRAMMARS = {
 
 
 def parse(grammar: str, data: bytes) -> Node | None:
-    """The root of the tree; None where the file has a mistake."""
+    """The root of the tree; None if the file has a syntax error."""
     root = _parser(grammar).parse(data).root_node
     return None if root.has_error else root
 
@@ -38,12 +38,12 @@ def line(node: Node) -> int:
 
 
 def tokens(node: Node, skip: Collection[int] = ()) -> str:
-    """What the node says, without comments and layout, and without the nodes whose ids are in `skip`."""
+    """The text of the node without comments, layout and the nodes with ids in `skip`."""
     return " ".join(text(leaf) for leaf in leaves(node, lambda child: child.id not in skip))
 
 
 def leaves(node: Node, wanted: Callable[[Node], bool]) -> Iterator[Node]:
-    """The leaves below `node`, in order, of the nodes that are wanted."""
+    """The leaves below `node`, in order. `wanted` selects the nodes to enter."""
     waiting = [node]
     while waiting:
         at = waiting.pop()
@@ -55,7 +55,7 @@ def leaves(node: Node, wanted: Callable[[Node], bool]) -> Iterator[Node]:
 
 
 def outermost(node: Node, kinds: Collection[str]) -> Iterator[Node]:
-    """Nodes of these kinds at or below `node` that stand in no other of them."""
+    """Nodes of these kinds at or below `node` that are not inside another such node."""
     waiting = [node]
     while waiting:
         at = waiting.pop()

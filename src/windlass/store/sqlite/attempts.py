@@ -1,4 +1,4 @@
-"""Attempts and what they cost."""
+"""The table of attempts, with their cost."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class AttemptTable:
         return [_attempt_row(row) for row in self._database.all(f"SELECT * FROM attempt WHERE {where}", *args)]
 
     def spend(self, run: str) -> Spend:
-        # In SQL: it is asked before every dispatch, and a run may have thousands of attempts.
+        # Computed in SQL, because every dispatch asks for it and a run may have thousands of attempts.
         rows = self._database.all(
             "SELECT role, sum(cost_usd) AS known, sum(assumed) AS assumed, sum(assumed > 0) AS unknown,"
             " max(CASE WHEN state = 'done' THEN cost_usd END) AS top,"

@@ -1,4 +1,4 @@
-"""What is stored by content: texts, and checks that passed on a tree."""
+"""The tables of texts by content id, and of checks that passed on a tree."""
 
 from __future__ import annotations
 

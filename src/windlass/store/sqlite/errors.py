@@ -1,4 +1,4 @@
-"""What sqlite's errors mean for a person."""
+"""Turns errors of sqlite into errors with a message and a hint for a person."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 from windlass.errors import ExhaustedError, StoppedError, StoreError, exhausted
 
 LEAST_BYTES = 64 * 1024
-"""A disk with less than this left is full."""
-KEPT = "it is kept as it is; move it aside to start over, or restore a copy of it"
+"""A disk with less free space counts as full."""
+KEPT = "Windlass does not change it; restore a copy of it, or move it aside to start with an empty one"
 PERMISSIONS = "check its permissions and those of its folder"
 
 
 @contextmanager
-def translated(path: Path) -> Iterator[None]:
-    """Raises errors of sqlite and of the file system as errors of Windlass."""
+def translate_errors(path: Path) -> Iterator[None]:
+    """Raise errors of sqlite and of the file system as errors of Windlass."""
     try:
         yield
     except (sqlite3.DatabaseError, OSError) as error:
@@ -31,7 +31,7 @@ def is_busy(error: sqlite3.DatabaseError) -> bool:
 
 
 def store_error(error: sqlite3.DatabaseError | OSError, path: Path) -> Exception:
-    """Says what is wrong with which file. Nothing was replaced."""
+    """An error that names the file and the problem. The file was not changed."""
     if isinstance(error, sqlite3.OperationalError):
         return _operational(error, path)
     if isinstance(error, sqlite3.DatabaseError):
@@ -52,12 +52,12 @@ def _operational(error: sqlite3.OperationalError, path: Path) -> Exception:
         return shortage
     if "readonly" in text or "unable to open" in text:
         return StoreError(f"cannot write to '{path}': {text}", hint=PERMISSIONS)
-    return StoreError(f"the database '{path}' cannot be used: {text}", hint="it is kept as it is")
+    return StoreError(f"the database '{path}' cannot be used: {text}", hint="Windlass does not change it")
 
 
 def _shortage(path: Path) -> ExhaustedError | None:
-    """sqlite does not say why it could not open or write a file. We try the same with the folder: opening the database
-    itself would drop sqlite's locks on it."""
+    """sqlite does not report why it cannot open or write a file. Find the reason with the folder, because opening the
+    database file here would drop sqlite's locks on it."""
     try:
         os.close(os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC))
         space = os.statvfs(path.parent)

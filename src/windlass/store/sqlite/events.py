@@ -1,4 +1,4 @@
-"""The event log."""
+"""The table of events."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class EventTable:
             )
 
     def copy(self, claim: EpochClaim, source: str, numbers: Iterable[int]) -> None:
-        # Dated now, because in the fork they took no time.
+        # The current time, because the copied steps took no time in the fork.
         now = self._database.clock()
         with self._database.write(claim) as connection:
             connection.executemany(

@@ -1,4 +1,4 @@
-"""The database's files: created whole, private, and checked for damage after a crash."""
+"""Creates the files of the database, makes them private, and checks them for damage after a crash."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from windlass.store.sqlite.errors import KEPT
 from windlass.store.sqlite.schema import migrate
 
 CHECK_S = 1.0
-"""How long a driver looks for damage when it opens the database after a crash."""
+"""The longest time that a driver checks for damage when it opens the database after a crash."""
 CHECK_STEPS = 10_000
-"""sqlite's instructions between two looks at the clock."""
+"""The number of sqlite's instructions between two reads of the clock."""
 SMALLEST_PAGE = 512
 
 
 def create_database(path: Path) -> None:
-    """Creates it under another name first: a file at `path` is always a whole database, whatever gets killed."""
+    """Creates it under another name first, so that `path` is always a complete database, also after a kill."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if os.path.lexists(path):
         return
@@ -32,7 +32,7 @@ def create_database(path: Path) -> None:
         with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
             connection.execute("PRAGMA journal_mode=WAL")
             migrate(connection, path)
-        with suppress(FileExistsError):  # another process was first: its database counts
+        with suppress(FileExistsError):  # another process was first, and its database counts
             os.link(draft, path)
     finally:
         for left in (draft, *_log_files(draft)):
@@ -40,7 +40,7 @@ def create_database(path: Path) -> None:
 
 
 def require_database(path: Path) -> None:
-    """Contract: `create_database` makes it whole under its name, so an empty file is damage."""
+    """Contract: `create_database` only makes complete files, so an empty file is damaged."""
     try:
         size = path.stat().st_size
     except FileNotFoundError:
@@ -48,26 +48,26 @@ def require_database(path: Path) -> None:
             f"no runs yet: '{path}' does not exist", hint='start one: windlass run "what to build"'
         ) from None
     if size < SMALLEST_PAGE:
-        # sqlite would take it for a new one
+        # sqlite would use it as a new database
         raise StoreError(f"the database '{path}' is damaged: it has {size} bytes", hint=KEPT)
 
 
 def make_database_private(path: Path) -> None:
-    """It holds prompts and answers. An older version, or another umask, may have left it readable for others."""
+    """The database has prompts and answers. An older version or another umask may have made it readable for others."""
     for file in (path.parent, path, *_log_files(path)):
         with suppress(FileNotFoundError, PermissionError):
             close_to_others(file)
 
 
 def was_left_open(path: Path) -> bool:
-    """The last process that closes a database removes its log."""
+    """The log exists: the last process to close a database removes its log."""
     with suppress(OSError):
         return path.with_name(f"{path.name}-wal").stat().st_size > 0
     return False
 
 
 def require_undamaged(connection: sqlite3.Connection, path: Path, *, limit_s: float = CHECK_S) -> None:
-    """Looks for damage for at most `limit_s`. Damage in the rest of a large database is found when it is read."""
+    """Checks for damage for at most `limit_s`. In a large database, other damage shows when it is read."""
     end = time.monotonic() + limit_s
     connection.set_progress_handler(lambda: time.monotonic() > end, CHECK_STEPS)
     try:

@@ -1,4 +1,4 @@
-"""What is asked of people, and what they told a run."""
+"""The tables of questions to people, and of messages from people to agents."""
 
 from __future__ import annotations
 

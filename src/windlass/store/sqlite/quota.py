@@ -1,8 +1,7 @@
-"""Quota waits, in a file of the state folder that all repositories of the user share.
+"""The table of quota waits, in a file of the state folder that all repositories of the user share.
 
-A wait's length is measured by the monotonic clock, so that a clock that is set back does not make it longer. The wall
-clock can only end it sooner, after the machine slept. After a restart of the machine a wait lasts at most as long as it
-was asked for.
+The monotonic clock measures a wait, so that a wall clock that is set back does not make it longer. The wall clock can
+only end it sooner, after the machine slept. After a restart of the machine, a wait lasts at most its original length.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from windlass.store.sqlite.errors import store_error
 
 LONGEST_S = 32 * 86_400.0
 CALM_S = 60.0
-"""After an answer, the service must refuse nothing for so long, and for as long as the last wait; otherwise the next
-pause is longer than the one before."""
+"""If the service refuses a dispatch within this time after an answer, or within the length of the last wait, the next
+pause is longer than the last one."""
 _TABLE = """CREATE TABLE IF NOT EXISTS wait (
   login TEXT PRIMARY KEY, until REAL NOT NULL, asked_s REAL NOT NULL, ends REAL NOT NULL, began REAL NOT NULL,
   boot TEXT NOT NULL, reason TEXT NOT NULL, failures INTEGER NOT NULL, opened REAL NOT NULL DEFAULT 0,
@@ -36,7 +35,7 @@ class QuotaTable:
     def __init__(
         self, path: Path, runs: Database, monotonic: Callable[[], float] = time.monotonic, boot: str = ""
     ) -> None:
-        """`runs`: the database of the runs. A write here happens inside a transaction there, which compares epochs."""
+        """`runs`: the database of the runs. Each write happens inside a transaction of it, which compares the epoch."""
         self._path = path
         self._runs = runs
         self._clock = runs.clock
@@ -72,7 +71,7 @@ class QuotaTable:
             now = self._clock()
             asked = min(retry_at - now, LONGEST_S) if retry_at is not None and retry_at > now else None
             if row and known and row["boot"] == self.boot and begun < row["began"] and not row["opened"]:
-                # It was under way when the wait began: it says nothing new, except perhaps for how long.
+                # The dispatch started before the wait, so its refusal is not new. It may ask for a longer wait.
                 if asked is None or asked <= known.left_s or known.left_s <= 0:
                     return known
                 failures = known.failures
@@ -89,7 +88,7 @@ class QuotaTable:
             return QuotaWait(login, now + asked, asked, reason, failures)
 
     def probe(self, claim: EpochClaim, login: str) -> bool:
-        """The probe of a process that died, or got no answer for long, is given to another."""
+        """Takes over the probe of a process that died, or that got no answer for a long time."""
         with self._write(claim) as connection:
             row = _row(connection, login)
             if row is None or row["opened"]:

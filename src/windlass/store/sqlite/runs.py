@@ -1,4 +1,4 @@
-"""Runs and their tips."""
+"""The tables of runs and of their tips."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class RunTable:
                 " wanted = CASE wanted WHEN 'abort' THEN wanted ELSE '' END WHERE id = ?",
                 (driver, run),
             )
-            # A claim that was compared earlier in this transaction may be the one that was just replaced.
-            self._database.compared = None
+            # The claim that was compared in this transaction may be the one that this driver replaces.
+            self._database.valid_claim = None
             return EpochClaim(run, self.get(run).epoch, require_lock)
 
     def get(self, run: str) -> RunRow:
         row = self._database.one("SELECT * FROM run WHERE id = ?", run)
         if row is None:
-            raise StoreError(f"no run '{run}'", hint="windlass runs lists them")
+            raise StoreError(f"no run '{run}'", hint="to list all runs: windlass runs")
         return _run_row(row)
 
     def all(self) -> list[RunRow]:

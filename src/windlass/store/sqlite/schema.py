@@ -1,4 +1,4 @@
-"""The database's schema, by numbered migrations: an older database is migrated, a newer one refused."""
+"""The database's schema in numbered migrations. An older database is migrated, a newer one is refused."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _apply(connection: sqlite3.Connection, path: Path, number: int, script: str)
 
 
 def _statements(script: str) -> Iterator[str]:
-    """`executescript` would commit by itself; a migration is one transaction."""
+    """The single statements. `executescript` would commit, but a migration is one transaction."""
     text = ""
     for line in script.splitlines(keepends=True):
         text += line

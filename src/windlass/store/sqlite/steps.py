@@ -1,4 +1,4 @@
-"""Results of steps, and the adoptions that replace some."""
+"""The tables of step results, and of the adoptions that replace some of them."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from windlass.store.port import Store
 from windlass.store.sqlite.attempts import AttemptTable
 from windlass.store.sqlite.blobs import BlobTable, CheckTable
 from windlass.store.sqlite.database import Database, SqliteFence, Transaction, compare_epoch, connect
-from windlass.store.sqlite.errors import translated
+from windlass.store.sqlite.errors import translate_errors
 from windlass.store.sqlite.events import EventTable
 from windlass.store.sqlite.files import (
     create_database,
@@ -54,9 +54,9 @@ class SqliteStore(Store):
         create: bool = False,
         drives: bool = False,
     ) -> SqliteStore:
-        """`waits`: the file of the quota waits that all repositories share; without it they are this database's own.
-        `drives`: look for damage after a crash; who only reads does not wait for that."""
-        with translated(path):
+        """`waits`: the file of the quota waits that all repositories share; by default, this database has its own.
+        `drives`: check for damage after a crash. A reader does not wait for this."""
+        with translate_errors(path):
             if create:
                 create_database(path)
             require_database(path)
@@ -65,7 +65,7 @@ class SqliteStore(Store):
             connection = connect(path)
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
-            # A log that is written over syncs faster than one that grows: 1 MB, then from its start again.
+            # Reuse the log from its start after 1 MB, because a log that grows syncs slower.
             connection.execute("PRAGMA wal_autocheckpoint=250")
             if crashed:
                 require_undamaged(connection, path)
@@ -84,7 +84,7 @@ class SqliteStore(Store):
         return self.database.pending
 
     def require(self, claim: EpochClaim) -> None:
-        with translated(self.database.path):
+        with translate_errors(self.database.path):
             compare_epoch(self.database.connection, claim)
 
     def fence(self, claim: EpochClaim) -> SqliteFence:
