@@ -310,7 +310,7 @@ def test_a_task_makes_exactly_the_moves_of_the_static_graph(flow: Flow) -> None:
     assert isinstance(spec, TasksSpec)
     edges, table, found = step_ways(flow, spec, ()), task_table(spec), Moves()
     kinds = dict.fromkeys(("produce", "review"), SimpleNamespace(run=_run_step))
-    with mock.patch.object(task_module, "KINDS", kinds), mock.patch.object(task_module, "reached"):
+    with mock.patch.object(task_module, "KINDS", kinds), mock.patch.object(task_module, "record_label"):
         for source, outcome in {(edge.source, edge.outcome) for edge in edges}:
             found |= task_moves(flow, spec, table, source, outcome)
     assert found == edge_moves(edges)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from windlass.agents.base import Invocation
 from windlass.agents.output_redaction import redact_transcript
-from windlass.agents.process.agent_run import too_much
+from windlass.agents.process.agent_run import output_limit_reason
 from windlass.agents.process.supervise import ProcessExit, agent_env, supervise
 from windlass.checks.report_env import VARIABLES
 from windlass.checks.run import Check, CheckResult, RunOutput, run_check
@@ -115,7 +115,7 @@ class CommandRunner:
                 # Red because of the disk is not red: nobody is paid to fix that in the code.
                 raise ExhaustedError(ended.error, hint=STOPS[ErrorClass.DISK_FULL])
             if ended.reason not in NO_END or self._requests.stop.is_set():
-                error = f"ended: {too_much(most)}" if ended.reason == "output" else ended.error
+                error = f"ended: {output_limit_reason(most)}" if ended.reason == "output" else ended.error
                 output = await asyncio.to_thread(_joined, folder, error)
                 await asyncio.to_thread(redact_transcript, folder, self._redactor)
                 code = None if ended.reason == "output" else ended.code

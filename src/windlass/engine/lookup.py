@@ -32,7 +32,7 @@ class StepValues(Struct, frozen=True):
         return self._run.facts
 
     def has_role(self, role: str) -> bool:
-        return self._assignments.assignment(role).is_filled
+        return self._assignments.assignment(role).has_agent
 
     def setting(self, value: int | str) -> str:
         return self._run.resolve(value)
@@ -45,7 +45,7 @@ class StepValues(Struct, frozen=True):
             return findings_text(self._outcomes[phase].findings) if phase in self._outcomes else None
         return self._run.content(name, self._task_id)
 
-    def unmet(self, name: str, content: str) -> str:
+    def ensure_violation(self, name: str, content: str) -> str:
         return self._run.artifacts.missing(name, content)
 
     def problem(self, name: str) -> str:

@@ -26,7 +26,7 @@ ENDS = {
 class Facts(WalkFacts, Protocol):
     """The facts a decision may look at. Contract: the same answer on every replay."""
 
-    def unmet(self, needs: tuple[str, ...]) -> list[str]:
+    def unmet_needs(self, needs: tuple[str, ...]) -> list[str]:
         """The gate's conditions that do not hold, in words."""
         ...
 
@@ -108,7 +108,7 @@ def decide(flow: Flow, state: State, facts: Facts) -> Decision:
     reason = _disabled(flow, phase, facts)
     if reason:
         return SkipPhase(phase, state.visit, reason)
-    missing = [] if phase.id in state.waived else facts.unmet(phase.needs)
+    missing = [] if phase.id in state.waived else facts.unmet_needs(phase.needs)
     if missing:
         return End(RunState.BLOCKED, f"{phase.id} cannot begin: {'; '.join(missing)}")
     return RunPhase(phase, state.visit, state.fixing)

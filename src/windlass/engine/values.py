@@ -53,7 +53,7 @@ class RunValues(Struct):
             raise UserError(f"'{value}' is '{text}', which is not a whole number", hint="set it with --set NAME=NUMBER")
         return int(text)
 
-    def unmet(self, needs: tuple[str, ...]) -> list[str]:
+    def unmet_needs(self, needs: tuple[str, ...]) -> list[str]:
         return [need for need in needs if not self._met(need)]
 
     # -- settings

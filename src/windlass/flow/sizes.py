@@ -27,7 +27,7 @@ class FlowSizes(Struct, frozen=True):
     def _asked(self) -> set[str]:
         return {name for phase in self.flow.all_phases() for name in phase.asked_settings()}
 
-    def asked(self, name: str) -> bool | None:
+    def is_asked(self, name: str) -> bool | None:
         if name in self.settings or name not in self.flow.settings:
             return False
         return self.known(self.flow.settings[name].when)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from windlass.agents.process.supervise import ProcessActivity, at_work
+from windlass.agents.process.supervise import ProcessActivity, running_processes
 from windlass.errors import StoppedError, UserError
 from windlass.events import BranchPublished, CommandFinished
 from windlass.git import run as git
@@ -216,7 +216,7 @@ def collect(
         date=host.clock(),
         named=refs,
         chosen=by_name,
-        occupant=partial(_occupant, at_work()),
+        occupant=partial(_occupant, running_processes()),
         branches=branches,
     )
     removed = [] if keep_transcripts else [_remove_transcripts(host, run, dry=dry) for run in sorted(final)]

@@ -142,9 +142,9 @@ def check_agents(
     needed = needed_roles(flow)
     for role, profile in sorted({pair for phase in flow.all_phases() for pair in phase.parts()}):
         found = assign(config, roles, role, profile, everyone=overrides.agent, named=overrides.roles)
-        if not found.is_filled and role not in needed:
+        if not found.has_agent and role not in needed:
             continue
-        if not found.is_filled:
+        if not found.has_agent:
             raise UserError(
                 f"no agent is available for role '{role}'",
                 hint=f"--agent NAME, or agent = … under [roles.{role}] in .windlass/config.toml; see windlass agents",

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from windlass.events import TaskChanged
 from windlass.kinds import KINDS
 from windlass.kinds.base import Context, Outcome, Reply
-from windlass.kinds.calls import format_finding, make_call, reached
+from windlass.kinds.calls import format_finding, make_call, record_label
 from windlass.kinds.routes import Target, To
 from windlass.kinds.spec import CallSpec
 from windlass.kinds.visit_cost import holds
@@ -118,7 +118,7 @@ class TaskVisit:
         visit = self._entered[step.id]
         here = self._ctx.step_scope(step.id, visit=visit, to_fix=to_fix, since=since, why=why)
         if not step.ANNOUNCES_ITSELF:
-            reached(here, step.label.enter, step.id)
+            record_label(here, step.label.enter, step.id)
         outcome = await KINDS[step.kind].run(step, here)
         self._ctx.ended(step.id, outcome)
         return await self._follow(step.id, here, outcome)
@@ -138,7 +138,7 @@ class TaskVisit:
         left = self._facts.number(land.max) if land.fixer else 0
         while True:
             self._landings += 1
-            reached(self._ctx.step_scope(LAND), land.label.enter, f"land#{self._landings}")
+            record_label(self._ctx.step_scope(LAND), land.label.enter, f"land#{self._landings}")
             landed = await self._ctx.land(self._landings, checked=land.checks == "all")
             if landed.kind == "landed":
                 return Target(To.NEXT), ""
@@ -183,7 +183,7 @@ class TaskVisit:
         before = await ctx.patch()
         await self._catch_up()
         here = ctx.step_scope(LAND)
-        reached(here, self._spec.land.label.fix, f"land.fix#{self._landings}")
+        record_label(here, self._spec.land.label.fix, f"land.fix#{self._landings}")
         reply = await self._call_fixer(fixer, here, landed)
         if not reply.ok:
             return None
