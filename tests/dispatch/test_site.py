@@ -46,7 +46,7 @@ class TableCheckout:
     def resume(self, name: str, head: str) -> None:
         raise AssertionError("no session goes on here")
 
-    harvest = undo = stand_on = reserve = setup_hash = check = resume
+    harvest = undo = check_out = reserve = setup_hash = check = resume
 
 
 class TableSite:

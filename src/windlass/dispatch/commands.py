@@ -120,7 +120,7 @@ class CommandRunner:
                 await asyncio.to_thread(redact_transcript, folder, self._redactor)
                 code = None if ended.reason == "output" else ended.code
                 return RunOutput(code, output, ended.seconds, ended.reason == "wall")
-            await asyncio.to_thread(slot.stand_on, commit)
+            await asyncio.to_thread(slot.check_out, commit)
         raise StoppedError(
             f"'{' '.join(argv)}' was cut off {MOST_RUNS} times before it ended: its supervisor was killed",
             hint="look who kills processes here (memory? dmesg tells); windlass resume runs it again",

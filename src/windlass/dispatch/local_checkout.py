@@ -99,8 +99,8 @@ class LocalCheckout:
         attempt, now = Attempt(self._run, key, n), self._clock()
         return await asyncio.to_thread(self._slots.place, self._taken, head, attempt, now, seen)
 
-    async def stand_on(self, commit: str) -> None:
-        await asyncio.to_thread(self._taken.stand_on, commit)
+    async def check_out(self, commit: str) -> None:
+        await asyncio.to_thread(self._taken.check_out, commit)
         self._seen = None
 
     async def keep(self, key: str, n: int) -> None:

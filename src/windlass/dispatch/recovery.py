@@ -63,7 +63,7 @@ def recover(
 
 def _reserved(store: Store, run: str, slots: Slots) -> list[AttemptRow]:
     """Attempts that ended without a result, the last of their step, whose slot waits for their session to go on."""
-    waiting = {lease.attempt: lease for lease in slots.held(run) if lease.attempt}
+    waiting = {lease.attempt: lease for lease in slots.leases_of(run) if lease.attempt}
     if not waiting:
         return []
     done = {step.key for step in store.steps.all(run)}
@@ -136,7 +136,7 @@ def end_checks(engine: EngineRepo, folder: Path, host: str, boot: str) -> None:
 def _leave_slots(store: Store, run: str, slots: Slots, lost: list[AttemptRow], kept: set[int], *, retire: bool) -> None:
     """A slot with an open attempt is never used again, unless the agent's own session goes on in it."""
     at_work = {row.intent.slot: row for row in lost if row.intent.slot}
-    for lease in slots.held(run):
+    for lease in slots.leases_of(run):
         slot, row = slots.slot(lease.n), at_work.get(str(lease.n))
         if lease.n in kept:
             continue

@@ -119,7 +119,7 @@ class Checkout(Protocol):
         """Keep what is there, then check out `head`. The refs under which it is kept."""
         ...
 
-    async def stand_on(self, commit: str) -> None:
+    async def check_out(self, commit: str) -> None:
         """Check out `commit`. What is dropped is nobody's work."""
         ...
 

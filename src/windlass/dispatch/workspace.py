@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from windlass.dispatch.site import Checkout
 from windlass.git import trees
 from windlass.git.engine_repo import EngineRepo
-from windlass.git.merge import Conflict, OpenConflicts, unresolved
+from windlass.git.merge import Conflict, OpenConflicts, unresolved_conflicts
 
 
 class Workspace:
@@ -71,7 +71,7 @@ class Workspace:
 
     async def reset(self) -> None:
         """Back to this scope's head; what is dropped is stored elsewhere."""
-        await self.checkout.stand_on(self.head)
+        await self.checkout.check_out(self.head)
         self._moved = False
 
     async def leave(self, key: str) -> None:
@@ -105,7 +105,7 @@ class Workspace:
         if not self.conflicts:
             return ()
         known, said = self.conflicts, self.said_resolved
-        return await asyncio.to_thread(unresolved, self._engine, self.base, self.head, known, said)
+        return await asyncio.to_thread(unresolved_conflicts, self._engine, self.base, self.head, known, said)
 
     async def diff(self, since: str, limit: int = 60_000) -> str:
         return await asyncio.to_thread(trees.diff, self._engine, since, self.head, limit)

@@ -237,7 +237,7 @@ class Publisher:
 
     def _target(self, there: Remote) -> Remote:
         """The remote that the pull request is for: another one when the branch goes to a fork."""
-        return replace(there, name=remote.proposed_to(there.root, self._values.base_branch, there.name))
+        return replace(there, name=remote.proposal_remote(there.root, self._values.base_branch, there.name))
 
     def _heading(self, there: Remote | None, target: Remote | None, branch: str) -> github.Heading:
         if there is None or target is None:

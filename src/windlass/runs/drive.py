@@ -412,7 +412,7 @@ class _Driver:
         assignments = Assignments(config, roles, adapters, cast.agent, frozenset(cast.roles))
         secrets = redactor(known_secrets(config, here.environ, engine.user.root))
 
-        slots = Slots(engine, keeping=bool(row.options.get("keep")))
+        slots = Slots(engine, keep_slots=bool(row.options.get("keep")))
         host = DriverHost(socket.gethostname(), boot_id(), here.environ, here.clock)
         commands = CommandRunner(journal, config, slots, folder, here.environ, requests, secrets)
         site = LocalSite(values.facts, folder, slots, host, config, adapters, secrets, commands)

@@ -29,7 +29,7 @@ from windlass.flow.route_graph import back_options
 from windlass.flow.schema import Flow
 from windlass.git import run as git
 from windlass.git import user_repo
-from windlass.git.disk import MIN_FREE_BYTES, lacking
+from windlass.git.disk import MIN_FREE_BYTES, space_problem
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.publish import enter_in_place
 from windlass.git.user_repo import UserRepo
@@ -196,7 +196,7 @@ def _date(now: float) -> str:
 def _require_room(repo: UserRepo, state: Path) -> None:
     """Refuse to start on a full disk, before anything is written."""
     for folder in (repo.common_dir, state):
-        problem = lacking(folder, MIN_FREE_BYTES)
+        problem = space_problem(folder, MIN_FREE_BYTES)
         if problem:
             raise UserError(problem, hint="free some space, or run `windlass gc`")
 

@@ -92,7 +92,7 @@ class Checker:
         """In order, up to the first that is red."""
         await workspace.ready(key.text, 0)
         if tree != workspace.tree:
-            await workspace.checkout.stand_on(commit)
+            await workspace.checkout.check_out(commit)
             workspace.disturb()
         results: list[tuple[CheckResult, bool]] = []
         for number, argv in enumerate(commands.commands, 1):
@@ -102,7 +102,7 @@ class Checker:
             if not result.ok:
                 break
         # What checks leave behind is nobody's work.
-        await workspace.checkout.stand_on(workspace.head)
+        await workspace.checkout.check_out(workspace.head)
         return results
 
     async def _one(self, check: Check, name: str, checkout: Checkout, tree: str) -> tuple[CheckResult, bool]:

@@ -29,7 +29,7 @@ from windlass.git.merge import (
     Joined,
     Landing,
     OpenConflicts,
-    carried,
+    carry_conflicts,
     describe,
     in_tree,
     paths_of,
@@ -406,6 +406,6 @@ def _open_conflicts(
 ) -> OpenConflicts:
     """The conflicts that nobody has resolved so far, as the joined tree has them, and those of this join."""
     labels = (workspace.head, tip) if joined.conflicts else ()
-    kept = carried(engine.objects, engine.objects.tree_of(joined.commit), left)
+    kept = carry_conflicts(engine.objects, engine.objects.tree_of(joined.commit), left)
     conflicts = dict.fromkeys((*kept, *joined.conflicts))
     return OpenConflicts(tuple(conflicts), tuple(dict.fromkeys((*workspace.conflicts.labels, *labels))))
