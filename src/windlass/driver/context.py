@@ -67,7 +67,7 @@ class StepContext:
         name = place.id(id) if place.step or id else ""
         keys = (place.key, *place.befores)
         here, *befores = (key.child(name, visit=place.again.visit, cycle=cycle) if name else key for key in keys)
-        settled = (questions.answered(before, question) for before in befores)
+        settled = (questions.recorded_answer(before, question) for before in befores)
         answer = next((one for one in settled if one), None) or await questions.ask(here, question)
         self._run.values.answers[question.id] = answer
         return answer

@@ -1,4 +1,4 @@
-"""Does a document fit the grammar of flows? Every fault in the words of the flow file, with its line."""
+"""Checks a document against the grammar of flows. Every fault uses the words of the flow file and has its line."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NOT_YET = {
     ("ReviewSpec", "out"): "it will store the result as an artifact",
     ("TasksSpec", "out"): "it will store the results as an artifact",
 }
-"""Keys of the grammar that nothing reads yet: refused, so that nobody relies on them."""
+"""Keys of the grammar that nothing reads yet. They are refused, so that no flow relies on them."""
 
 
 def read_shape(located: Located) -> schema.Flow:

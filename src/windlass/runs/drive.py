@@ -37,7 +37,7 @@ from windlass.engine.machine import End
 from windlass.engine.questions import PausedError, Questions, WaitingError
 from windlass.engine.quota import QuotaPatience, QuotaWaits
 from windlass.engine.repair import RepositoryRepair, repair_repositories
-from windlass.engine.requests import heed, obey
+from windlass.engine.requests import apply_request, poll_requests
 from windlass.engine.services import Assignments, DriverHost, StopRequests, known_secrets
 from windlass.engine.tip import Tip
 from windlass.engine.values import RunValues
@@ -263,7 +263,7 @@ class _Driver:
         async with self._beside(DriverControls(run.requests)):
             if self._new_limit:
                 on_event(self._new_limit)
-            watcher = asyncio.create_task(heed(run.journal, run.requests))
+            watcher = asyncio.create_task(poll_requests(run.journal, run.requests))
             _on_signals(run.requests)
             try:
                 ended = await self._guarded(row, services, retry)
@@ -399,7 +399,7 @@ class _Driver:
             return views.report(template, here.clock())
 
         requests = StopRequests(require_claim=partial(self._store.require, claim))
-        obey(requests, row.wanted)
+        apply_request(requests, row.wanted)
         engine = EngineRepo.open(user_repo.discover(here.cwd), state_dir(here.environ), fence=fence.held)
         journal = Journal(self._store, claim, publish=publish, crash=self._crash, barrier=engine.barrier)
         tip = Tip(journal, engine)
