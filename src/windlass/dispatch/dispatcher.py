@@ -182,7 +182,7 @@ class Dispatcher:
                 self._requests.check()
                 raise StoppedError(
                     f"{key} does not come to its end (retries.longest_wait): {failure.reason}",
-                    hint="windlass resume goes on",
+                    hint="windlass resume continues it",
                 )
             case TryAgain(pause_s=seconds):
                 await self._sleep(seconds)

@@ -148,7 +148,7 @@ class TasksPhase:
         if self._key.child(id).text in self._run.dispatcher.lived:
             if stop:
                 raise StoppedError(reason, hint="windlass retry tries that task again")
-            raise PausedError(reason, hint="windlass resume goes on")
+            raise PausedError(reason, hint="windlass resume continues it")
 
     async def mark_failure(self, id: str) -> None:
         async def so_far(previous: Json) -> Json:
@@ -285,7 +285,7 @@ class VisitContext:
     async def has_open_conflicts(self) -> bool:
         return bool(await self._workspace.unresolved())
 
-    def say_resolved(self, paths: Sequence[str]) -> None:
+    def mark_resolved(self, paths: Sequence[str]) -> None:
         self._workspace.said_resolved |= set(paths)
 
     async def patch(self) -> str:

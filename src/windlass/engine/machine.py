@@ -159,7 +159,7 @@ def state_reason(option: str, question: str, why: str = "") -> str:
     return f"{why} ({text})" if why else text
 
 
-# -- inside
+# -- helpers
 
 
 def _go(flow: Flow, state: State, facts: Facts, target: Target, reason: str) -> State:

@@ -94,7 +94,7 @@ class QuotaWaits:
         del self._since[login]
         raise StoppedError(
             f"{login} could not be used for {_duration_text(waited)} (retries.longest_wait): {wait.reason}",
-            hint="windlass resume goes on",
+            hint="windlass resume continues it",
         )
 
     def _show(self, key: str, wait: QuotaWait) -> None:

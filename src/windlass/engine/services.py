@@ -54,9 +54,9 @@ class StopRequests(Struct):
         if self.abort:
             raise AbortedError("aborted by the user")
         if self.interrupt:
-            raise InterruptedDriverError(self.interrupt, hint="windlass resume goes on")
+            raise InterruptedDriverError(self.interrupt, hint="windlass resume continues it")
         if self.pause or self.winding_down:
-            raise PausedError(self.pause or "another task cannot go on", hint="windlass resume goes on")
+            raise PausedError(self.pause or "another task cannot continue", hint="windlass resume continues it")
 
 
 class DriverHost(Struct, frozen=True):

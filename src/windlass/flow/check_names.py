@@ -85,7 +85,7 @@ def _wrong_mode_setting(flow: Flow) -> Iterator[FlowFault]:
     setting = flow.settings.get("mode")
     if setting is None or set(setting.options) != set(flow.modes):
         names = ", ".join(flow.modes)
-        yield FlowFault(("modes",), f"a flow with modes has a setting 'mode' whose options are its modes: {names}")
+        yield FlowFault(("modes",), f"a flow with modes needs a setting 'mode' with its modes as options: {names}")
 
 
 def unknown_roles(flow: Flow, roles: Collection[str]) -> Iterator[FlowFault]:
@@ -133,7 +133,7 @@ def unproduced_artifacts(flow: Flow) -> Iterator[FlowFault]:
     for name, artifact in flow.artifacts.items():
         if name not in made and not artifact.given and artifact.kind != "diff":
             yield FlowFault(
-                ("artifacts", name), f"nobody produces the artifact '{name}'", "an `out:`, or `given: true`"
+                ("artifacts", name), f"nothing produces the artifact '{name}'", "an `out:`, or `given: true`"
             )
         if name in made and artifact.kind == "diff":
             yield FlowFault(("artifacts", name), f"the diff '{name}' is made by the engine, not by a phase")

@@ -98,7 +98,7 @@ def automatic_answers_that_lead_back(flow: Flow) -> Iterator[FlowFault]:
             key = getattr(question, field)
             if key and any(_leads_back(way, name, key, ways) for ways in found for way in ways):
                 message = f"`{field}: {key}` leads back, and an automatic answer must not"
-                yield FlowFault(("questions", name, field), message, "name an option that goes on or ends")
+                yield FlowFault(("questions", name, field), message, "name an option that continues or ends")
 
 
 def _leads_back(way: RouteEdge, question: str, key: str, ways: list[RouteEdge]) -> bool:

@@ -53,7 +53,7 @@ def settings_inside_texts(located: Located) -> Iterator[FlowFault]:
             yield FlowFault(path, f"'{text[:60]}' has a $setting inside a longer text", "a $setting is a whole value")
         elif NAME.fullmatch(text) and path and path[-1] not in SETTING_FIELDS:
             yield FlowFault(
-                path, f"'{text}' cannot stand here", f"a $setting is a value of {', '.join(sorted(SETTING_FIELDS))}"
+                path, f"'{text}' is not allowed here", f"a $setting is a value of {', '.join(sorted(SETTING_FIELDS))}"
             )
 
 

@@ -32,5 +32,5 @@ class FlowError(UserError):
         self.problems = tuple(sorted(set(problems)))
         super().__init__(
             "\n".join(problem.at(where) for problem in self.problems),
-            hint=f"mend these lines, then try `windlass flow check {where}`",
+            hint=f"fix these lines, then try `windlass flow check {where}`",
         )

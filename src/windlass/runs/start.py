@@ -101,7 +101,7 @@ def _create(
     engine.refs.set_tip(run, repo.head, "")
     if start.in_place:
         enter_in_place(repo, branch, repo.head)
-    given = _given(flow, start)
+    given = _given_artifacts(flow, start)
     row = RunRow(
         *(run, start.request, flow.flow, source.text, slug, date, repo.head, branch, settings),
         options={**_options(start, given), "from": repo.branch},
@@ -267,7 +267,7 @@ def _steps(flow: Flow) -> list[PhaseSpec]:
     return [step for phase in flow.all_phases() for step in phase.task_steps()]
 
 
-def _given(flow: Flow, start: Start) -> dict[str, str]:
+def _given_artifacts(flow: Flow, start: Start) -> dict[str, str]:
     """Artifacts that exist at the start: the user's plan, or a plan made from the request."""
     names = [name for name, artifact in flow.artifacts.items() if artifact.given]
     if start.plan and not names:

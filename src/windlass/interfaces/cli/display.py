@@ -16,7 +16,7 @@ from windlass.errors import Exit
 from windlass.events import HANDED_OVER, Recorded, RunStarted, StepEntered, encode
 from windlass.interfaces.cli.common import colour_fits, is_interactive, session, unicode_fits, width
 from windlass.runs.app import App
-from windlass.runs.drive import Beside, DriveResult
+from windlass.runs.drive import DriveResult, InterfaceSession
 
 if TYPE_CHECKING:
     from windlass.interfaces.terminal.live import LiveFace
@@ -33,7 +33,7 @@ class Face(Protocol):
 class Display(Struct, frozen=True):
     on_event: Callable[[Recorded], None]
     asker: Asker | None = None
-    alongside: Beside | None = None
+    alongside: InterfaceSession | None = None
     """Runs the live view in the driver's event loop."""
     left: Callable[[DriveResult], bool] = lambda ended: False
     """Whether the person moved the run to the background."""

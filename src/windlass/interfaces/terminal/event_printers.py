@@ -1,4 +1,4 @@
-"""What the plain face prints for each event, one class for each group of events."""
+"""What the plain display prints for each event, one class for each group of events."""
 
 from __future__ import annotations
 

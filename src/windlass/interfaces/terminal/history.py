@@ -1,4 +1,4 @@
-"""The lines above the live view: the plain face's lines, without what the view itself shows."""
+"""The lines above the live view: the plain display's lines, without those of the view itself."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class History:
             self._face.output.question(asked._replace(detail=""))
 
     def _print_asked(self, asked: QuestionView) -> None:
-        # The title tells sections of a design apart: the question about each has the same text.
+        # The title distinguishes the sections of a design: the question about each has the same text.
         self._out.line()
         if asked.title:
             self._out.line(f"─── {asked.title} ───", limit=200)
