@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from captured import CLIS
-from windlass.agents.installed import Login, find, login_state, tested_version, version, version_warning
+from windlass.agents.installed import Login, find, known_version, login_state, version, version_warning
 
 FILES = {
     "claude": ".claude/.credentials.json",
@@ -42,11 +42,11 @@ def test_a_cli_is_looked_for_in_the_path_that_is_given(tmp_path: Path) -> None:
 
 
 def test_an_unversion_tried_is_a_warning() -> None:
-    assert version_warning("claude", tested_version("claude")) == ""
+    assert version_warning("claude", known_version("claude")) == ""
     assert version_warning("claude", "") == version_warning("mine", "1.2.3") == ""
     assert (
         version_warning("claude", "9.9.9")
-        == f"claude 9.9.9 was not tested with Windlass; {tested_version('claude')} was"
+        == f"claude 9.9.9 was not tested with Windlass; {known_version('claude')} was"
     )
 
 

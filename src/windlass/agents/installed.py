@@ -24,7 +24,7 @@ class Login(Struct, frozen=True):
     """The variable or the file that was found; otherwise the places that were searched."""
 
 
-def tested_version(name: str) -> str:
+def known_version(name: str) -> str:
     """The version that Windlass was tested with; '' for another agent."""
     return str(cli_module(name).TESTED) if name in CLIS else ""
 
@@ -73,7 +73,7 @@ def version(binary: str, environ: Mapping[str, str], node: str = "") -> str:
 
 def version_warning(name: str, version: str) -> str:
     """A warning, or ''."""
-    known = tested_version(name)
+    known = known_version(name)
     if not version or not known or version == known:
         return ""
     return f"{name} {version} was not tested with Windlass; {known} was"
