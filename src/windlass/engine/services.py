@@ -1,4 +1,4 @@
-"""What a driver knows about its host, its agents, and the requests of a person."""
+"""The host of a driver, its agents, and the requests of a person."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def _pin(engine: EngineRepo, attempt: Attempt, shas: Iterable[str]) -> tuple[str
 
 
 def unreachable_commits(engine: EngineRepo, shas: Iterable[str], reached: Iterable[str] = ()) -> list[str]:
-    """Those of `shas` that no ref of a run, none of `reached` and no other of `shas` leads to."""
+    """The commits of `shas` that no ref of a run, none of `reached` and no other of `shas` leads to."""
     wanted = list(shas)
     if not wanted:
         return []
@@ -180,7 +180,7 @@ def _task_of(key: str) -> str:
 
 
 def contained_commits(engine: EngineRepo, shas: Iterable[str], tips: Iterable[str]) -> set[str]:
-    """Those of `shas` that one of `tips` leads to. Starts two gits for all of them."""
+    """The commits of `shas` that one of `tips` leads to. Starts two gits for all of them."""
     wanted = sorted(set(shas))
     if not wanted:
         return set()
