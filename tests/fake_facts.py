@@ -25,5 +25,5 @@ class FakeFacts:
         assert self.flow
         return int(self.flow.settings[value[1:]].default or 1)
 
-    def unmet(self, needs: tuple[str, ...]) -> list[str]:
+    def unmet_needs(self, needs: tuple[str, ...]) -> list[str]:
         return [need for need in needs if need in self.shut]

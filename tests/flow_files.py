@@ -8,7 +8,7 @@ import windlass
 from windlass.flow.document import load_strict
 from windlass.flow.fault import places, role_names
 from windlass.flow.load import parse_flow
-from windlass.flow.route_graph import RouteEdge, phase_ways, step_ways
+from windlass.flow.route_graph import RouteEdge, phase_edges, step_edges
 from windlass.flow.schema import Flow
 from windlass.flow.shape import read_shape
 from windlass.kinds import review, tasks
@@ -75,5 +75,5 @@ def labels(flow: Flow, mode: str = "") -> list[str]:
 
 def ways_by(flow: Flow, question: str) -> dict[str, RouteEdge]:
     inner = tasks_of(flow)
-    found = [*phase_ways(flow), *step_ways(flow, inner, ())]
+    found = [*phase_edges(flow), *step_edges(flow, inner, ())]
     return {way.answer: way for way in found if way.question == question}

@@ -54,7 +54,7 @@ class ProofBench:
         tree = self._tree(self.engine.user.head, base, (), programs)
         self.base = commit_tree(self.engine, tree, [self.engine.user.head], "base", 1.0)
         self.slot = ProofSlot.take(self.engine)
-        self.slot.stand_on(self.engine.objects.tree_of(self.base))
+        self.slot.check_out(self.engine.objects.tree_of(self.base))
         self.slot.remember("", 1_700_000_000.0)
         self.report = tmp / "run" / "junit.xml"
         self.report.parent.mkdir()
@@ -110,7 +110,7 @@ class ProofBench:
         self.ran.append(tree)
         if not files:
             return TestRun()
-        assert self.slot.stand_on(sha, trees.paths)
+        assert self.slot.check_out(sha, trees.paths)
         self.report.unlink(missing_ok=True)
         env = {
             "PATH": os.environ["PATH"],

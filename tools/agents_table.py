@@ -18,7 +18,7 @@ from pathlib import Path
 from reference import table
 from windlass.agents import registry
 from windlass.agents.base import Capabilities
-from windlass.agents.installed import version_tried
+from windlass.agents.installed import known_version
 from windlass.agents.registry import CLIS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -122,7 +122,7 @@ def declared() -> list[str]:
     """What the code says: it cannot go stale without a test that fails."""
     can = {name: registry.make(name, {}).capabilities for name in CLIS}
     rows = [
-        ["tested version", *(version_tried(name) for name in CLIS)],
+        ["tested version", *(known_version(name) for name in CLIS)],
         ["cost", *(COSTS[can[name].cost] for name in CLIS)],
         *([label, *(yes(can[name], field) for name in CLIS)] for label, field in ABILITIES.items()),
     ]

@@ -2,7 +2,7 @@
 
     python tools/merge_fuzz.py --merges 100000 --seed 1
 
-Each merge has one of four results: the same clean tree as git's, left to git by `merged`, left to git because the
+Each merge has one of four results: the same clean tree as git's, left to git by `merge_trees`, left to git because the
 histories have no plain meeting point, or different from git's. A difference is printed with its seed; any difference
 makes the exit code 1.
 """
@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from windlass.git.plumbing.compare import meeting, merged
+from windlass.git.plumbing.compare import merge_base, merge_trees
 from windlass.git.plumbing.objects import FOLDER, Entry, Objects
 
 Files = dict[str, tuple[str, str]]
@@ -206,7 +206,7 @@ def run_batch(folder: Path, first: int, count: int, found: Counter[str]) -> list
     histories = [Fuzz(seed).history(repo) for seed in range(first, first + count)]
     problems = []
     for n, (history, (clean, tree)) in enumerate(zip(histories, git_merges(folder, histories), strict=True)):
-        base = meeting(repo.objects, history.ours, history.theirs)
+        base = merge_base(repo.objects, history.ours, history.theirs)
         if base and history.base and base != history.base:
             problems.append(f"seed {first + n}: they meet at {base[:12]}, not at {history.base[:12]}")
         if not base and not history.base:
@@ -216,7 +216,7 @@ def run_batch(folder: Path, first: int, count: int, found: Counter[str]) -> list
             problems.append(f"seed {first + n}: a criss-cross history has no one base, not {str(base)[:12]}")
             continue
         trees = [repo.objects.commit(sha).tree for sha in (history.base, history.ours, history.theirs)]
-        joined = merged(repo.objects, *trees)
+        joined = merge_trees(repo.objects, *trees)
         if not tree:
             found["git died of it" if joined is None else "git died of it, joined here"] += 1
         elif joined is None:

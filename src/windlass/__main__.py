@@ -7,7 +7,7 @@ import sys
 
 def main() -> None:
     if sys.argv[1:] == ["--version"]:
-        # Nothing else is needed for it, so nothing else is loaded.
+        # `--version` needs nothing else, so nothing else is loaded.
         from windlass import __version__
 
         print(f"windlass {__version__}")
@@ -19,7 +19,7 @@ def main() -> None:
     from windlass.interfaces.exit import run
 
     code = run(sys.argv[1:], compose())
-    # What is left is Python's own shutdown: Ctrl-C may cut it short, but does not change what the command came to.
+    # Only Python's shutdown is left: Ctrl-C may cut it short, but does not change the result of the command.
     quit_on_interrupt(code, b"")
     sys.exit(code)
 

@@ -1,19 +1,19 @@
-"""Plain data of YAML, TOML or JSON into structs, by their type hints, with every fault at once.
+"""Converts plain data of YAML, TOML or JSON into structs, by their type hints, and reports every fault at once.
 
-`msgspec.convert` does the same and stops at the first fault. A person who writes a flow or a configuration wants all of
-them, each with its place. Nothing is converted that a type hint does not ask for: the text "3" is no number.
+`msgspec.convert` does the same and stops at the first fault. A person who writes a flow or a configuration needs all of
+them, each with its place. A value is converted only if its type hint demands it: the text "3" is not a number.
 
-A struct's type hints are evaluated when the first value of it is read, so that a start pays for what it uses.
+The type hints of a struct are evaluated for its first value, so that a start pays only for what it uses.
 
-What a type hint can say, besides plain types, lists, tables, choices (`Literal`) and structs:
+In addition to plain types, lists, tables, choices (`Literal`) and structs, a type hint can say:
 
 - `Annotated[T, Before(f)]`: f changes the value, then it is read as a T
 - `Annotated[T, Parser(f)]`: f makes the T, or raises ValueError with the reason
-- `Annotated[T, After(f)]`: f checks or changes what was read as a T
+- `Annotated[T, After(f)]`: f checks or changes the T
 - `Annotated[T, Meta(...)]`: the bounds of msgspec: ge, le, min_length, max_length
 - `Annotated[dict[str, T], Rest()]`: takes the keys of the table that no other field has
 - `field(name="from")`: the key in the data
-- structs with a tag (`tag_field`, `tag`) in a union are told apart by it
+- structs in a union are distinguished by their tag (`tag_field`, `tag`)
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class Rest(Struct, frozen=True):
 
 
 class Fault(Struct, frozen=True):
-    """One thing that does not fit."""
+    """One value that does not fit."""
 
     path: Path
     code: str
-    """unknown | missing | tag | choice | value | bound, or what was expected: text | flag | whole | number | finite |
+    """unknown | missing | tag | choice | value | bound, or the expected type: text | flag | whole | number | finite |
     list | table | union"""
     message: str
     """Without the name of the key."""
@@ -90,12 +90,12 @@ def fields_of(cls: type) -> tuple[FieldInfo, ...]:
 
 
 def bare(hint: Any) -> Any:
-    """The type without what `Annotated` adds."""
+    """The type without the additions of `Annotated`."""
     return get_args(hint)[0] if get_origin(hint) is Annotated else hint
 
 
 def notes(hint: Any) -> tuple[Any, ...]:
-    """What `Annotated` adds to the type."""
+    """The additions of `Annotated` to the type."""
     return get_args(hint)[1:] if get_origin(hint) is Annotated else ()
 
 
@@ -202,7 +202,7 @@ def _union(kinds: tuple[Any, ...]) -> Reader:
     optional = len(others) < len(kinds)
     tags = [_tag(kind) for kind in others]
     if len(others) > 1 and all(tags):
-        return _tagged(dict(zip(tags, others, strict=True)))
+        return _tagged_reader(dict(zip(tags, others, strict=True)))
     readers = [_reader(kind) for kind in others]
 
     def read(value: Any, path: Path, faults: list[Fault]) -> Any:
@@ -229,7 +229,7 @@ def _tag(kind: Any) -> str:
     return str(kind.__struct_config__.tag or "") if isinstance(kind, type) and issubclass(kind, Struct) else ""
 
 
-def _tagged(kinds: dict[str, type[Struct]]) -> Reader:
+def _tagged_reader(kinds: dict[str, type[Struct]]) -> Reader:
     key = next(iter(kinds.values())).__struct_config__.tag_field or "type"
 
     def read(value: Any, path: Path, faults: list[Fault]) -> Any:
@@ -248,7 +248,7 @@ def _tagged(kinds: dict[str, type[Struct]]) -> Reader:
 
 
 def _annotated(kind: Any, added: tuple[Any, ...]) -> Reader:
-    inner = next((_made_by(one) for one in added if isinstance(one, Parser)), None) or _reader(kind)
+    inner = next((_parser_reader(one) for one in added if isinstance(one, Parser)), None) or _reader(kind)
     changes = [one.change for one in added if isinstance(one, Before)]
     checks = [_bounds(one) if isinstance(one, Meta) else one.check for one in added if isinstance(one, Meta | After)]
 
@@ -269,7 +269,7 @@ def _annotated(kind: Any, added: tuple[Any, ...]) -> Reader:
     return read
 
 
-def _made_by(note: Parser) -> Reader:
+def _parser_reader(note: Parser) -> Reader:
     return lambda value, path, faults: note.make(value)
 
 
@@ -299,7 +299,7 @@ def _length(count: int, value: object) -> str:
 
 
 class _StructReader:
-    """Reads a table into a struct. It looks at the struct's type hints when it is first used."""
+    """Reads a table into a struct. Evaluates the struct's type hints at its first use."""
 
     def __init__(self, cls: type[Struct]) -> None:
         self._cls = cls
@@ -338,7 +338,7 @@ class _StructReader:
                 self._known[info.encode_name] = info, _reader(info.type)
 
     def _others(self, value: dict[str, Any], path: Path, faults: list[Fault]) -> dict[str, Any]:
-        """The keys that no field has: refused, or left to the field that takes the rest."""
+        """The keys that no field has: refused, or passed to the field that takes the rest."""
         config = self._cls.__struct_config__
         unknown = [key for key in value if key not in self._known and key != config.tag_field]
         found: dict[str, Any] = {}

@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """What the command line tells the shell."""
+    """The exit codes of the command line."""
 
     OK = 0
     USER = 1
@@ -24,7 +24,7 @@ class Exit(IntEnum):
 
 
 class WindlassError(Exception):
-    """Base of everything we raise on purpose."""
+    """Base of every error that Windlass raises on purpose."""
 
     exit = Exit.USER
 
@@ -35,17 +35,17 @@ class WindlassError(Exception):
 
 
 class UserError(WindlassError):
-    """The user's to fix: bad config, flow, repository, missing agent."""
+    """The user has to fix it: config, flow, repository, missing agent."""
 
 
 class StoppedError(WindlassError):
-    """The run cannot go on by itself; it stays resumable."""
+    """The run cannot continue without a person; it can be resumed."""
 
     exit = Exit.STOPPED
 
 
 class JournalMismatchError(StoppedError):
-    """A recorded step was asked for with other inputs than it was recorded with."""
+    """A recorded step got other inputs than those on record."""
 
 
 class OverBudgetError(StoppedError):
@@ -57,11 +57,11 @@ class LockHeldError(UserError):
 
 
 class StoreError(UserError):
-    """The database cannot be used as it is; it is kept untouched."""
+    """The database cannot be used; it is not changed."""
 
 
 class ExhaustedError(StoppedError):
-    """The machine has run out of something: disk space, open files, a disk that may be written."""
+    """The machine lacks something: disk space, open files, a writable disk."""
 
 
 class GitError(StoppedError):
@@ -71,22 +71,23 @@ class GitError(StoppedError):
 class GitUnansweredError(StoppedError):
     """Git gave no answer: it was ended, took too long, met a lock or ran out of space.
 
-    This says nothing about the repository. It is no GitError, so code that treats a GitError as damage lets it through.
+    This says nothing about the repository. It is not a GitError, so code that treats a GitError as damage lets it
+    through.
     """
 
 
 class GitLockError(GitUnansweredError):
-    """A lock file is in the way, and Windlass cannot know whose it is."""
+    """A lock file is in the way, and its owner is unknown."""
 
 
 class LostAttemptError(WindlassError):
-    """A newer driver took over; what this one did no longer counts."""
+    """A newer driver took over; the results of this one no longer count."""
 
     exit = Exit.STOPPED
 
 
 class TakenOverError(WindlassError):
-    """The run is no longer this driver's: it ends its own agents and writes nothing more."""
+    """Another driver has the run: this one ends its own agents and writes nothing more."""
 
     exit = Exit.STOPPED
 
@@ -104,7 +105,7 @@ class InterruptedDriverError(WindlassError):
 
 
 RESUME = "then: windlass resume"
-#: errno -> what the machine lacks, and the way out
+#: errno -> what the machine lacks, and the hint
 _LACKS = {
     errno.ENOSPC: ("no space is left on the disk", f"free some disk space (windlass gc helps), {RESUME}"),
     errno.EDQUOT: ("the disk quota is used up", f"free some disk space or have the quota raised, {RESUME}"),
@@ -127,30 +128,30 @@ _LACK_BY_WORDS = {
 
 
 def exhausted(error: BaseException, path: object = "") -> ExhaustedError | None:
-    """The stopped error for an OSError that tells of the machine and not of Windlass; None for all others.
+    """The stopped error for an OSError about the machine; None for all others.
 
-    `path` is used where the error names no file.
+    `path` is used when the error names no file.
     """
     if not isinstance(error, OSError) or error.errno not in _LACKS:
         return None
     where = error.filename if error.filename is not None else path
-    return _lacking(error.errno, where.decode("utf-8", "replace") if isinstance(where, bytes) else str(where))
+    return _exhausted_error(error.errno, where.decode("utf-8", "replace") if isinstance(where, bytes) else str(where))
 
 
 def exhausted_in(text: str, path: object = "") -> ExhaustedError | None:
-    """The same for what another program said about itself, as git does on its standard error."""
+    """The same for the error text of another program, such as git."""
     low = text.lower()
     number = next((number for words, number in _LACK_BY_WORDS.items() if words in low), None)
-    return _lacking(number, str(path)) if number is not None else None
+    return _exhausted_error(number, str(path)) if number is not None else None
 
 
-def _lacking(number: int, where: str) -> ExhaustedError:
+def _exhausted_error(number: int, where: str) -> ExhaustedError:
     what, hint = _LACKS[number]
     return ExhaustedError(f"{what}: '{where}'" if where else what, hint=hint)
 
 
 def require_text(text: str, what: str) -> str:
-    """The text itself. Bytes that are no UTF-8 come in as lone surrogates, which nothing can store or print."""
+    """The text itself. Bytes that are not UTF-8 become lone surrogates, which nothing can store or print."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -160,7 +161,7 @@ def require_text(text: str, what: str) -> str:
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """' Did you mean x?' for the nearest known name, else the list of what exists."""
+    """' Did you mean x?' for the nearest known name, otherwise the list of known names."""
     names = sorted(known)
     match = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     if match:

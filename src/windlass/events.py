@@ -37,13 +37,13 @@ class RunResumed(Struct, frozen=True):
 
 
 class RunTold(Struct, frozen=True):
-    """A person told the run something. The next dispatch of that role receives it, once."""
+    """A person sent the run a message. The next dispatch of that role receives it, once."""
 
     type: ClassVar[str] = "run.told"
     text: str
     by: str
     role: str = ""
-    """'' is any role that writes code."""
+    """'' means any role that writes code."""
 
 
 class RunSaid(Struct, frozen=True):
@@ -53,7 +53,7 @@ class RunSaid(Struct, frozen=True):
     text: str
 
 
-#: the reason of a driver that hands the run over to one in the background: the run does not rest
+#: the reason of a driver that passes the run to one in the background: the run is not paused
 HANDED_OVER = "goes on in the background"
 
 
@@ -95,7 +95,7 @@ class PhaseSkipped(Struct, frozen=True):
 
 
 class StepEntered(Struct, frozen=True):
-    """A named checkpoint inside a phase: a task's step, a label a document demands."""
+    """A named checkpoint inside a phase: a task's step, or a label that a document demands."""
 
     type: ClassVar[str] = "step.entered"
     key: str
@@ -133,7 +133,7 @@ class DispatchStarted(Struct, frozen=True):
     cycles: int = 0
     reserved_usd: float | None = None
     told: list[Json] = field(default_factory=list)
-    """What people told the run and this dispatch receives."""
+    """The messages of people that this dispatch receives."""
 
 
 class DispatchFinished(Struct, frozen=True):
@@ -156,11 +156,11 @@ class DispatchFinished(Struct, frozen=True):
     prices: str = ""
     """The date of the price list that its cost was computed with; empty: the agent reported its cost."""
     assumed_usd: float | None = None
-    """Counted besides `cost_usd`, for usage without a known cost. None: an old record; its unknown cost says so."""
+    """Counted in addition to `cost_usd`, for usage without a known cost. None: an old record."""
 
 
 class DispatchCosted(Struct, frozen=True):
-    """The cost of an ended attempt, found out later. It replaces the cost in `dispatch.finished`."""
+    """The cost of an ended attempt, found later. It replaces the cost in `dispatch.finished`."""
 
     type: ClassVar[str] = "dispatch.costed"
     key: str
@@ -171,7 +171,7 @@ class DispatchCosted(Struct, frozen=True):
     before_usd: float | None
     before_assumed_usd: float
     input: int = 0
-    """More than was reported before; so are the next two."""
+    """The increase over the earlier report; the same holds for the next two."""
     output: int = 0
     cached: int = 0
     task: str = ""
@@ -233,7 +233,7 @@ class QuestionAnswered(Struct, frozen=True):
 
 
 class BudgetChanged(Struct, frozen=True):
-    """Somebody changed the limit."""
+    """A person or a question changed the limit."""
 
     type: ClassVar[str] = "budget.changed"
     limit_usd: float | None
@@ -261,7 +261,7 @@ class PlanAdopted(Struct, frozen=True):
 
 
 class Warned(Struct, frozen=True):
-    """Something a person should know: budget, roles that broke their bounds, a branch that could not be moved."""
+    """A fact for a person: budget, roles that exceeded their permissions, a branch that could not be moved."""
 
     type: ClassVar[str] = "warned"
     code: str
@@ -291,7 +291,7 @@ class CommandFinished(Struct, frozen=True):
 
 
 class TaskLanded(Struct, frozen=True):
-    """The run's tip contains the task's commits; `checks` says what was proved on that tree."""
+    """The run's tip contains the task's commits; `checks` is the result of the checks on that tree."""
 
     type: ClassVar[str] = "task.landed"
     task: str
@@ -335,14 +335,14 @@ class LandingRefused(Struct, frozen=True):
 
 
 class BranchPublished(Struct, frozen=True):
-    """The run's branch was moved to the tip. `commit` is where it is now: another commit when it could not be moved."""
+    """The run's branch was moved to the tip. `commit` is its commit now: another one when it could not be moved."""
 
     type: ClassVar[str] = "branch.published"
     branch: str
     commit: str
     note: str = ""
     tip: str = ""
-    """'' is `commit`."""
+    """'' means `commit`."""
 
 
 class RunLanded(Struct, frozen=True):
@@ -356,11 +356,11 @@ class RunLanded(Struct, frozen=True):
     how: str
     """fast-forward | merge | squash"""
     checks: str
-    """passed | known failures | unchecked | failed (taken by --force-red)"""
+    """passed | known failures | unchecked | failed (accepted by --force-red)"""
 
 
 class PublishFinished(Struct, frozen=True):
-    """A push, a pull request or a tag: done | already | left (no means for it here) | failed."""
+    """A push, a pull request or a tag: done | already | left (this machine cannot do it) | failed."""
 
     type: ClassVar[str] = "publish.finished"
     key: str
@@ -373,7 +373,7 @@ class PublishFinished(Struct, frozen=True):
 
 
 class Activity(Struct, frozen=True):
-    """What an agent is doing now. Shown live and kept in the attempt's folder, never in the journal."""
+    """The current activity of an agent. Shown live and stored in the attempt's folder, never in the journal."""
 
     type: ClassVar[str] = "activity"
     key: str
@@ -385,7 +385,7 @@ class Activity(Struct, frozen=True):
     task: str = ""
     cost_usd: float | None = None
     call: str = ""
-    """The call that a result belongs to, where the agent names it."""
+    """The call that a result belongs to, if the agent names it."""
 
 
 Event: TypeAlias = (
@@ -429,7 +429,7 @@ _FIELDS = {name: frozenset(cls.__struct_fields__) for name, cls in TYPES.items()
 
 
 class Recorded(Struct, frozen=True):
-    """An event with its place in the log."""
+    """An event with its position in the log."""
 
     seq: int
     run: str
@@ -438,7 +438,7 @@ class Recorded(Struct, frozen=True):
 
 
 def encode(event: Event) -> str:
-    # Fields hold plain JSON already, so nothing has to be copied first.
+    # Fields already hold plain JSON, so nothing has to be copied first.
     return compact(asdict(event))
 
 

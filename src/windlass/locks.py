@@ -1,4 +1,4 @@
-"""Locks that the kernel frees whatever ends the process: one driver for a run, and locks that are held for moments."""
+"""Locks that the kernel frees when the process ends: one driver for a run, and short locks."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from windlass.errors import LockHeldError, StoppedError, TakenOverError
 from windlass.private_files import make_private
 
 LOCK_LOOK_S = 2.0
-"""Wait this long for a lock before asking whether its holder is stopped."""
+"""Wait this long for a lock before checking whether its holder is stopped."""
 LOCK_PATIENCE_S = 120.0
-"""As long as a git that runs under the lock may take."""
+"""The longest time of a git that runs under the lock."""
 
 
 class DriverLock(Struct, frozen=True):
@@ -45,7 +45,7 @@ class DriverLock(Struct, frozen=True):
     def _lost(self, what: str) -> TakenOverError:
         return TakenOverError(
             f"this driver lost its lock on run {self.run}: '{self.path}' {what}",
-            hint=f"nothing was changed since; windlass resume {self.run} goes on",
+            hint=f"nothing was changed since; windlass resume {self.run} continues it",
         )
 
 
@@ -75,7 +75,7 @@ def _acquire(path: Path, run: str) -> DriverLock:
                 hint="windlass log --follow watches it; windlass pause stops it",
             ) from None
         except TakenOverError:
-            # Somebody removed the file between the opening and the locking: what we locked is not what others see.
+            # The file was removed between opening and locking: others see another file.
             os.close(lock.handle)
         else:
             return lock
@@ -102,19 +102,19 @@ def holder(path: Path) -> int | None:
         return None
 
 
-# -- a lock for moments
+# -- a short lock
 
 
 @contextmanager
 def file_lock(path: Path) -> Iterator[None]:
-    """Hold an OS lock for a moment; the kernel frees it after `kill -9`. Raises for a holder that is stopped."""
+    """Hold an OS lock for a moment; the kernel frees it after `kill -9`. Raises if the holder is stopped."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as handle:
         begun = time.monotonic()
         while not try_lock(handle):
             time.sleep(0.005)
             if (waited := time.monotonic() - begun) > LOCK_LOOK_S:
-                # The holder writes its number, but may be stopped before it does; not every system has /proc/locks.
+                # The holder writes its number, but may be stopped before that; not every system has /proc/locks.
                 handle.seek(0)
                 owner = str(lock_holder(path, "FLOCK") or handle.read().strip())
                 stopped = owner.isdigit() and is_stopped(int(owner))
@@ -130,7 +130,7 @@ def file_lock(path: Path) -> Iterator[None]:
 
 
 def try_lock(file: IO[str] | IO[bytes] | int) -> bool:
-    """False: somebody else holds the lock on this open file."""
+    """False: another process holds the lock on this open file."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -138,11 +138,11 @@ def try_lock(file: IO[str] | IO[bytes] | int) -> bool:
     return True
 
 
-# -- who a driver is
+# -- the identity of a driver
 
 
 class DriverId(Struct, frozen=True):
-    """A process, distinct from every other one that has or had its number."""
+    """A process, distinct from every other one with the same number."""
 
     host: str
     boot: str
@@ -166,7 +166,7 @@ class DriverId(Struct, frozen=True):
 
     @property
     def here(self) -> bool:
-        """It runs, or ran, under the kernel that we run under."""
+        """Whether it runs, or ran, under this kernel."""
         return (self.host, self.boot) == (socket.gethostname(), boot_id())
 
     @property
@@ -185,7 +185,7 @@ def is_stopped(pid: int) -> bool:
 
 
 def lock_holder(file: Path, kind: Literal["FLOCK", "POSIX"], byte: int = 0) -> int:
-    """The process that has the lock for writing on that byte of a file; 0 when the system does not tell."""
+    """The process that has the lock for writing on that byte of a file; 0 when the system does not say."""
     try:
         number = str(os.stat(file).st_ino)
         lines = Path("/proc/locks").read_text().splitlines()
@@ -208,7 +208,7 @@ def boot_id() -> str:
 
 
 def process_start(pid: int) -> int:
-    """Clock ticks since boot at which the process started; 0 when it is not there or cannot be known."""
+    """Clock ticks since boot at which the process started; 0 when it does not exist or is unknown."""
     fields = _stat(pid)
     return int(fields[19]) if len(fields) > 19 and fields[0] not in ("Z", "X") else 0
 

@@ -31,7 +31,7 @@ class ProjectPaths(Struct, frozen=True):
         return self.home / "runs" / run
 
     def branch_commit(self, branch: str) -> str | None:
-        """The commit of a branch, '' when there is none. None: the refs are not in files, only git can read them."""
+        """The commit of a branch; '' when there is none. None: the refs are not in files, only git can read them."""
         if not (self.common / "refs" / "heads").is_dir():
             return None
         ref = f"refs/heads/{branch}"

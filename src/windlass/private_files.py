@@ -1,6 +1,6 @@
-"""Files and folders for their owner alone, whatever the umask, and the one way to replace a file whole.
+"""Files and folders for their owner alone, whatever the umask, and the one way to replace a file atomically.
 
-A run's record holds what agents read, so other users of the machine must not read it.
+A run's record contains everything that agents read, so other users of the machine must not read it.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def make_private(folder: Path) -> None:
 
 
 def close_to_others(path: Path) -> None:
-    """Close what an older version or another umask left open. Raises FileNotFoundError or PermissionError as chmod
-    does."""
+    """Close a path that an older version or another umask left open. Raises FileNotFoundError or PermissionError as
+    chmod does."""
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & OTHERS:
         path.chmod(mode & ~OTHERS)
@@ -53,12 +53,12 @@ def replace_file(
     errors: str = "surrogateescape",
     scratch: Path | None = None,
 ) -> None:
-    """Give a file this content, whole or not at all, whatever ends this process. No link is written through.
+    """Replace the content of a file completely or not at all, even when the process dies. No link is written through.
 
     `sync_to`: after a power cut the file may be empty ("memory"), has the old or the new content ("content"), or has
-    the new content once this returns ("name"). `private`: for the owner alone, else as the umask has it.
-    `errors`: how a text with lone surrogates is encoded. `scratch`: where the content is written first. Give it for a
-    file with one writer, so that the next call reuses what a killed process left; the default is one for each thread.
+    the new content once this returns ("name"). `private`: for the owner alone, otherwise as the umask says. `errors`:
+    how a text with lone surrogates is encoded. `scratch`: where the content is written first. Give it for a file with
+    one writer, so that the next call reuses a killed process's file; the default is one for each thread.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = scratch or path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.part")
@@ -79,7 +79,7 @@ def replace_file(
 
 
 def sync(path: Path) -> None:
-    """Write a file or a folder to the disk. One that is gone meanwhile has nothing to lose."""
+    """Write a file or a folder to the disk. A path that has disappeared is skipped."""
     with suppress(FileNotFoundError):
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:

@@ -1,10 +1,10 @@
-"""YAML as people and agents write it, read strictly: no tags, no anchors, no aliases, every key once.
+"""YAML of people and agents, read strictly: no tags, no anchors, no aliases, every key once.
 
-The one reader of flow files, role files, scripts and answers. It goes through the events of PyYAML's C parser, which
-takes a twentieth of the time of the parser in Python; a flow is read before the first dispatch. Only a text with an
-error is parsed again in Python, because that parser says better what is wrong.
+The one reader of flow files, role files, scripts and answers. It uses the events of PyYAML's C parser, which takes a
+twentieth of the time of the parser in Python; a flow is read before the first dispatch. Only a text with an error is
+parsed again in Python, because that parser explains errors better.
 
-Every scalar is a text; what is special is for the caller to say.
+Every scalar is a text; the caller decides which texts are special.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class YamlFault(Struct, frozen=True):
 
 
 class YamlError(Exception):
-    """The text is not the YAML we read: every fault, up to the first that ends the reading. `line` counts from 1."""
+    """The text is not valid strict YAML: every fault, up to the first that ends the reading. `line` counts from 1."""
 
     def __init__(self, faults: Sequence[YamlFault]) -> None:
         self.faults = tuple(faults)
@@ -46,7 +46,7 @@ class YamlScalar(Struct, frozen=True):
 
     @property
     def value(self) -> str | None:
-        """None where nothing is written, or `null`."""
+        """None when nothing is written, or `null`."""
         return None if not self.quoted and self.text in ("", "~", "null") else self.text
 
 
@@ -59,11 +59,11 @@ class YamlTable(Struct, frozen=True):
     line: int
     items: dict[str, Node]
     lines: dict[str, int]
-    """Of the keys."""
+    """The lines of the keys."""
 
 
 def read(text: str, *, max_chars: int = MAX_CHARS, max_depth: int = MAX_DEPTH) -> Node | None:
-    """The document; None where there is none."""
+    """The document; None when there is none."""
     if len(text) > max_chars:
         raise YamlError([YamlFault(1, f"there are more than {max_chars:,} characters")])
     reader = _YamlReader(max_depth)
@@ -99,10 +99,10 @@ def _syntax_fault(text: str, error: Exception) -> YamlFault:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     position = getattr(error, "position", 0)
     line = mark.line + 1 if mark else text.count("\n", 0, position if isinstance(position, int) else 0) + 1
-    said = str(getattr(error, "problem", None) or getattr(error, "reason", None) or error).splitlines()[0]
-    if "mapping values are not allowed" in said or "but got ':'" in said:
+    problem = str(getattr(error, "problem", None) or getattr(error, "reason", None) or error).splitlines()[0]
+    if "mapping values are not allowed" in problem or "but got ':'" in problem:
         return YamlFault(line, "a plain text has ': ' in it", QUOTE)
-    return YamlFault(line, f"not readable as YAML: {said}")
+    return YamlFault(line, f"not readable as YAML: {problem}")
 
 
 class _TooDeepError(Exception):
@@ -148,7 +148,7 @@ class _YamlReader:
             if isinstance(event, yaml.MappingEndEvent):
                 break
             key = self._key(event, events, depth)
-            self._refuse_if(key in items, event, f"the key '{key}' stands here twice")
+            self._refuse_if(key in items, event, f"the key '{key}' occurs twice")
             lines[key] = _line(event)
             items[key] = self._node(next(events), events, depth + 1)
         return YamlTable(line, items, lines)

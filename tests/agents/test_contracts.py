@@ -371,7 +371,7 @@ def test_a_plan_is_read_from_its_block(tag: str) -> None:
         ("title: A", "must be a list"),
         ("- &a {title: A}\n- *a", "an anchor '&a'"),
         ("- !!python/object:os.system {title: A}", "a tag"),
-        ("- {title: A, title: B}", "the key 'title' stands here twice"),
+        ("- {title: A, title: B}", "the key 'title' occurs twice"),
         ("- title: [", "not valid YAML: line"),
         ("[" * 50 + "]" * 50, "nested deeper than"),
         ("- title: " + "x" * 8_000_001, "more than 8,000,000 characters"),

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from captured import CLIS
-from windlass.agents.installed import Login, find, login_state, untested, version, version_tried
+from windlass.agents.installed import Login, find, known_version, login_state, version, version_warning
 
 FILES = {
     "claude": ".claude/.credentials.json",
@@ -42,9 +42,12 @@ def test_a_cli_is_looked_for_in_the_path_that_is_given(tmp_path: Path) -> None:
 
 
 def test_an_unversion_tried_is_a_warning() -> None:
-    assert untested("claude", version_tried("claude")) == ""
-    assert untested("claude", "") == untested("mine", "1.2.3") == ""
-    assert untested("claude", "9.9.9") == f"claude 9.9.9 was not tested with Windlass; {version_tried('claude')} was"
+    assert version_warning("claude", known_version("claude")) == ""
+    assert version_warning("claude", "") == version_warning("mine", "1.2.3") == ""
+    assert (
+        version_warning("claude", "9.9.9")
+        == f"claude 9.9.9 was not tested with Windlass; {known_version('claude')} was"
+    )
 
 
 @pytest.mark.parametrize("cli", CLIS)

@@ -389,7 +389,7 @@ def test_all_fields_of_the_front_matter_are_read(tmp_path: Path) -> None:
         ("about: x\ntools: [read]\nlimits: {turns: -5}\n", "", "5: 'turns' cannot be '-5'; write it like 40"),
         ("about: x\ntools: [read]\nlimits: {turns: 1.5}\n", "", "5: 'turns' cannot be '1.5'; write it like 40"),
         ("about: x\ntools: [read]\nlimits: {tuns: 0}\n", "", "5: unknown limit 'tuns'; did you mean 'turns'?"),
-        ("about: x\nabout: y\ntools: [read]\n", "", "4: the key 'about' stands here twice"),
+        ("about: x\nabout: y\ntools: [read]\n", "", "4: the key 'about' occurs twice"),
         (
             "about: x\ntools: [read]\n",
             "s\n\n## prompt: draft\n{{reqest}}\n",

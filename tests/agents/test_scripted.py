@@ -226,7 +226,7 @@ def test_commit_with_nothing_to_commit_is_no_failure(tmp_path: Path) -> None:
         ("- text", "1: a rule is a mapping"),
         ("say: x", "1: a script is a list of rules"),
         ("- say: x\n- say: [", "3: not readable as YAML: expected the node content, but found '<stream end>'"),
-        ("- say: x\n  say: y", "2: the key 'say' stands here twice"),
+        ("- say: x\n  say: y", "2: the key 'say' occurs twice"),
     ],
 )
 def test_a_bad_script_is_refused_with_file_and_line(tmp_path: Path, text: str, problem: str) -> None:

@@ -41,19 +41,19 @@ def test_a_response_without_a_price_makes_the_cost_unknown() -> None:
 def test_a_last_word_that_tells_more_counts_and_what_comes_late_is_not_added_to_it() -> None:
     tally = Tally()
     tally.response("a", ONE)
-    assert total(tally.last_word(TWO)) == TWO
+    assert total(tally.final_total(TWO)) == TWO
     assert tally.response("b", Usage(50, 5, 0, 0.3)) == []
 
 
 def test_a_last_word_that_leaves_out_what_helpers_spent_does_not_take_it_back() -> None:
     tally = Tally()
     tally.response("a", TWO)
-    assert tally.last_word(ONE) == []
+    assert tally.final_total(ONE) == []
 
 
 def test_without_single_responses_the_last_word_is_all_there_is() -> None:
-    assert total(Tally().last_word(Usage())) == Usage()
-    assert total(Tally().last_word(ONE)) == ONE
+    assert total(Tally().final_total(Usage())) == Usage()
+    assert total(Tally().final_total(ONE)) == ONE
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 50)), max_size=20), st.integers(0, 300), st.integers(0, 20))
@@ -62,7 +62,7 @@ def test_whatever_order_they_are_read_in_the_larger_of_both_totals_is_told(
 ) -> None:
     tally, told = Tally(), 0
     steps = [lambda n=n, size=size: tally.response(f"r{n}", Usage(size)) for n, size in responses]
-    steps.insert(place, lambda: tally.last_word(Usage(final)))
+    steps.insert(place, lambda: tally.final_total(Usage(final)))
     for step in steps:
         told = next((total([event]).input for event in step()), told)
     first = dict(reversed(responses))

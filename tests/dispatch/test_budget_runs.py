@@ -68,7 +68,7 @@ def test_a_role_s_own_limit_stops_its_dispatch_and_names_itself(tmp_path: Path) 
     make_bench(tmp_path, script=[greedy, *default_script(bench)], config=SMALL + "[roles.scout]\nusd = 0.5\n")
     said = bench.run("--yes")
     assert said.code == 12, str(said)
-    assert "more than the $0.50 that one dispatch of its role may" in said.err
+    assert "more than the limit of $0.50 for one dispatch of its role" in said.err
     assert "[roles.scout]" in said.err
 
 

@@ -169,7 +169,7 @@ def test_the_first_usage_report_beyond_the_role_s_limit_stops_the_dispatch(tmp_p
     job = make_job(tmp_path, limits=Limits(60.0, usd=1.0))
     result = run(agent, job)
     assert (result.error, result.usage.cost_usd) == (ErrorClass.OVER_BUDGET, 1.2)
-    assert result.reason == "it spent $1.20, more than the $1.00 that one dispatch of its role may"
+    assert result.reason == "it spent $1.20, more than the limit of $1.00 for one dispatch of its role"
     assert not (job.cwd / "late").exists()
     assert no_one_left(tmp_path)
 

@@ -39,12 +39,12 @@ def _step(flow: Flow, state: State, world: FakeFacts, data: st.DataObject) -> St
             known = _outcomes(flow, phase)
             if phase.kind == "ask" and phase.question:
                 known = _forward(flow, phase.question) or known
-            return machine.finished(flow, state, world, data.draw(st.sampled_from(known)))
+            return machine.after_outcome(flow, state, world, data.draw(st.sampled_from(known)))
         case SkipPhase():
-            return machine.skipped(flow, state, world)
+            return machine.after_skip(flow, state, world)
         case AskQuestion(question=question):
             options = _forward(flow, question) or list(flow.questions[question].options)
-            return machine.answered(flow, state, world, data.draw(st.sampled_from(options)))
+            return machine.after_answer(flow, state, world, data.draw(st.sampled_from(options)))
         case End():
             return None
 
@@ -107,7 +107,7 @@ def _straight(flow: Flow) -> list[str]:
             case RunPhase(phase=phase):
                 seen.append(phase.id)
                 known = _outcomes(flow, phase)
-                state = machine.finished(flow, state, world, next(word for word in good if word in known))
+                state = machine.after_outcome(flow, state, world, next(word for word in good if word in known))
             case End(state=ended):
                 return [*seen, ended]
             case other:
@@ -117,7 +117,7 @@ def _straight(flow: Flow) -> list[str]:
 def test_the_same_outcomes_give_the_same_way() -> None:
     flow, world = FLOWS["plan"], FakeFacts(flow=FLOWS["plan"])
     state = machine.start(flow)
-    assert machine.finished(flow, state, world, "ok") == machine.finished(flow, state, world, "ok")
+    assert machine.after_outcome(flow, state, world, "ok") == machine.after_outcome(flow, state, world, "ok")
     assert state == machine.start(flow)
 
 
@@ -132,15 +132,15 @@ def test_a_gate_that_is_shut_blocks_and_names_what_is_missing() -> None:
 def test_an_outcome_that_the_flow_does_not_route_stops_with_its_name() -> None:
     flow = FLOWS["plan"]
     with pytest.raises(StoppedError, match="'nonsense'"):
-        machine.finished(flow, machine.start(flow), FakeFacts(flow=flow), "nonsense")
+        machine.after_outcome(flow, machine.start(flow), FakeFacts(flow=flow), "nonsense")
 
 
 def test_a_retry_enters_the_phase_that_stopped_as_a_new_visit() -> None:
     flow = FLOWS["plan"]
     world = FakeFacts(flow=flow)
-    stopped = machine.finished(flow, machine.start(flow), world, "failed")
+    stopped = machine.after_outcome(flow, machine.start(flow), world, "failed")
     assert machine.decide(flow, stopped, world) == End(RunState.STOPPED, "")
-    again = machine.decide(flow, machine.retried(flow, stopped), world)
+    again = machine.decide(flow, machine.after_retry(flow, stopped), world)
     assert isinstance(again, RunPhase)
     assert (again.phase.id, again.visit) == ("plan-draft", 2)
 
@@ -152,20 +152,20 @@ def test_a_retry_after_a_reported_failure_takes_up_the_phase_that_failed(phase: 
     """A list of tasks keeps its visit: only the task that failed gets another."""
     flow = FLOWS["team"]
     world = FakeFacts(flow=flow)
-    failed = machine.finished(flow, State(at=phase, visits={phase: 1}), world, outcome, "it broke")
+    failed = machine.after_outcome(flow, State(at=phase, visits={phase: 1}), world, outcome, "it broke")
     reported = machine.decide(flow, failed, world)
     assert isinstance(reported, RunPhase)
     assert reported.phase.id == "failed"
-    stopped = machine.finished(flow, failed, world, "ok")
+    stopped = machine.after_outcome(flow, failed, world, "ok")
     assert machine.decide(flow, stopped, world) == End(RunState.STOPPED, "it broke")
-    again = machine.decide(flow, machine.retried(flow, stopped), world)
+    again = machine.decide(flow, machine.after_retry(flow, stopped), world)
     assert isinstance(again, RunPhase)
     assert (again.phase.id, again.visit) == (phase, visit)
 
 
 def test_a_retry_of_what_a_gate_blocked_is_no_new_visit() -> None:
     state = State(at="execute", visits={"execute": 1})
-    again = machine.retried(FLOWS["plan"], machine.blocked(state, "shut"))
+    again = machine.after_retry(FLOWS["plan"], machine.after_block(state, "shut"))
     assert again.visit == 1
 
 
@@ -173,7 +173,7 @@ def test_a_retry_of_what_a_gate_blocked_is_no_new_visit() -> None:
 def test_abort_ends_the_run_from_inside_a_phase() -> None:
     flow = FLOWS["plan"]
     state = State(at="execute", visits={"execute": 1})
-    ended = machine.routed(flow, state, FakeFacts(flow=flow), Target(To.ABORT), "'abort' was answered")
+    ended = machine.after_target(flow, state, FakeFacts(flow=flow), Target(To.ABORT), "'abort' was answered")
     assert machine.decide(flow, ended, FakeFacts(flow=flow)) == End(RunState.ABORTED, "'abort' was answered")
 
 
@@ -182,7 +182,7 @@ def test_a_person_who_sends_the_plan_back_is_bound_by_nothing_but_patience() -> 
     world = FakeFacts(flow=flow)
     state = State(at="plan-approval", visits={"plan-approval": 1, "plan-review": 1})
     for visit in range(2, 12):
-        state = machine.finished(flow, state, world, "revise")
+        state = machine.after_outcome(flow, state, world, "revise")
         assert (state.at, state.visit) == ("plan-review", visit)
-        state = machine.finished(flow, state, world, "pass")
+        state = machine.after_outcome(flow, state, world, "pass")
         assert (state.at, state.visit) == ("plan-approval", visit)

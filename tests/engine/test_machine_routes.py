@@ -98,8 +98,8 @@ def at(phase: str, **more: object) -> State:
 
 
 def test_a_phase_for_routes_only_is_passed_over_and_entered_by_its_route() -> None:
-    assert machine.finished(SMALL, at("draft"), WORLD, "ok").at == "judge"
-    assert machine.finished(SMALL, at("judge"), WORLD, "noted").at == "aside"
+    assert machine.after_outcome(SMALL, at("draft"), WORLD, "ok").at == "judge"
+    assert machine.after_outcome(SMALL, at("judge"), WORLD, "noted").at == "aside"
 
 
 def test_a_counted_route_is_taken_as_often_as_it_may_and_then_the_other_way() -> None:
@@ -108,7 +108,7 @@ def test_a_counted_route_is_taken_as_often_as_it_may_and_then_the_other_way() ->
     for _ in range(9):
         if state.ended is None:
             seen.append(state.visit)
-            state = machine.finished(SMALL, state, WORLD, "failed", "it broke")
+            state = machine.after_outcome(SMALL, state, WORLD, "failed", "it broke")
     assert seen == [1, 2, 3]
     assert state.ended is not None
     assert (state.ended.state, state.ended.reason) == (RunState.STOPPED, "it broke")
@@ -118,22 +118,24 @@ def test_a_waived_gate_stays_waived() -> None:
     shut = FakeFacts(shut=frozenset({"file plan"}))
     assert machine.decide(SMALL, at("gated"), shut) == End(RunState.BLOCKED, "gated cannot begin: file plan")
     asking = at("gated", asking=machine.Asking("stuck", "shut"))
-    waived = machine.answered(SMALL, asking, shut, "waive")
+    waived = machine.after_answer(SMALL, asking, shut, "waive")
     assert (waived.at, waived.waived) == ("end", frozenset({"gated"}))
     assert isinstance(machine.decide(SMALL, replace(waived, at="gated"), shut), RunPhase)
 
 
 def test_fix_enters_the_same_phase_with_its_fixer_first_once() -> None:
-    asking = machine.finished(SMALL, at("judge"), WORLD, "exhausted", "no zero case")
-    fixing = machine.answered(SMALL, asking, WORLD, "fix")
+    asking = machine.after_outcome(SMALL, at("judge"), WORLD, "exhausted", "no zero case")
+    fixing = machine.after_answer(SMALL, asking, WORLD, "fix")
     assert machine.decide(SMALL, fixing, WORLD) == RunPhase(SMALL.phase("judge"), 2, True)
-    assert machine.finished(SMALL, fixing, WORLD, "pass").fixing is False
+    assert machine.after_outcome(SMALL, fixing, WORLD, "pass").fixing is False
 
 
 def test_the_same_question_asked_again_has_the_next_number() -> None:
-    state = machine.finished(SMALL, at("judge"), WORLD, "exhausted", "first")
+    state = machine.after_outcome(SMALL, at("judge"), WORLD, "exhausted", "first")
     assert machine.decide(SMALL, state, WORLD) == AskQuestion("stuck", SMALL.phase("judge"), 1, 1, "first")
-    state = machine.finished(SMALL, machine.answered(SMALL, state, WORLD, "again"), WORLD, "exhausted", "second")
+    state = machine.after_outcome(
+        SMALL, machine.after_answer(SMALL, state, WORLD, "again"), WORLD, "exhausted", "second"
+    )
     assert machine.decide(SMALL, state, WORLD) == AskQuestion("stuck", SMALL.phase("judge"), 2, 2, "second")
 
 
@@ -147,43 +149,43 @@ def test_a_stage_that_is_off_is_skipped_with_the_reason_and_one_that_is_on_runs(
 def test_a_route_to_another_mode_begins_it_and_stays_in_it() -> None:
     flow = flow_of(MODES)
     short = machine.start(flow, "short")
-    assert machine.finished(flow, short, WORLD, "ok").at == "d"
-    state = machine.finished(flow, short, WORLD, "failed")
+    assert machine.after_outcome(flow, short, WORLD, "ok").at == "d"
+    state = machine.after_outcome(flow, short, WORLD, "failed")
     seen = [state.at]
     while state.ended is None:
-        state = machine.finished(flow, state, WORLD, "ok")
+        state = machine.after_outcome(flow, state, WORLD, "ok")
         seen.append(state.at)
     assert (seen, state.mode) == (["b", "c", "d", "d"], "long")
 
 
 def test_a_restart_goes_to_the_nearest_stage_before_that_is_on_and_is_counted() -> None:
-    assert machine.finished(STAGED, at("c"), DEEP, "failed").at == "b"
-    again = machine.finished(STAGED, at("c", waived=frozenset({"c"})), FLAT, "failed")
+    assert machine.after_outcome(STAGED, at("c"), DEEP, "failed").at == "b"
+    again = machine.after_outcome(STAGED, at("c", waived=frozenset({"c"})), FLAT, "failed")
     assert (again.at, again.restarts, again.waived) == ("a", {"one": 1}, frozenset())
-    here = machine.finished(STAGED, at("d"), DEEP, "failed")
+    here = machine.after_outcome(STAGED, at("d"), DEEP, "failed")
     assert (here.at, here.restarts) == ("c", {"three": 1})
-    over = machine.finished(STAGED, replace(here, at="d"), DEEP, "failed", "no")
+    over = machine.after_outcome(STAGED, replace(here, at="d"), DEEP, "failed", "no")
     assert over.ended == machine.RunEnd(RunState.BLOCKED, "three was restarted 1 times; no")
 
 
 def test_a_verdict_that_only_a_contract_knows_goes_where_no_verdict_goes() -> None:
     for outcome in ("hard_stop", "needs_decision"):
-        assert machine.finished(SMALL, at("judge"), WORLD, outcome).at == "failed"
+        assert machine.after_outcome(SMALL, at("judge"), WORLD, outcome).at == "failed"
 
 
 def test_done_goes_on_where_nothing_else_is_said() -> None:
-    assert machine.finished(SMALL, at("draft"), WORLD, "done").at == "judge"
+    assert machine.after_outcome(SMALL, at("draft"), WORLD, "done").at == "judge"
 
 
 def test_a_failure_that_is_reported_is_the_reason_of_the_end() -> None:
-    reported = machine.finished(SMALL, at("judge"), WORLD, "inconclusive", "no verdict")
+    reported = machine.after_outcome(SMALL, at("judge"), WORLD, "inconclusive", "no verdict")
     assert (reported.failed_in, reported.failure) == ("judge", "no verdict")
-    ended = machine.finished(SMALL, reported, WORLD, "ok")
+    ended = machine.after_outcome(SMALL, reported, WORLD, "ok")
     assert ended.ended == machine.RunEnd(RunState.STOPPED, "no verdict")
-    assert machine.retried(SMALL, ended).at == "judge"
+    assert machine.after_retry(SMALL, ended).at == "judge"
 
 
 def test_what_a_gate_blocked_is_no_new_visit_and_what_a_route_stopped_is() -> None:
-    assert machine.retried(SMALL, machine.blocked(at("gated"), "shut")).visit == 1
-    stopped = machine.finished(SMALL, at("gated"), WORLD, "failed")
-    assert machine.retried(SMALL, stopped).visit == 2
+    assert machine.after_retry(SMALL, machine.after_block(at("gated"), "shut")).visit == 1
+    stopped = machine.after_outcome(SMALL, at("gated"), WORLD, "failed")
+    assert machine.after_retry(SMALL, stopped).visit == 2

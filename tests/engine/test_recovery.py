@@ -52,7 +52,7 @@ def test_an_attempt_without_an_end_is_closed_its_work_kept_and_its_slot_retired(
         assert [(row.state, row.error) for row in store.attempts.all("r1")] == [("interrupted", "driver_lost")]
         assert _recover(store, slots, tmp_path).lost == 0
     assert reachable(engine.path, made) or reachable(engine.user.root, made)
-    assert slots.held("r1") == []
+    assert slots.leases_of("r1") == []
     assert slots.take("r2", "another", engine.user.head).n != 1
 
 
@@ -73,7 +73,7 @@ def test_a_slot_stays_as_it_is_only_for_an_agent_that_can_go_on_with_its_session
         found = _recover(store, slots, tmp_path, resumes=resumes)
         assert [row.state for row in store.attempts.all("r1")] == ["interrupted"]
     assert {key: left.session for key, left in found.left.items()} == ({KEY: "s-1"} if resumes else {})
-    assert [lease.n for lease in slots.held("r1")] == ([1] if resumes else [])
+    assert [lease.n for lease in slots.leases_of("r1")] == ([1] if resumes else [])
     assert (slots.slot(1).path / "src" / "unsaved.py").exists()
 
 
@@ -106,7 +106,7 @@ def test_work_stays_with_its_slot_until_a_driver_whose_gits_live_has_kept_it(
         monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
         with pytest.raises(GitUnansweredError, match="signal 9"):
             _recover(store, slots, tmp_path)
-        assert [lease.n for lease in slots.held("r1")] == [1], "it was given up with work in it"
+        assert [lease.n for lease in slots.leases_of("r1")] == [1], "it was given up with work in it"
         monkeypatch.undo()
         assert _recover(store, slots, tmp_path).lost == 1
     assert reachable(engine.path, made) or reachable(engine.user.root, made)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flow_files import FILES, by_outcome, labels, load, review_of, step, tasks_of, ways_by
-from windlass.flow.route_graph import phase_ways
+from windlass.flow.route_graph import phase_edges
 from windlass.kinds import ask, produce
 from windlass.kinds.routes import To
 
@@ -33,7 +33,7 @@ def test_plan_goes_back_by_revise_only_and_leaves_early_by_abort_only() -> None:
     order = [phase.id for phase in flow.phases]
     back = [
         (w.source.id, w.name)
-        for w in phase_ways(flow)
+        for w in phase_edges(flow)
         for to in w.to
         if to.id in order and order.index(to.id) <= order.index(w.source.id)
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flow_files import by_outcome, labels, load, review_of, step, tasks_of
-from windlass.flow.route_graph import step_ways
+from windlass.flow.route_graph import step_edges
 from windlass.kinds import publish, tasks
 
 CHECKPOINTS = """
@@ -65,7 +65,9 @@ def test_clarification_can_be_skipped_and_goes_on_when_its_rounds_are_used_up() 
 @pytest.mark.req("S2-45", "S2-46", "S2-47")
 def test_tests_and_reviews_share_one_bounded_loop_through_feedback() -> None:
     flow = load("team")
-    inner = {way.source.id: way for way in step_ways(flow, tasks_of(flow), ()) if way.to and way.to[0].id == "feedback"}
+    inner = {
+        way.source.id: way for way in step_edges(flow, tasks_of(flow), ()) if way.to and way.to[0].id == "feedback"
+    }
     assert {(way.source.id, way.outcome) for way in inner.values()} == {("test", "rejected"), ("review", "blocking")}
     back = next(step for step in tasks_of(flow).steps if step.id == "feedback").on["ok"]
     assert str(back) == "test (at most $max_review_iterations, then fail)"

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from flow_files import load
-from windlass.flow.route_graph import back_options, phase_ways, reached, starts
+from windlass.flow.route_graph import back_options, phase_edges, reachable_nodes, starts
 from windlass.kinds.walker import RouteNode
 
 
@@ -18,16 +18,16 @@ def test_a_condition_can_pass_over_a_phase() -> None:
 
 
 def test_a_phase_reserved_for_routes_is_never_fallen_into() -> None:
-    ways = phase_ways(load("team"))
+    ways = phase_edges(load("team"))
     after = {to.id for way in ways if way.source.id == "completed" for to in way.to}
     assert after == {"(finish)"}
 
 
 def test_lean_reaches_full_but_full_never_reaches_lean() -> None:
     flow = load("contract")
-    ways = phase_ways(flow)
-    assert RouteNode("plan", "full") in reached([RouteNode("intake-lean", "lean")], ways)
-    assert RouteNode("checks-lean", "lean") not in reached([RouteNode("intake", "full")], ways)
+    ways = phase_edges(flow)
+    assert RouteNode("plan", "full") in reachable_nodes([RouteNode("intake-lean", "lean")], ways)
+    assert RouteNode("checks-lean", "lean") not in reachable_nodes([RouteNode("intake", "full")], ways)
 
 
 def test_what_a_review_can_end_with_depends_on_how_it_is_written() -> None:

@@ -38,7 +38,7 @@ def test_only_true_false_and_null_are_special(text: str, value: object) -> None:
         ("a: b: c", "f:1: a plain text has ': ' in it (quote this text)"),
         ("a:\n  - {b: c: d}", "f:2: a plain text has ': ' in it (quote this text)"),
         ("a: 1\nb: how so?", "f:2: 'how so?' has '?' or ': ' in it (quote this text)"),
-        ("a: 1\nb: 2\na: 3", "f:3: the key 'a' stands here twice"),
+        ("a: 1\nb: 2\na: 3", "f:3: the key 'a' occurs twice"),
         ("a: &x 1", "f:1: an anchor '&x'"),
         ("a: *x", "f:1: an alias '*x' (write it out)"),
         ("a: !!str 1", "f:1: a tag 'tag:yaml.org,2002:str'"),

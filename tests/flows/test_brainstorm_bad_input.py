@@ -117,7 +117,7 @@ def test_a_scout_that_says_nothing_is_told_and_the_brainstorm_goes_on(tmp_path: 
     front = Brainstorm(tmp_path, NO_EXTRAS)
     front.begin({"when": {"role": "scout"}, "say": ""})
     assert front.open == "questions!question-1"
-    assert front.warnings == ["scout had nothing to say; the run goes on without it"]
+    assert front.warnings == ["scout wrote nothing; the run continues without it"]
     assert "What a scout found" not in front.prompt("questions/brainstormer")
 
 
@@ -149,7 +149,7 @@ def test_a_wrong_number_of_items_is_sent_back_and_then_taken_with_a_warning(tmp_
     front.begin(says("questions", two), says("approaches", one, times=3), argv=("--yes",))
     assert front.keys.count("questions/brainstormer") == 3
     assert "there are 2 questions, 3 to 7 are wanted" in front.prompt("questions/brainstormer", 2)
-    assert front.warnings == ["brainstormer: there are 2 questions, 3 to 7 are wanted; taken as they are"]
+    assert front.warnings == ["brainstormer: there are 2 questions, 3 to 7 are wanted; accepted anyway"]
     assert front.open == "approaches/asked#1!parse-error"
     assert "there are 1 approaches, 2 to 3 are wanted" in asked(front).detail
 
@@ -203,14 +203,14 @@ def test_every_option_that_passes_can_be_chosen_by_key_number_and_label(labels: 
     if parsed.problem:
         return
     query = items.queries(parsed.value)[0]
-    asking = items.asking(query, 1, 2)
+    asking = items.item_question(query, 1, 2)
     assert len({choice.key for choice in asking.options}) == len(labels)
     for number, choice in enumerate(asking.options, 1):
         assert is_id(choice.key)
         assert not HIDDEN.search(choice.label)
         assert validate(asking, choice.key) == Answer(choice.key)
         assert validate(asking, str(number)) == Answer(choice.key)
-        assert query.said(Answer(choice.key)) == choice.label
+        assert query.answer_text(Answer(choice.key)) == choice.label
         by_label = validate(asking, choice.label)
         # A label that is a number is its place in the list, one that names two options is refused: never a guess.
         assert by_label == Answer(choice.key) or isinstance(by_label, str) or choice.label.isdecimal()
@@ -223,11 +223,11 @@ def test_an_approach_is_chosen_by_an_id_that_can_be_typed(first: str, second: st
     if parsed.problem:
         return
     proposed = items.approaches(parsed.value)
-    choosing = items.choosing(proposed, other=True)
+    choosing = items.approach_question(proposed, other=True)
     keys = [choice.key for choice in choosing.options]
     assert (len(set(keys)), keys[-1], all(map(is_id, keys))) == (4, "other", True)
-    assert proposed.chosen(Answer(choosing.yes)) == proposed.listed[1]
-    assert proposed.chosen(Answer("other")) is None
+    assert proposed.choice(Answer(choosing.yes)) == proposed.items[1]
+    assert proposed.choice(Answer("other")) is None
 
 
 def test_escapes_and_reordering_do_not_reach_the_screen(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_no_slot_stays_taken_when_a_run_has_ended(front: Front) -> None:
     front.start(basics("One"), "--yes")
     with front.inside(front.root):
         engine = EngineRepo.open(user_repo.discover(front.root), Path(front.env["XDG_STATE_HOME"]))
-        assert Slots(engine).held(front.run) == []
+        assert Slots(engine).leases_of(front.run) == []
 
 
 def test_a_dirty_checkout_is_fine_and_is_said(front: Front) -> None:

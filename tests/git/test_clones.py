@@ -108,7 +108,7 @@ def test_uncommitted_work_in_the_clone_is_never_discarded(tmp_path: Path, server
     environ = _environ(tmp_path)
     clone = clone_of(str(server), tmp_path, environ)
     (clone / "README.md").write_text("changed\n")
-    with pytest.raises(UserError, match="changes that nobody committed"):
+    with pytest.raises(UserError, match="uncommitted changes"):
         clone_of(str(server), tmp_path, environ)
     assert (clone / "README.md").read_text() == "changed\n"
 

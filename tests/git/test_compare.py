@@ -13,7 +13,7 @@ from gitrepo import make_repo, sh
 from windlass.errors import GitError
 from windlass.git import run as git
 from windlass.git.plumbing.cat_file import CatFile
-from windlass.git.plumbing.compare import differences, meeting, merged
+from windlass.git.plumbing.compare import differences, merge_base, merge_trees
 from windlass.git.plumbing.objects import FOLDER, Entry, Objects
 
 Files = dict[str, tuple[str, str]]
@@ -100,7 +100,7 @@ def test_two_trees_differ_as_git_says(store: Store, before: Files, after: Files)
 def test_what_is_joined_without_git_is_what_git_joins(store: Store, data: st.DataObject) -> None:
     base = data.draw(FILES)
     trees = [store.tree(files) for files in (base, data.draw(edits(base)), data.draw(edits(base)))]
-    found = merged(store.objects, *trees)
+    found = merge_trees(store.objects, *trees)
     root = store.commit(trees[0])
     one, two = store.commit(trees[1], root), store.commit(trees[2], root, n=1)
     said = git.run(
@@ -113,7 +113,7 @@ def test_what_is_joined_without_git_is_what_git_joins(store: Store, data: st.Dat
 def test_changes_to_different_files_of_one_folder_are_joined(store: Store) -> None:
     base: Files = {"d/a": ("100644", "1"), "d/b": ("100644", "1"), "d/e/c": ("100644", "1")}
     ours, theirs = {**base, "d/a": ("100644", "2")}, {**base, "d/b": ("100755", "1"), "d/e/new": ("100644", "3")}
-    found = merged(store.objects, store.tree(base), store.tree(ours), store.tree(theirs))
+    found = merge_trees(store.objects, store.tree(base), store.tree(ours), store.tree(theirs))
     assert found == store.tree({**ours, **{path: theirs[path] for path in ("d/b", "d/e/new")}})
 
 
@@ -141,7 +141,7 @@ def test_what_needs_a_closer_look_is_left_to_git(
     def tree(change: dict[str, str | None]) -> str:
         return store.tree({path: ("100644", text) for path, text in {**base, **change}.items() if text is not None})
 
-    assert merged(store.objects, tree({}), tree(ours), tree(theirs)) is None
+    assert merge_trees(store.objects, tree({}), tree(ours), tree(theirs)) is None
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -163,7 +163,7 @@ def test_histories_meet_where_git_says(store: Store, seed: int) -> None:
         heads.append(head)
         if chance.random() < 0.7:
             line.append(store.commit(tree, line[-1], chance.choice(heads), n=next(numbers)))
-    answers = [(meeting(store.objects, line[-1], head), head) for head in heads]
+    answers = [(merge_base(store.objects, line[-1], head), head) for head in heads]
     for found, head in answers:
         assert found is None or sh(store.root, "merge-base", "--all", line[-1], head) == found
 
@@ -174,10 +174,10 @@ def test_a_plain_task_meets_the_tip_where_it_began(store: Store) -> None:
     one, two = store.commit(tree, base, n=2), store.commit(tree, base, n=3)
     tip = store.commit(tree, base, one, n=4)
     more = store.commit(tree, two, n=5)
-    assert meeting(store.objects, tip, more) == base
-    assert meeting(store.objects, tip, tip) == tip
-    assert meeting(store.objects, tip, store.commit(tree, one, n=6)) is None, "it leads to what has landed"
-    assert meeting(store.objects, tip, store.commit(tree, n=7)) is None
+    assert merge_base(store.objects, tip, more) == base
+    assert merge_base(store.objects, tip, tip) == tip
+    assert merge_base(store.objects, tip, store.commit(tree, one, n=6)) is None, "it leads to what has landed"
+    assert merge_base(store.objects, tip, store.commit(tree, n=7)) is None
 
 
 def test_an_object_that_is_not_there_is_an_error(store: Store) -> None:

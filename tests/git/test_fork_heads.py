@@ -93,11 +93,11 @@ def test_what_changes_are_proposed_to_is_said_by_the_person_and_never_taken_from
     sh(tmp_path, "init", "-q", "-b", "main", "repo")
     for name in ("origin", "upstream", "mine"):
         sh(root, "remote", "add", name, f"https://github.com/{name}/calc")
-    assert remote.proposed_to(root, "main", "mine") == "mine"
+    assert remote.proposal_remote(root, "main", "mine") == "mine"
     sh(root, "config", "branch.main.remote", "origin")
-    assert remote.proposed_to(root, "main", "mine") == "origin"
+    assert remote.proposal_remote(root, "main", "mine") == "origin"
     sh(root, "config", "remote.upstream.gh-resolved", "base")
-    assert remote.proposed_to(root, "main", "mine") == "upstream"
+    assert remote.proposal_remote(root, "main", "mine") == "upstream"
     sh(root, "config", "remote.mine.pushurl", "git@github.com:mine/other.git")
     assert remote.addresses(root, "mine", push=True)[0] == "git@github.com:mine/other.git"
 

@@ -72,7 +72,7 @@ def test_a_commit_made_without_git_is_the_one_git_would_have_made(engine: Engine
     base, message = engine.user.head, "Add limits\n\nWindlass-Task: t1\n"
     made = commit_tree(engine, engine.objects.tree_of(base), [base], message, DATE)
     command = ["commit-tree", engine.objects.tree_of(base), "-p", base, "-F", "-"]
-    assert engine.git(*command, input=message, env=git.dated(DATE)).line == made
+    assert engine.git(*command, input=message, env=git.date_variables(DATE)).line == made
 
 
 def test_the_commit_names_its_task_and_has_the_stored_date(engine: EngineRepo) -> None:
@@ -239,7 +239,7 @@ class Driver:
     def run(self, tasks: dict[str, dict[str, str]]) -> None:
         engine = EngineRepo.open(user_repo.discover(self.root / "user"), self.root / "state")
         slots = Slots(engine)
-        for lease in slots.held("r1"):
+        for lease in slots.leases_of("r1"):
             slots.retire(slots.slot(lease.n), Attempt("r1", lease.key, 1), DATE)
         for task, files in tasks.items():
             if task not in self.landed:

@@ -35,7 +35,7 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EngineRe
 def standing(engine: EngineRepo) -> ProofSlot:
     """A slot that was set up, with one installed file."""
     slot = ProofSlot.take(engine)
-    slot.stand_on(tree(engine))
+    slot.check_out(tree(engine))
     (slot.slot.path / ".venv").mkdir()
     (slot.slot.path / ".venv" / "tool").write_text("installed")
     slot.remember("hash", DATE)
@@ -59,7 +59,7 @@ def test_what_a_run_left_is_gone_and_what_was_installed_stays(engine: EngineRepo
         path.write_text("left")
     (slot.slot.path / "a.py").write_text("x = 2\n")
     (slot.slot.path / "locked").mkdir(mode=0o500)
-    assert slot.stand_on(tree(engine))
+    assert slot.check_out(tree(engine))
     assert names(slot) == {"a.py", ".gitignore", ".venv/tool"}
     assert not (slot.slot.path / "deep").exists()
     assert (slot.slot.path / "a.py").read_text() == "x = 1\n"
@@ -76,12 +76,12 @@ def test_a_run_that_changes_what_was_installed_is_noticed(engine: EngineRepo, ho
         tool.write_text("INSTALLED" if how == "same size and time" else "other")
     if how == "same size and time":
         os.utime(tool, ns=(was.st_atime_ns, was.st_mtime_ns))
-    assert not slot.stand_on(tree(engine))
+    assert not slot.check_out(tree(engine))
 
 
 def test_a_tree_has_one_commit_and_no_refs_and_is_clean(engine: EngineRepo) -> None:
     slot = standing(engine)
-    slot.stand_on(tree(engine))
+    slot.check_out(tree(engine))
 
     def git(*args: str) -> str:
         return subprocess.check_output(["git", *args], cwd=slot.slot.path, text=True)
@@ -98,7 +98,7 @@ def test_a_repository_that_a_test_changed_is_made_anew(engine: EngineRepo) -> No
     hook.chmod(0o755)
     (slot.slot.git_dir / "config").write_text("[core]\n\tworktree = /nowhere\n")
     subprocess.check_call(["git", "config", "-f", ".git/config", "filter.x.smudge", "false"], cwd=slot.slot.path)
-    assert slot.stand_on(tree(engine))
+    assert slot.check_out(tree(engine))
     assert names(slot) == {"a.py", ".gitignore", ".venv/tool"}
     assert not hook.exists()
 
@@ -121,10 +121,10 @@ def test_a_slot_whose_holder_was_killed_is_made_anew(engine: EngineRepo) -> None
 def test_files_that_the_user_copies_into_slots_are_there_on_every_tree(engine: EngineRepo) -> None:
     (engine.user.root / "secret.log").write_text("s")
     slot = ProofSlot.take(engine)
-    slot.stand_on(tree(engine), (), ["*.log"])
+    slot.check_out(tree(engine), (), ["*.log"])
     slot.remember("", DATE)
     (slot.slot.path / "secret.log").write_text("changed")
-    assert slot.stand_on(tree(engine), (), ["*.log"])
+    assert slot.check_out(tree(engine), (), ["*.log"])
     assert (slot.slot.path / "secret.log").read_text() == "s"
 
 

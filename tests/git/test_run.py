@@ -239,10 +239,10 @@ def test_a_missing_git_is_the_users_to_install(tmp_path: Path, monkeypatch: pyte
 
 def test_output_beyond_the_cap_is_cut_and_said(tmp_path: Path) -> None:
     root = make_repo(tmp_path / "r", {"big": "x" * 100_000})
-    assert git.capped(["show", "HEAD:big"], root, 10) == ("x" * 10, True)
-    assert git.capped(["show", "HEAD:big"], root, 200_000) == ("x" * 100_000, False)
+    assert git.capped_output(["show", "HEAD:big"], root, 10) == ("x" * 10, True)
+    assert git.capped_output(["show", "HEAD:big"], root, 200_000) == ("x" * 100_000, False)
     with pytest.raises(GitError):
-        git.capped(["show", "HEAD:none"], root, 10)
+        git.capped_output(["show", "HEAD:none"], root, 10)
 
 
 @pytest.mark.parametrize(

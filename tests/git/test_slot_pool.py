@@ -14,7 +14,7 @@ from gitrepo import DATE, commit, footprint, make_engine, make_repo, reachable, 
 from windlass.errors import StoppedError
 from windlass.git import run as git
 from windlass.git import user_repo
-from windlass.git.disk import lacking
+from windlass.git.disk import space_problem
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.gc import gc
 from windlass.git.keep import Attempt
@@ -134,7 +134,7 @@ def test_killed_while_work_is_kept_or_the_slot_cleaned_nothing_is_lost(tmp_path:
         write(slot.path, {"half.txt": "precious"})
         killed = _killed_after(engine, deed, calls)
         again = _slots(engine)
-        for lease in again.held("r1"):
+        for lease in again.leases_of("r1"):
             again.release(again.slot(lease.n), ONE, DATE)
         kept = git.read_refs(engine.user.root, "refs/windlass/keep")
         assert reachable(engine.user.root, made)
@@ -158,7 +158,7 @@ def test_killed_while_a_slot_is_made_nothing_of_it_is_taken_for_work(tmp_path: P
         before = git.read_refs(engine.user.root, "refs/windlass/keep")
         killed = _killed_after(engine, "take", calls)
         again = _slots(engine)
-        for lease in again.held("r1"):
+        for lease in again.leases_of("r1"):
             again.release(again.slot(lease.n), ONE, DATE)
         assert git.read_refs(engine.user.root, "refs/windlass/keep") == before
         fresh = again.take("r2", "t", engine.user.head)
@@ -226,8 +226,8 @@ def test_slots_that_are_being_made_count_when_room_is_measured(
 
 
 def test_asking_for_room_makes_no_folder(tmp_path: Path) -> None:
-    assert lacking(tmp_path / "a" / "b", 1) == ""
-    assert "MiB are needed" in lacking(tmp_path / "a" / "b", 2**80)
+    assert space_problem(tmp_path / "a" / "b", 1) == ""
+    assert "MiB are needed" in space_problem(tmp_path / "a" / "b", 2**80)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -235,7 +235,7 @@ def test_asking_for_room_makes_no_folder(tmp_path: Path) -> None:
 
 
 def test_kept_slots_serve_only_their_own_run_and_go_when_it_is_named(engine: EngineRepo) -> None:
-    base, keeping = engine.user.head, Slots(engine, keeping=True)
+    base, keeping = engine.user.head, Slots(engine, keep_slots=True)
     slot = keeping.take("r1", "t1", base)
     write(slot.path, {"half.txt": "look at me"})
     keeping.release(slot, ONE, DATE)

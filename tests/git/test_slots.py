@@ -84,11 +84,11 @@ def test_a_released_slot_is_used_again_clean_but_with_its_ignored_files(slots: S
 def test_a_slot_with_an_open_intent_is_never_reused(slots: Slots) -> None:
     slot = slots.take("r1", "t1", slots.engine.user.head)
     fresh = Slots(EngineRepo.open(slots.engine.user, slots.engine.home.parent.parent))
-    assert fresh.held("r1") == [Lease(slot.n, SlotUse.TAKEN, "r1", "t1")]
+    assert fresh.leases_of("r1") == [Lease(slot.n, SlotUse.TAKEN, "r1", "t1")]
     assert fresh.take("r1", "t1", slots.engine.user.head).n != slot.n
     slots.retire(slot, ONE, DATE)
     assert fresh.take("r1", "t1", slots.engine.user.head).n not in (slot.n, slot.n + 1)
-    assert slot.n not in [lease.n for lease in fresh.held("r1")]
+    assert slot.n not in [lease.n for lease in fresh.leases_of("r1")]
 
 
 def test_a_retired_slot_keeps_its_files_and_its_owner(slots: Slots) -> None:
@@ -241,7 +241,7 @@ def test_a_take_that_was_killed_half_way_can_be_placed_or_given_back(slots: Slot
     lease = Lease(1, SlotUse.TAKEN, "r1", "t1")
     slots.folder.mkdir(parents=True)
     write_lease(slots.folder, lease)
-    assert slots.held("r1") == [lease]
+    assert slots.leases_of("r1") == [lease]
     slots.place(slots.slot(1), slots.engine.user.head, ONE, DATE)
     assert (slots.slot(1).path / "a.txt").exists()
     write_lease(slots.folder, replace(lease, n=2))

@@ -148,14 +148,14 @@ def test_a_branch_moved_at_the_very_moment_of_publishing_is_not_forced(
     one = _advance(engine, {"x": "1"})
     publish(engine, "r1", BRANCH, one, "")
     two = _advance(engine, {"y": "1"})
-    real = branch.checked_out
+    real = branch.checkout_folder
 
     def while_looking(user: user_repo.UserRepo, name: str) -> str:
-        monkeypatch.setattr(branch, "checked_out", real)
+        monkeypatch.setattr(branch, "checkout_folder", real)
         sh(engine.user.root, "branch", "-f", BRANCH, "main")
         return ""
 
-    monkeypatch.setattr(branch, "checked_out", while_looking)
+    monkeypatch.setattr(branch, "checkout_folder", while_looking)
     assert publish(engine, "r1", BRANCH, two, one).branch == f"{BRANCH}-2"
     assert sh(engine.user.root, "rev-parse", BRANCH) == engine.user.head
 

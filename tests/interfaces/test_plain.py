@@ -9,7 +9,7 @@ from hypothesis import given
 import session_events as s
 from windlass import events as e
 from windlass.events import Event, Recorded
-from windlass.interfaces.terminal.plain import PlainFace
+from windlass.interfaces.terminal.plain import PlainDisplay
 from windlass.interfaces.terminal.question import render_question
 from windlass.text import HIDDEN
 
@@ -91,7 +91,7 @@ def shown(
     events: Iterable[Event], before: Iterable[Event] = (), *, width: int = 80, color: bool = False, unicode: bool = True
 ) -> str:
     out = io.StringIO()
-    face = PlainFace(out, width=width, color=color, unicode=unicode, clock=lambda: s.START)
+    face = PlainDisplay(out, width=width, color=color, unicode=unicode, clock=lambda: s.START)
     earlier = list(before)
     records = s.recorded(iter([*earlier, *events]))
     face.catch_up(records[: len(earlier)])
@@ -202,7 +202,7 @@ def test_ascii_output_has_no_other_character() -> None:
 
 def test_a_stream_that_knows_only_ascii_is_no_reason_to_fail() -> None:
     raw = io.BytesIO()
-    face = PlainFace(io.TextIOWrapper(raw, "ascii"), clock=lambda: s.START)
+    face = PlainDisplay(io.TextIOWrapper(raw, "ascii"), clock=lambda: s.START)
     for recorded in s.recorded(s.session()):
         face.on_event(recorded)
     assert b"? Scouted" in raw.getvalue()
@@ -218,7 +218,7 @@ class ClosedPipe(io.StringIO):
 
 def test_a_reader_that_went_away_ends_the_output_and_not_the_run() -> None:
     out = ClosedPipe()
-    face = PlainFace(out, clock=lambda: s.START)
+    face = PlainDisplay(out, clock=lambda: s.START)
     for recorded in s.recorded(s.session()):
         face.on_event(recorded)
     assert out.writes == 1
@@ -255,7 +255,7 @@ def test_a_question_without_options_shows_its_default() -> None:
 @given(s.any_log())
 def test_any_log_can_be_watched_and_hides_nothing(records: list[Recorded]) -> None:
     out = io.StringIO()
-    face = PlainFace(out, width=60, clock=lambda: s.START)
+    face = PlainDisplay(out, width=60, clock=lambda: s.START)
     for recorded in records:
         face.on_event(recorded)
     assert not HIDDEN.search(out.getvalue())

@@ -18,7 +18,7 @@ import pytest
 
 from front import Front, basics
 from gitrepo import commit, footprint, sh, write
-from windlass.agents.installed import version_tried
+from windlass.agents.installed import known_version
 from windlass.app import compose
 from windlass.config.load import load_config
 from windlass.git import user_repo
@@ -345,18 +345,18 @@ def listed(front: Front) -> dict[str, Any]:
 
 def test_an_installed_cli_is_shown_with_path_version_login_and_roles(tmp_path: Path) -> None:
     front = Front(tmp_path)
-    folder = front.clis(claude=f"echo '{version_tried('claude')} (Claude Code)'", codex="echo codex-cli 0.0.1")
+    folder = front.clis(claude=f"echo '{known_version('claude')} (Claude Code)'", codex="echo codex-cli 0.0.1")
     front.env["ANTHROPIC_API_KEY"] = "sk-ant-something"
     found = listed(front)
     claude, codex = found["claude"], found["codex"]
     assert (claude["path"], claude["version"], claude["warning"]) == (
         str(folder / "claude"),
-        version_tried("claude"),
+        known_version("claude"),
         "",
     )
     assert claude["login"] == "found: ANTHROPIC_API_KEY"
     assert "implementer" in claude["roles"]
-    assert codex["warning"] == f"codex 0.0.1 was not tested with Windlass; {version_tried('codex')} was"
+    assert codex["warning"] == f"codex 0.0.1 was not tested with Windlass; {known_version('codex')} was"
     assert codex["login"].startswith("no login found (")
     assert (found["pi"]["usable"], found["pi"]["problem"]) == (False, "'pi' is not installed")
     said = " ".join(front("agents").out.split())
@@ -400,7 +400,7 @@ def test_the_doctor_warns_of_an_unversion_tried_and_a_missing_login(tmp_path: Pa
     front = Front(tmp_path)
     front.clis(pi="echo 0.0.1")
     found = findings(front)
-    assert f"pi 0.0.1 was not tested with Windlass; {version_tried('pi')} was" in found["warn"]
+    assert f"pi 0.0.1 was not tested with Windlass; {known_version('pi')} was" in found["warn"]
     assert any(text.startswith("pi: no login found") for text in found["note"])
     assert front("doctor").code == 0
 
@@ -436,7 +436,7 @@ def test_an_agent_that_fails_is_named_with_its_class_and_the_way_out(tmp_path: P
 def test_an_agent_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     front = Front(tmp_path, '[agents]\ndefault = "claude"\n[agents.claude]\napi_key_env = "NOT_SET"\n')
     assert (
-        "claude: agent 'claude' wants its key from 'NOT_SET', which is not set" in findings(front, try_too=True)["fix"]
+        "claude: agent 'claude' takes its key from 'NOT_SET', which is not set" in findings(front, try_too=True)["fix"]
     )
 
 

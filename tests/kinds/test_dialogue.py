@@ -30,7 +30,7 @@ def test_the_agent_asks_until_it_is_ready_and_each_round_is_stored_before_the_ne
     assert first.code == 10, first
     assert team.status["step"] == "CLARIFYING"
     assert [event.text for event in team.events(RunSaid)] == [
-        "Clarifying what is wanted for 'repo': the architect may ask you back."
+        "Clarifying the request for 'repo': the architect may ask you questions."
     ]
     assert team.view.questions["clarify/round#1!clarify"].detail == "Per user,\n  or per address?"
     assert "  Per user,\n    or per address?\n? The architect asks. What do you answer?\n" in first.out

@@ -15,7 +15,7 @@ from fake_facts import FakeFacts
 from windlass.conversion import convert
 from windlass.engine import machine
 from windlass.engine.machine import AskQuestion, End, RunPhase, SkipPhase
-from windlass.flow.route_graph import RouteEdge, phase_ways, step_ways
+from windlass.flow.route_graph import RouteEdge, phase_edges, step_edges
 from windlass.flow.schema import Flow
 from windlass.kinds.base import Outcome
 from windlass.kinds.routes import Target, To
@@ -127,7 +127,7 @@ def machine_moves(flow: Flow, source: RouteNode, outcome: str) -> Moves:
         )
         question = flow.phase(source.id).asked_question()
         world = FakeFacts(facts)
-        after = machine.finished(flow, state, world, outcome)
+        after = machine.after_outcome(flow, state, world, outcome)
         found |= set(_ends(flow, after, world, (source, outcome, question, outcome if question else "")))
     return found
 
@@ -140,10 +140,10 @@ def _ends(
         case AskQuestion(question=question):
             for option in flow.questions[question].options:
                 yield from _ends(
-                    flow, machine.answered(flow, state, world, option), world, (*made[:2], question, option)
+                    flow, machine.after_answer(flow, state, world, option), world, (*made[:2], question, option)
                 )
         case SkipPhase():
-            yield from _ends(flow, machine.skipped(flow, state, world), world, made)
+            yield from _ends(flow, machine.after_skip(flow, state, world), world, made)
         case RunPhase(phase=phase):
             yield (*made, RouteNode(phase.id, state.mode))
         case End(state=end):
@@ -163,7 +163,7 @@ def nowhere(flow: Flow, target: Target) -> bool:
 @settings(max_examples=100, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(flows())
 def test_the_machine_makes_exactly_the_moves_of_the_static_graph(flow: Flow) -> None:
-    edges = phase_ways(flow)
+    edges = phase_edges(flow)
     usable = [edge for edge in edges if not nowhere(flow, edge.target)]
     expected, found = Moves(), Moves()
     for source, outcome in {(edge.source, edge.outcome) for edge in edges}:
@@ -308,9 +308,9 @@ def task_flows(draw: st.DrawFn) -> Flow:
 def test_a_task_makes_exactly_the_moves_of_the_static_graph(flow: Flow) -> None:
     spec = flow.phases[0]
     assert isinstance(spec, TasksSpec)
-    edges, table, found = step_ways(flow, spec, ()), task_table(spec), Moves()
+    edges, table, found = step_edges(flow, spec, ()), task_table(spec), Moves()
     kinds = dict.fromkeys(("produce", "review"), SimpleNamespace(run=_run_step))
-    with mock.patch.object(task_module, "KINDS", kinds), mock.patch.object(task_module, "reached"):
+    with mock.patch.object(task_module, "KINDS", kinds), mock.patch.object(task_module, "record_label"):
         for source, outcome in {(edge.source, edge.outcome) for edge in edges}:
             found |= task_moves(flow, spec, table, source, outcome)
     assert found == edge_moves(edges)

@@ -15,7 +15,7 @@ from gitrepo import sh
 from jobs import run
 from windlass.agents.base import AgentEvent, AgentResult, Job, SessionSeen, ToolFinished, ToolStarted
 from windlass.agents.contracts.registry import check, parse
-from windlass.agents.installed import version_tried
+from windlass.agents.installed import known_version
 
 Model = Callable[..., Any]
 PASS: dict[str, Any] = {"status": "pass", "findings": [], "summary": "ok"}
@@ -85,4 +85,4 @@ def test_a_version_that_nobody_tried_is_said_once_and_the_run_goes_on(name: str,
     # another driver, another dispatch: it was said
     tiny.ended_right(tiny.front("resume"))
     said = [text for text in tiny.front.warnings if "was not tested with Windlass" in text]
-    assert said == [f"{name} 99.1.2 was not tested with Windlass; {version_tried(name)} was"]
+    assert said == [f"{name} 99.1.2 was not tested with Windlass; {known_version(name)} was"]

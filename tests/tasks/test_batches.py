@@ -19,7 +19,7 @@ def waiting(*waived: bool) -> list[Any]:
 def test_what_a_person_accepted_unchecked_never_lands_with_others(waived: list[bool], reds: int) -> None:
     batches = Batches()
     for _ in range(reds):
-        batches.was_red(len(waived))
+        batches.note_failure(len(waived))
     batch = batches.next(waiting(*waived))
     assert len(batch) == 1 or not any(one.request.waived for one in batch)
 
@@ -28,6 +28,6 @@ def test_a_red_batch_is_halved_and_after_two_one_lands_at_a_time() -> None:
     batches, all_of_them = Batches(), waiting(*[False] * 8)
     sizes = [len(batches.next(all_of_them))]
     for _ in range(2):
-        batches.was_red(sizes[-1])
+        batches.note_failure(sizes[-1])
         sizes.append(len(batches.next(all_of_them)))
     assert sizes == [8, 4, 1]

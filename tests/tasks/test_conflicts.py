@@ -14,7 +14,7 @@ from gitrepo import DATE, make_engine, sh
 from windlass.events import LandingRefused, TaskLanded
 from windlass.git import trees
 from windlass.git.engine_repo import EngineRepo
-from windlass.git.merge import Conflict, OpenConflicts, join, paths_of, unresolved
+from windlass.git.merge import Conflict, OpenConflicts, join, paths_of, unresolved_conflicts
 from windlass.git.trees import commit_tree
 
 QUICK = "[retries]\ncrashed = 0\n"
@@ -282,7 +282,7 @@ def test_marks_with_carriage_returns_other_sizes_and_paths_are_found(tmp_path: P
     assert "\r\n" in marked["a.txt"]
     touched = head_with(engine, joined.commit, {path: f"{text}# touched\n" for path, text in marked.items()})
     known = OpenConflicts(joined.conflicts, (ours, theirs))
-    left = unresolved(engine, theirs, touched, known, ())
+    left = unresolved_conflicts(engine, theirs, touched, known, ())
     assert [one.paths for one in left if "marks" in one.kinds] == [("a.txt",), ("b.txt",)]
 
 
@@ -297,7 +297,7 @@ def test_the_marks_of_a_renamed_file_name_its_path_and_are_found(engine: EngineR
     text = engine.git("show", f"{joined.commit}:c.txt").out
     assert f">>>>>>> {theirs}:a.txt" in text
     touched = head_with(engine, joined.commit, {"c.txt": f"{text}# touched\n"})
-    (left,) = unresolved(engine, theirs, touched, OpenConflicts(joined.conflicts, (ours, theirs)), ())
+    (left,) = unresolved_conflicts(engine, theirs, touched, OpenConflicts(joined.conflicts, (ours, theirs)), ())
     assert (left.paths, "marks" in left.kinds) == (("c.txt",), True)
 
 

@@ -56,7 +56,7 @@ def test_the_headline_counts_questions_and_sections() -> None:
     ],
 )
 def test_a_step_that_begins_is_said_in_one_line(role: str, purpose: str, words: str) -> None:
-    line = said.beginning(e.DispatchStarted("k", 1, role, "claude", purpose=purpose))
+    line = said.start_line(e.DispatchStarted("k", 1, role, "claude", purpose=purpose))
     assert line.startswith(words)
     assert "\n" not in line
 

@@ -1,10 +1,10 @@
-"""Which agent plays a role in a call, with which model and limits.
+"""Decides which agent plays a role in a call, with which model and limits.
 
-`windlass agents`, the checks before a run and the run itself ask here, so that what is shown is what runs.
+`windlass agents`, the checks before a run and the run itself use this module, so all three agree.
 
-From the strongest: the role's table in the config (the command line writes there), the role's file, and where the call
-names a profile that role's table and file; then the model that the role's file recommends, on a CLI that serves it.
-`--agent` replaces the agent of every role that the command line does not name.
+The first source with a value wins: the role's table in the config (the command line writes there), the role's file,
+then the table and the file of the profile that the call names, then the model that the role's file recommends if the
+CLI serves it. `--agent` replaces the agent of every role that the command line does not name.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ NONE = "none"
 
 
 SERVES = {"claude": "claude-", "codex": "gpt-"}
-"""How the names of the models begin that a CLI serves with its own login. A role's file recommends by such names."""
+"""The prefix of the model names that a CLI serves with its own login. Role files recommend such models."""
 
 
 class Assignment(Struct, frozen=True):
     agent: str
-    """'' when no agent plays the role, `none` when it is switched off."""
+    """'' when no agent plays the role; `none` when the role is switched off."""
     model: str = ""
     effort: str = ""
     wall_s: float | None = None
@@ -34,7 +34,7 @@ class Assignment(Struct, frozen=True):
     usd: float | None = None
 
     @property
-    def is_filled(self) -> bool:
+    def has_agent(self) -> bool:
         return self.agent not in ("", NONE)
 
 
@@ -47,18 +47,18 @@ def assign(
     everyone: str = "",
     named: Collection[str] = (),
 ) -> Assignment:
-    """`everyone`: --agent. `named`: the roles that the command line gave an agent of their own."""
+    """`everyone`: --agent. `named`: the roles for which the command line names an agent."""
     lenders = [name for name in (role, profile) if name in roles]
     if not lenders:
         return Assignment("")
     agent = _agent(config, roles, lenders, everyone, named)
-    # A model's name belongs to one agent: a profile that another agent plays does not lend its model.
+    # A model name belongs to one agent: a profile of another agent does not lend its model.
     lending = [name for name in lenders if name == role or _agent(config, roles, [name], everyone, named) == agent]
-    # Wall time and money belong to the kind of work that the profile is made for.
+    # The wall time and the money limit belong to the profile's kind of work.
     last = roles[lenders[-1]]
     return Assignment(
         agent,
-        _first(config, roles, lending, agent, "model") or _recommended(config, roles, lending, agent),
+        _first(config, roles, lending, agent, "model") or _recommended_model(config, roles, lending, agent),
         _first(config, roles, lending, agent, "effort"),
         next((own for name in lenders if (own := config.role(name).wall)), last.wall_s),
         next((own for name in lenders if (own := config.role(name).turns)), roles[lenders[0]].turns),
@@ -68,7 +68,7 @@ def assign(
 
 def _agent(config: Config, roles: Mapping[str, Role], lenders: list[str], everyone: str, named: Collection[str]) -> str:
     chosen = next((own for name in lenders if (own := config.role(name).agent or roles[name].agent)), "")
-    # A role that is switched off stays off, whatever agent the others get.
+    # A role that is switched off stays off, whatever --agent says.
     if chosen == NONE or any(name in named for name in lenders):
         return chosen
     return everyone or chosen or config.agents.default
@@ -83,8 +83,8 @@ def _first(config: Config, roles: Mapping[str, Role], lending: list[str], agent:
     return ""
 
 
-def _recommended(config: Config, roles: Mapping[str, Role], lending: list[str], agent: str) -> str:
-    """The model of the role's own profile, unless the config gave this CLI a model or a server of its own."""
+def _recommended_model(config: Config, roles: Mapping[str, Role], lending: list[str], agent: str) -> str:
+    """The model of the role's own profile, unless the config sets a model or a server for this CLI."""
     options = config.agents.options(agent)
     if agent not in SERVES or options.get("model") or options.get("base_url"):
         return ""

@@ -1,4 +1,4 @@
-"""The interface of an adapter: two pure functions and a list of what its CLI can do."""
+"""The interface of an adapter: two pure functions and the capabilities of its CLI."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ class Limits(Struct, frozen=True):
     wall_s: float = 1800.0
     turns: int | None = None
     usd: float | None = None
-    """The most that the role allows it to cost."""
+    """The most that one dispatch of the role may cost."""
     output_bytes: int = 64 << 20
-    """Of stdout and of stderr each: an agent that writes more is ended."""
+    """The limit of stdout and of stderr each. An agent that writes more is ended."""
     left_usd: float | None = None
-    """What was left of the run's budget at the start, for a CLI that can enforce it by itself."""
+    """The rest of the run's budget at the start, for a CLI that can enforce it."""
 
 
 class Job(Struct, frozen=True):
-    """One dispatch, complete, as plain data: nothing else reaches the agent. It goes into a site, which adds where its
-    files are."""
+    """One complete dispatch as plain data; the agent gets nothing else. The site adds the paths of its files."""
 
     run: str
     key: str
@@ -36,43 +35,43 @@ class Job(Struct, frozen=True):
     prompt: str
     agent: str
     cwd: Path = Path()
-    """Where the agent works. The site fills it in."""
+    """The agent's working directory. The site sets it."""
     folder: Path = Path()
-    """The attempt's own folder: prompt.md, stdout, stderr, proc.json, exit.json, events.jsonl. The site fills it in."""
+    """The attempt's folder: prompt.md, stdout, stderr, proc.json, exit.json, events.jsonl. The site sets it."""
     base: str = ""
     """The commit that the agent works on."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Artifacts in force, written into the working directory before the agent starts: path -> content."""
     earlier: str = ""
-    """The name of the attempt whose session goes on; '' when a new one begins."""
+    """The name of the attempt to continue the session of; '' for a new session."""
     model: str = ""
     effort: str = ""
     tools: tuple[str, ...] = ()
-    """read grep find ls bash write edit: what the role may use."""
+    """The tools of the role: read grep find ls bash write edit."""
     writes: str = "none"
     """none | outs | code"""
     contract: str = ""
     tag: str = ""
-    """The tag of the block that counts, this dispatch's own; '' without a contract."""
+    """The tag of the block that counts, unique for the dispatch; '' without a contract."""
     schema: Mapping[str, Json] | None = None
     outs: Mapping[str, str] = field(default_factory=dict)
     """Declared artifacts: name -> path below cwd."""
     limits: Limits = Limits()
     session: str = ""
-    """The agent's own session to continue, where the adapter can."""
+    """The id of the agent's session to continue, if the adapter can."""
     task_id: str = ""
     task_title: str = ""
     phase: str = ""
     cycle: int = 0
     env: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
-    """Adapter's own settings from the config: script, argv template ..."""
+    """The adapter's settings from the config: script, argv template ..."""
 
 
 class ToolStarted(Struct, frozen=True):
     tool: str
     text: str
-    """In words: reading src/x.py, running pytest -q."""
+    """For people: reading src/x.py, running pytest -q."""
     id: str = ""
 
 
@@ -96,7 +95,7 @@ class Said(Struct, frozen=True):
 
 
 class Spent(Struct, frozen=True):
-    """Usage so far. `total`: replaces what was reported before; else it adds."""
+    """Usage so far. `total`: it replaces the reports before; otherwise it adds to them."""
 
     usage: Usage
     total: bool = False
@@ -107,7 +106,7 @@ class SessionSeen(Struct, frozen=True):
 
 
 class Done(Struct, frozen=True):
-    """The terminal event: without one the dispatch failed, whatever the exit code."""
+    """The terminal event. A dispatch without one failed, whatever its exit code is."""
 
     text: str
     structured: Json = None
@@ -117,7 +116,7 @@ class Done(Struct, frozen=True):
 
 
 class Retrying(Struct, frozen=True):
-    """The model's server failed and the CLI retries by itself; over with its next tool call or text."""
+    """The model's server failed and the CLI retries. The CLI's next tool call or text ends this state."""
 
     error: ErrorClass
     """The error if the server keeps failing."""
@@ -125,26 +124,26 @@ class Retrying(Struct, frozen=True):
     wait_s: float | None = None
     """The pause before the retry, where the CLI reports it."""
     told: bool = True
-    """The server named the time; False: it is a pause of the CLI's own."""
+    """True: the server named the wait. False: the CLI chose it."""
 
 
 AgentEvent: TypeAlias = ToolStarted | ToolUpdated | ToolFinished | Said | Spent | SessionSeen | Retrying | Done
 
 
 class Invocation(Struct, frozen=True):
-    """How to start the CLI for one job. No shell, ever."""
+    """How to start the CLI for one job. Never through a shell."""
 
     argv: tuple[str, ...]
     stdin: str = ""
     entry: str = ""
-    """The function that `argv` calls, when it is a program of Windlass's own (`launch.program`). The supervisor then
-    forks and calls it, which takes a tenth of what starting an interpreter does."""
+    """The function that `argv` calls, when it is one of Windlass's programs (`launch.program`). The supervisor forks
+    and calls it, in a tenth of the time that a new interpreter needs."""
     env: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
-    """Written below the attempt's folder before the start."""
+    """Files to write below the attempt's folder before the start."""
     carried: Mapping[str, str] = field(default_factory=dict)
-    """Name below the attempt's folder -> source. A file (the user's login) is copied, put back if the CLI renewed it,
-    and removed at the end; a folder (earlier sessions) is linked. A source that does not exist is left out."""
+    """Name below the attempt's folder -> source. A file (the user's login) is copied, written back if the CLI renewed
+    it, and removed at the end. A folder (earlier sessions) is linked. A missing source is skipped."""
 
 
 class Capabilities(Struct, frozen=True):
@@ -156,47 +155,47 @@ class Capabilities(Struct, frozen=True):
     read_only: bool = False
     effort: bool = False
     sandbox: bool = False
-    """The CLI confines its commands; else only its tools are restricted."""
+    """The CLI confines its commands; otherwise only its tools are restricted."""
     best_effort: bool = False
-    """The agent behind it is unknown, and so are its capabilities."""
+    """The agent is unknown, and so are its capabilities."""
 
 
 class Reader(Protocol):
-    """Reads the lines of one dispatch. Contract: as `Adapter.parse`, but it may remember the lines before."""
+    """Reads the lines of one dispatch. Contract: as `Adapter.parse`, but it may keep state between lines."""
 
     def parse(self, line: str) -> list[AgentEvent]: ...
 
 
 @runtime_checkable
 class HasReader(Protocol):
-    """An adapter whose lines depend on each other: each dispatch has a reader of its own."""
+    """An adapter with lines that depend on each other: each dispatch has its own reader."""
 
     def reader(self, job: Job) -> Reader: ...
 
 
 @runtime_checkable
 class ReadsErrors(Protocol):
-    """A reader of a CLI that reports on standard error what its stream leaves out."""
+    """A reader of a CLI that reports some facts only on standard error."""
 
     def parse_error(self, line: str) -> list[AgentEvent]: ...
 
     def without_log(self, stderr: str) -> str:
-        """The standard error without the log: a log quotes commands, which can contain any word."""
+        """The standard error without log lines: a log quotes commands, which can contain any word."""
         ...
 
 
 class UsageFileNames(Struct, frozen=True):
-    """The files in which a CLI records what it spends."""
+    """The files in which a CLI records its usage."""
 
     folder: str
     """Below the attempt's folder."""
     files: str
-    """Below that: a path whose parts may contain `*`."""
+    """A path below that; its parts may contain `*`."""
 
 
 @runtime_checkable
 class WritesUsageFiles(Protocol):
-    """A reader of a CLI that reports its usage in the stream at the end only, and in files at once."""
+    """A reader of a CLI that reports its usage in the stream only at the end, and in files at once."""
 
     def ledger(self) -> UsageFileNames: ...
 
@@ -205,45 +204,45 @@ class WritesUsageFiles(Protocol):
 
 @runtime_checkable
 class EndsWithExit(Protocol):
-    """An adapter whose CLI has no terminal event: what it said and its exit code are all there is."""
+    """An adapter of a CLI without a terminal event: only its text and its exit code are known."""
 
-    def at_exit(self, said: str, code: int | None) -> Done | None: ...
+    def at_exit(self, text: str, code: int | None) -> Done | None: ...
 
 
 @runtime_checkable
 class StartsAnother(Protocol):
-    """An adapter whose invocation is a client of the agent; this program has to be installed."""
+    """An adapter that starts a client of the agent; the agent's own program must be installed."""
 
     program: str
 
 
 class Adapter(Protocol):
-    """Contract: `invocation` and `parse` are pure. `parse` never raises: what it does not know gives []."""
+    """Contract: `invocation` and `parse` are pure. `parse` never raises: it returns [] for an unknown line."""
 
     name: str
     capabilities: Capabilities
     credential: str
-    """Dispatches that share it share quota waits."""
+    """Dispatches with the same credential share quota waits."""
     flat_usd: float | None
-    """A fixed cost of a dispatch: 0 for a model on the user's machine. None: its tokens are priced."""
+    """The fixed cost of a dispatch: 0 for a model on the user's machine. None: its tokens are priced."""
 
     def invocation(self, job: Job) -> Invocation: ...
 
     def parse(self, line: str) -> list[AgentEvent]: ...
 
     def classify(self, stderr: str, code: int | None) -> tuple[ErrorClass, str]:
-        """Why a process that gave no terminal event failed."""
+        """Why a process without a terminal event failed."""
         ...
 
 
 class Unsure(StrEnum):
-    """The part of a dispatch's cost that is not known."""
+    """The unknown part of a dispatch's cost."""
 
     NOTHING = ""
     RESPONSE = "response"
     """The model may have been answering when the dispatch ended."""
     ALL = "all"
-    """It used the model, and there is no figure."""
+    """It used the model, and no cost is known."""
 
 
 class AgentResult(Struct, frozen=True):
@@ -262,4 +261,4 @@ class AgentResult(Struct, frozen=True):
     unsure: Unsure = Unsure.NOTHING
     """The part of its cost that is not in `usage`."""
     dearest_usd: float = 0.0
-    """The dearest single response of the model."""
+    """The cost of the most expensive response of the model."""

@@ -1,4 +1,4 @@
-"""Facts about a CLI that cost nothing: whether it is installed, its version, whether it seems logged in."""
+"""Free facts about a CLI: whether it is installed, its version, whether it seems logged in."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _NUMBER = re.compile(r"\d+\.\d+\.\d+[\w.+-]*")
 class Login(Struct, frozen=True):
     found: bool
     how: str
-    """The variable or the file that was found; else where it was looked for."""
+    """The variable or the file that was found; otherwise the places that were searched."""
 
 
-def version_tried(name: str) -> str:
-    """The version that was tested with Windlass; '' for another agent."""
+def known_version(name: str) -> str:
+    """The version that Windlass was tested with; '' for another agent."""
     return str(cli_module(name).TESTED) if name in CLIS else ""
 
 
@@ -40,12 +40,12 @@ def _account(name: str) -> Account:
 
 
 def find(name: str, environ: Mapping[str, str], binary: str = "") -> str:
-    """The CLI's path; '' when it is not installed."""
+    """The path of the CLI; '' when it is not installed."""
     return shutil.which(binary or name, path=environ.get("PATH", "")) or ""
 
 
 def first(environ: Mapping[str, str], binary: Callable[[str], str] = lambda name: "") -> str:
-    """The default agent where the config names none; '' when no CLI is installed."""
+    """The default agent when the config names none; '' when no CLI is installed."""
     return next((name for name in CLIS if find(name, environ, binary(name))), "")
 
 
@@ -71,16 +71,16 @@ def version(binary: str, environ: Mapping[str, str], node: str = "") -> str:
     return found[0] if found and done.returncode == 0 else ""
 
 
-def untested(name: str, found: str) -> str:
+def version_warning(name: str, version: str) -> str:
     """A warning, or ''."""
-    known = version_tried(name)
-    if not found or not known or found == known:
+    known = known_version(name)
+    if not version or not known or version == known:
         return ""
-    return f"{name} {found} was not tested with Windlass; {known} was"
+    return f"{name} {version} was not tested with Windlass; {known} was"
 
 
 def login_state(name: str, environ: Mapping[str, str], home: Path) -> Login:
-    """Best effort: a variable or a file shows that somebody logged in, not that the login is still valid."""
+    """Best effort: a variable or a file shows that a login exists, not that it is still valid."""
     variables, files = _places(name, environ, home)
     for variable in variables:
         if environ.get(variable):
@@ -99,5 +99,5 @@ def _places(name: str, environ: Mapping[str, str], home: Path) -> tuple[tuple[st
 
 
 def _keys(names: tuple[str, ...]) -> tuple[str, ...]:
-    """A region or an address is no login."""
+    """A region or an address is not a login."""
     return tuple(name for name in names if re.search(r"KEY|TOKEN|CREDENTIALS|_USE_", name))

@@ -1,4 +1,4 @@
-"""A job's facts in one word that is safe in a URL, so that a local model server knows which dispatch asks."""
+"""Encodes a job's facts in one word that is safe in a URL, so that a local model server knows the dispatch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 
 from windlass.agents.base import Job
 
-#: the last five are what a scripted model needs to fill its rules: paths to write to, the block to end with
+#: a scripted model needs the last five for its rules: paths to write to, and the block to end with
 FACTS = (
     "run",
     "key",
@@ -29,7 +29,7 @@ FACTS = (
 
 def job_token(job: Job) -> str:
     outs = json.dumps(dict(job.outs), separators=(",", ":"))
-    return "~".join(_quoted(outs if name == "outs" else str(getattr(job, name))) for name in FACTS)
+    return "~".join(_quote(outs if name == "outs" else str(getattr(job, name))) for name in FACTS)
 
 
 def token_facts(token: str) -> dict[str, str] | None:
@@ -56,6 +56,6 @@ def _job(facts: dict[str, str]) -> Job:
     return Job(**words, system="", prompt="", folder=Path(), agent="")
 
 
-def _quoted(text: str) -> str:
-    # quote() leaves the separator alone, because it is safe in a URL
+def _quote(text: str) -> str:
+    # quote() does not escape the separator, because it is safe in a URL
     return quote(text, safe="").replace("~", "%7E")

@@ -1,4 +1,4 @@
-"""Removes secrets from an agent's output: from events, from results, and from the transcript when it has ended."""
+"""Removes secrets from an agent's output: from events, from results, and at the end from the transcript."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from windlass.private_files import replace_file
 from windlass.redaction import Redactor
 
 TRANSCRIPT = ("prompt.md", "stdin", "stdout", "stderr", "output", "events.jsonl")
-"""Files of an attempt's folder that hold text. Other files there are the CLI's own."""
+"""Text files of an attempt's folder. Other files there belong to the CLI."""
 BLOCK = 4 << 20
 
 
@@ -54,7 +54,7 @@ def redacted_result(result: AgentResult, redactor: Redactor) -> AgentResult:
 
 
 def redact_transcript(folder: Path, redactor: Redactor) -> None:
-    """Contract: call it when nothing writes to the folder any more; a crash leaves each file old or new, whole."""
+    """Contract: nothing writes to the folder any more. After a crash each file is complete, old or new."""
     for name in TRANSCRIPT:
         with suppress(FileNotFoundError, NotADirectoryError):
             _redact_file(folder / name, redactor)
@@ -71,7 +71,7 @@ def _redact_file(path: Path, redactor: Redactor) -> None:
 
 
 def _blocks(path: Path) -> Iterator[str]:
-    """A large transcript is not held in memory. Blocks end where a line does."""
+    """Does not hold a large transcript in memory. Blocks end at a line end."""
     with path.open("rb") as raw:
         while block := raw.read(BLOCK):
             yield (block + raw.readline(BLOCK)).decode("utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""Turns tokens into money, for CLIs that report tokens only. The prices are those of the genai-prices package."""
+"""Prices tokens, for CLIs that report only tokens. The prices come from the genai-prices package."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from windlass.model import Usage
 
 
 def cost(model: str, usage: Usage, *, written: int = 0) -> float | None:
-    """`usage.input` holds all input tokens: those of `usage.cached` were read from a cache, `written` put into it.
+    """`usage.input` counts all input tokens. Of these, `usage.cached` were read from a cache and `written` put into it.
 
     None: the model has no known price.
     """

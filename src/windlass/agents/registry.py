@@ -1,6 +1,6 @@
 """The list of adapters; a test compares it with the folder.
 
-Each is loaded when it is made: a run that needs one agent does not wait for the others.
+Each adapter is loaded when it is made: a run with one agent does not load the others.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _cli(name: str, options: Options, environ: Environ) -> Adapter:
 
 
 def cli_module(name: str) -> ModuleType:
-    """Of a CLI with a login of its own: `ADAPTER`, `ACCOUNT`, `TESTED` and `INSTALL`. Loaded when it is needed."""
+    """The module of a CLI with its own login: `ADAPTER`, `ACCOUNT`, `TESTED` and `INSTALL`. Loaded when needed."""
     return import_module(f"windlass.agents.cli.{name}")
 
 
@@ -67,7 +67,7 @@ CLIS = (
     "gemini",
     "opencode",
 )
-"""CLIs with a login of their own, each a file in `cli/`. The first that is installed is proposed."""
+"""CLIs with their own login, each a file in `cli/`. `init` proposes the first installed one."""
 ADAPTERS: dict[str, Callable[[Options, Environ], Adapter]] = {
     "acp": _acp,
     "command": _command,
@@ -77,9 +77,10 @@ ADAPTERS: dict[str, Callable[[Options, Environ], Adapter]] = {
 
 
 def make(name: str, options: Options, environ: Environ = _NOTHING) -> Adapter:
-    """An adapter by name. A name of the user's own with `argv` is a command, or an agent that speaks `protocol`.
+    """An adapter by name. An unknown name with `argv` is a command, or an agent that speaks `protocol`.
 
-    `environ` holds the user's login. `cost_usd` among the options is for every agent: what a dispatch of it costs."""
+    `environ` holds the user's login. Every agent accepts the option `cost_usd`: the cost of one dispatch.
+    """
     own = {key: value for key, value in options.items() if key != FLAT}
     adapter = _make(name, own, environ)
     if FLAT in options:

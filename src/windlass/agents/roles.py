@@ -1,4 +1,4 @@
-"""Roles: markdown files with front matter. Who an agent is, what it may touch, and every prompt it can be given.
+"""Roles: markdown files with front matter. A role defines who an agent is, its permissions, and all its prompts.
 
 The text before the first `## prompt: <purpose>` is the system prompt. Prompt text lives here and nowhere else.
 """
@@ -34,7 +34,7 @@ class RoleError(UserError):
 class Prompt(Struct, frozen=True):
     pieces: tuple[Piece, ...]
     line: int
-    """Where its text starts in the file."""
+    """The line of the file at which its text starts."""
 
 
 class Role(Struct, frozen=True):
@@ -42,29 +42,29 @@ class Role(Struct, frozen=True):
     about: str
     tools: tuple[str, ...]
     writes: str = "none"
-    """none | outs | code: what the engine lets stand after a dispatch."""
+    """none | outs | code: the changes that the engine accepts after a dispatch."""
     agent: str = ""
     model: str = ""
     effort: str = ""
     contract: str = ""
     contracts: Mapping[str, str] = field(default_factory=dict)
-    """Purpose -> contract, where they differ from `contract`."""
+    """Purpose -> contract, for purposes that do not use `contract`."""
     guard: str = ""
     """'tdd': code without a test in the same change is a finding."""
     recommended: str = ""
-    """The model of this role on a CLI that serves it, where neither the config nor the file names another."""
+    """The model of this role on a CLI that serves it, when the config and the file name no other."""
     wall_s: float | None = None
     turns: int | None = None
     usd: float | None = None
     instructions: tuple[str, ...] = ()
-    """Files of the repository that it is told to follow."""
+    """Files of the repository that the agent must follow."""
     system: str = ""
     prompts: Mapping[str, Prompt] = field(default_factory=dict)
     path: Path = Path()
 
 
 def load_roles(folders: Sequence[Path]) -> dict[str, Role]:
-    """Earlier folders win; what ships with Windlass comes last."""
+    """Earlier folders win; the roles that ship with Windlass come last."""
     roles: dict[str, Role] = {}
     for folder in (*folders, BUILT_IN):
         for path in sorted(folder.glob("*.md")) if folder.is_dir() else ():
@@ -107,7 +107,7 @@ def contract_for(role: Role, purpose: str) -> str:
 
 
 def render(role: Role, purpose: str, values: Mapping[str, str]) -> str:
-    """Byte for byte the same for the same values. A format reminder stands at the end, whatever the template says."""
+    """Byte for byte the same for the same values. A format reminder always comes last."""
     prompt = _prompt(role, purpose)
     missing = sorted(name for name in names(prompt.pieces) - set(values) if not is_out(name))
     if missing:
@@ -120,21 +120,21 @@ def render(role: Role, purpose: str, values: Mapping[str, str]) -> str:
     return f"{text}\n{late.strip()}\n" if late.strip() else text
 
 
-def going_on(why: str = "", tag: str = "") -> str:
-    """To an agent whose own session is continued after an interruption.
+def continuation_prompt(why: str = "", tag: str = "") -> str:
+    """The prompt that continues an agent's session after an interruption.
 
-    `why`: '' when Windlass was stopped. `tag`: of the block that it owes.
+    `why`: '' when Windlass was stopped. `tag`: the tag of the block that the agent still has to write.
     """
     cause = why or "the machine or Windlass was stopped"
-    told = (
+    text = (
         f"You were interrupted in the middle of this work: {cause}. The working directory is"
         " as you left it. See what is done, finish the rest, and answer as you were asked to at the beginning.\n"
     )
-    return f"{told}The tag of the answer's block is `{tag}`.\n" if tag else told
+    return f"{text}The tag of the answer's block is `{tag}`.\n" if tag else text
 
 
-def instructed(files: Mapping[str, str]) -> str:
-    """Files of the project that a flow, a role or the config asks for, before everything else in the prompt."""
+def instructions_text(files: Mapping[str, str]) -> str:
+    """Project files that a flow, a role or the config requires; the first part of the prompt."""
     return "".join(
         f"The project's own instructions, from '{path}'. Follow them where your role, the task and the form of the"
         f" answer leave it open.\n\n{fence(plain(content), 'instructions')}\n\n"
@@ -142,19 +142,19 @@ def instructed(files: Mapping[str, str]) -> str:
     )
 
 
-def wished(texts: Sequence[str]) -> str:
-    """What the person who sent the work back wants changed, before all that reviewers found."""
+def wishes_text(texts: Sequence[str]) -> str:
+    """What the person who sent the work back wants changed; it comes before the reviewers' findings."""
     if not texts:
         return ""
     return (
-        "The person who started this run sent the work back. What they want stands here; it goes before every finding"
+        "The person who started this run sent the work back. Their request follows. It comes before every finding"
         " of a reviewer, and you may not reject it or leave a part of it out:\n\n"
         f"{fence(plain(chr(10).join(texts)), 'data-wish')}\n\n"
     )
 
 
-def told(texts: Sequence[str]) -> str:
-    """What a person said while the run was at work, at the end of the prompt."""
+def messages_text(texts: Sequence[str]) -> str:
+    """Messages of a person during the run; the end of the prompt."""
     if not texts:
         return ""
     return f"\nThe person who started this run adds:\n\n{fence(plain(chr(10).join(texts)), 'data-told')}\n"
@@ -167,7 +167,7 @@ def _prompt(role: Role, purpose: str) -> Prompt:
 
 
 class _RoleReader:
-    """Collects every problem of a file before it complains."""
+    """Collects every problem of a file before it raises."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -185,8 +185,8 @@ def _front(lines: Sequence[str], path: Path) -> YamlTable:
     try:
         node = read("\n".join(lines))
     except YamlError as error:
-        told = "\n".join(f"{path}:{fault.line + 1}: {fault.message}" for fault in error.faults)
-        raise RoleError(told, hint="the front matter is YAML") from None
+        problems = "\n".join(f"{path}:{fault.line + 1}: {fault.message}" for fault in error.faults)
+        raise RoleError(problems, hint="the front matter is YAML") from None
     if not isinstance(node, YamlTable):
         raise RoleError(f"{path}:2: the front matter is not a mapping", hint="like 'name: …', 'tools: […]'")
     return node
@@ -208,11 +208,11 @@ def _fields(table: YamlTable, reader: _RoleReader) -> dict[str, Any]:
             fields |= _KEYS[key](key, values(node), problem)
         else:
             problem(f"unknown key '{key}'; {near(key, _KEYS)}")
-    _whole(fields, reader)
+    _check_required(fields, reader)
     return fields
 
 
-def _whole(fields: Mapping[str, object], reader: _RoleReader) -> None:
+def _check_required(fields: Mapping[str, object], reader: _RoleReader) -> None:
     if fields["name"] != reader.path.stem:
         reader.problem(2, f"the name '{fields['name']}' is not the file's name '{reader.path.stem}'")
     if not fields["about"]:
@@ -342,15 +342,15 @@ def _sections(body: str, first_line: int, reader: _RoleReader) -> tuple[str, dic
         purpose = heading["purpose"]
         if not is_id(purpose) or purpose in found:
             reader.problem(line - 1, f"'{purpose}' is not a purpose of its own")
-        found[purpose] = Prompt(_compiled(text, line, reader), line)
+        found[purpose] = Prompt(_compile(text, line, reader), line)
     system = body[: headings[0].start()] if headings else body
     if not found:
         reader.problem(first_line, "there is no '## prompt: <purpose>' section")
-    _compiled_system(system, first_line, reader)
+    _check_system(system, first_line, reader)
     return system.strip(), found
 
 
-def _compiled(text: str, line: int, reader: _RoleReader) -> tuple[Piece, ...]:
+def _compile(text: str, line: int, reader: _RoleReader) -> tuple[Piece, ...]:
     try:
         pieces = compile_template(text)
     except TemplateError as error:
@@ -363,8 +363,8 @@ def _compiled(text: str, line: int, reader: _RoleReader) -> tuple[Piece, ...]:
     return pieces
 
 
-def _compiled_system(text: str, line: int, reader: _RoleReader) -> None:
-    # The system prompt is the same for every dispatch: a variable in it would be sent as it stands.
+def _check_system(text: str, line: int, reader: _RoleReader) -> None:
+    # The system prompt is the same for every dispatch: a variable in it would be sent unreplaced.
     if "{{" in text:
         at = text.count("\n", 0, text.index("{{"))
         reader.problem(line + at, "the system prompt takes no variables")

@@ -1,6 +1,6 @@
 """Templates of role files: `{{name}}`, and `{{#name}}…{{/name}}` which is shown when the value is not empty.
 
-Values that others wrote (a request, a plan, findings) are put in as fenced data, so no text can pose as an instruction.
+Values from outside (a request, a plan, findings) become fenced data, so no text can pose as an instruction.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from msgspec import Struct
 from windlass.agents.contracts.fences import fence
 from windlass.text import plain
 
-#: written by people, agents or programs: fenced where they stand
+#: written by people, agents or programs: fenced
 DATA = frozenset({
     "request", "scout", "plan", "plan_context", "design", "task", "changed_files", "findings", "open_findings",
     "fix_diff", "fix_places", "diff", "completed_tasks", "feedback", "criteria", "checks_output", "conflict", "proof",
@@ -22,7 +22,7 @@ DATA = frozenset({
     "inputs",
     "history",
 })  # fmt: skip
-#: one line each, or text of our own
+#: one line each, or Windlass's own text
 WORDS = frozenset({"count", "cwd", "date", "slug", "plan_path", "task_id", "task_title", "review_type"})
 OWN = frozenset({"contract", "reminder", "tdd", "flags"})
 VARIABLES = DATA | WORDS | OWN
@@ -57,7 +57,7 @@ def known(name: str) -> bool:
 
 
 def is_out(name: str) -> bool:
-    """The path of a declared artifact, '' when the dispatch does not have it."""
+    """The path of a declared artifact; '' when the dispatch does not have it."""
     return bool(re.fullmatch(r"out\.[A-Za-z0-9_-]+", name))
 
 
@@ -82,15 +82,15 @@ def names(pieces: tuple[Piece, ...]) -> set[str]:
 
 
 def fill(pieces: tuple[Piece, ...], values: Mapping[str, str]) -> str:
-    return "".join(_filled(piece, values) for piece in pieces)
+    return "".join(_fill_piece(piece, values) for piece in pieces)
 
 
-def _filled(piece: Piece, values: Mapping[str, str]) -> str:
+def _fill_piece(piece: Piece, values: Mapping[str, str]) -> str:
     match piece:
         case str():
             return piece
         case TemplateVariable():
-            return _shown(piece.name, _value(piece.name, values))
+            return _format_value(piece.name, _value(piece.name, values))
         case TemplateBlock():
             return fill(piece.parts, values) if _value(piece.name, values).strip() else ""
         case _:
@@ -98,11 +98,11 @@ def _filled(piece: Piece, values: Mapping[str, str]) -> str:
 
 
 def _value(name: str, values: Mapping[str, str]) -> str:
-    # Which artifacts a dispatch has depends on the flow; all other variables are always there.
+    # The flow decides which artifacts a dispatch has; all other variables always exist.
     return values.get(name, "") if is_out(name) else values[name]
 
 
-def _shown(name: str, value: str) -> str:
+def _format_value(name: str, value: str) -> str:
     if name in OWN:
         return value
     if name in DATA:
@@ -117,7 +117,7 @@ class _Token(Struct, frozen=True):
 
 
 def _line_of(text: str) -> Callable[[int], int]:
-    # Tags alone on their line lost their newline: count those of the original up to the same tag.
+    # A tag alone on its line loses its newline: count the lines of the original up to the same tag.
     places = [match.start() for match in _TAG.finditer(text)]
     return lambda nth: text.count("\n", 0, places[nth]) + 1
 

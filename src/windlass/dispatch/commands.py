@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from windlass.agents.base import Invocation
 from windlass.agents.output_redaction import redact_transcript
-from windlass.agents.process.agent_run import too_much
+from windlass.agents.process.agent_run import output_limit_reason
 from windlass.agents.process.supervise import ProcessExit, agent_env, supervise
 from windlass.checks.report_env import VARIABLES
 from windlass.checks.run import Check, CheckResult, RunOutput, run_check
@@ -115,12 +115,12 @@ class CommandRunner:
                 # A check that fails because the disk is full does not mean that the code is wrong.
                 raise ExhaustedError(ended.error, hint=STOPS[ErrorClass.DISK_FULL])
             if ended.reason not in NO_END or self._requests.stop.is_set():
-                error = f"ended: {too_much(most)}" if ended.reason == "output" else ended.error
+                error = f"ended: {output_limit_reason(most)}" if ended.reason == "output" else ended.error
                 output = await asyncio.to_thread(_join_output, folder, error)
                 await asyncio.to_thread(redact_transcript, folder, self._redactor)
                 code = None if ended.reason == "output" else ended.code
                 return RunOutput(code, output, ended.seconds, ended.reason == "wall")
-            await asyncio.to_thread(slot.stand_on, commit)
+            await asyncio.to_thread(slot.check_out, commit)
         raise StoppedError(
             f"'{' '.join(argv)}' was cut off {MOST_RUNS} times before it ended: its supervisor was killed",
             hint="find out what kills processes here (see dmesg: out of memory?), then: windlass resume",

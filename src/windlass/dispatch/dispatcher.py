@@ -278,7 +278,7 @@ class Dispatcher:
             reserved_usd=reserved,
             told=list(request.messages),
         )
-        self._journal.attempts.begin(intent, started, told=request.addressees if request.messages else ())
+        self._journal.attempts.begin(intent, started, message_roles=request.addressees if request.messages else ())
         if job.session:
             self._journal.attempts.note_session(key, n, job.session)
 

@@ -100,7 +100,7 @@ class LocalCheckout:
         return await asyncio.to_thread(self._slots.place, self._own_slot, head, attempt, now, seen)
 
     async def check_out(self, commit: str) -> None:
-        await asyncio.to_thread(self._own_slot.stand_on, commit)
+        await asyncio.to_thread(self._own_slot.check_out, commit)
         self._seen = None
 
     async def keep(self, key: str, n: int) -> None:

@@ -115,7 +115,7 @@ class LocalSite:
         if agent in self._checked_agents or agent not in registry.CLIS:
             return ""
         self._checked_agents.add(agent)
-        return installed.untested(agent, await asyncio.to_thread(self._version, agent))
+        return installed.version_warning(agent, await asyncio.to_thread(self._version, agent))
 
     def _version(self, agent: str) -> str:
         options, environ = self._config.agents.options(agent), self._host.environ
@@ -288,7 +288,7 @@ async def run_agent(
                 on_started=started,
                 marker=marker_of(job),
                 on_error_line=stream.error_line if isinstance(stream.reader, ReadsErrors) else None,
-                beside=stream.ledger(),
+                side_reader=stream.ledger(),
                 most_bytes=job.limits.output_bytes,
             )
         finally:

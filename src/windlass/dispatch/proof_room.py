@@ -81,7 +81,7 @@ class SlotProofRoom:
 
     def _place(self, tree: str) -> bool:
         assert self._slot is not None
-        return self._slot.stand_on(tree, self._trees.paths, self._config.workspace.copied)
+        return self._slot.check_out(tree, self._trees.paths, self._config.workspace.copied)
 
     async def _set_up(self) -> None:
         """Run the set-up in an empty slot. If the lock files are the same, use the base, without code of the task."""

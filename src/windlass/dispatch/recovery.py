@@ -63,7 +63,7 @@ def recover(
 
 def _reserved_attempts(store: Store, run: str, slots: Slots) -> list[AttemptRow]:
     """Attempts without a result, the last of their steps, with a slot that is reserved for their session."""
-    waiting = {lease.attempt: lease for lease in slots.held(run) if lease.attempt}
+    waiting = {lease.attempt: lease for lease in slots.leases_of(run) if lease.attempt}
     if not waiting:
         return []
     done = {step.key for step in store.steps.all(run)}
@@ -137,7 +137,7 @@ def _leave_slots(
 ) -> None:
     """A slot with an open attempt is not used again, unless the agent's session continues in it."""
     open_attempts = {row.intent.slot: row for row in lost if row.intent.slot}
-    for lease in slots.held(run):
+    for lease in slots.leases_of(run):
         slot, row = slots.slot(lease.n), open_attempts.get(str(lease.n))
         if lease.n in reserved:
             continue

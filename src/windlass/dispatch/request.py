@@ -11,7 +11,16 @@ from windlass.agents.assignment import Assignment
 from windlass.agents.base import Job, Limits
 from windlass.agents.contracts import registry as contracts
 from windlass.agents.contracts.block_tags import block_tag
-from windlass.agents.roles import Role, contract_for, going_on, instructed, render, told, variables, wished
+from windlass.agents.roles import (
+    Role,
+    continuation_prompt,
+    contract_for,
+    instructions_text,
+    messages_text,
+    render,
+    variables,
+    wishes_text,
+)
 from windlass.dispatch.prompt import prompt_values, wishes_of
 from windlass.dispatch.site import InterruptedAttempt
 from windlass.dispatch.workspace import Workspace
@@ -177,8 +186,8 @@ async def _prompt(request: DispatchRequest, values: RunValues, workspace: Worksp
     """A session that continues already has the task, so its prompt only says what happened."""
     if request.interrupted:
         why = plain(request.interrupted.why)
-        again = f"{request.reminder}\n" if request.reminder else going_on(why, request.tag)
-        return again + told(request.messages)
+        again = f"{request.reminder}\n" if request.reminder else continuation_prompt(why, request.tag)
+        return again + messages_text(request.messages)
     since, shown = request.call.since, variables(request.role, request.call.purpose)
     known = prompt_values(
         values,
@@ -197,8 +206,8 @@ async def _prompt(request: DispatchRequest, values: RunValues, workspace: Worksp
         recovery=recovery,
         tdd="required" if request.has_tdd_guard else "",
     )
-    before = instructed(request.instructions) + wished(wishes_of(request.call))
-    return before + render(request.role, request.call.purpose, known) + told(request.messages)
+    before = instructions_text(request.instructions) + wishes_text(wishes_of(request.call))
+    return before + render(request.role, request.call.purpose, known) + messages_text(request.messages)
 
 
 def recovery_text(attempts: Sequence[AttemptRow], half_done: str) -> str:

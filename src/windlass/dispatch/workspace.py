@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from windlass.dispatch.site import Checkout
 from windlass.git import trees
 from windlass.git.engine_repo import EngineRepo
-from windlass.git.merge import Conflict, OpenConflicts, unresolved
+from windlass.git.merge import Conflict, OpenConflicts, unresolved_conflicts
 
 
 class Workspace:
@@ -105,7 +105,7 @@ class Workspace:
         if not self.conflicts:
             return ()
         known, resolved = self.conflicts, self.resolved_paths
-        return await asyncio.to_thread(unresolved, self._engine, self.base, self.head, known, resolved)
+        return await asyncio.to_thread(unresolved_conflicts, self._engine, self.base, self.head, known, resolved)
 
     async def diff(self, since: str, limit: int = 60_000) -> str:
         return await asyncio.to_thread(trees.diff, self._engine, since, self.head, limit)

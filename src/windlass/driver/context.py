@@ -67,7 +67,7 @@ class StepContext:
         name = place.id(id) if place.step or id else ""
         keys = (place.key, *place.earlier_visits)
         here, *earlier_visits = (key.child(name, visit=place.again.visit, cycle=cycle) if name else key for key in keys)
-        answers = (questions.answered(before, question) for before in earlier_visits)
+        answers = (questions.recorded_answer(before, question) for before in earlier_visits)
         answer = next((one for one in answers if one), None) or await questions.ask(here, question)
         self._run.values.answers[question.id] = answer
         return answer

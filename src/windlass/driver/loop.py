@@ -62,7 +62,7 @@ class RunLoop:
                     state = await self._phase(state, decision, workspace)
                 case SkipPhase():
                     self._skip(decision)
-                    state = machine.skipped(self._flow, state, values)
+                    state = machine.after_skip(self._flow, state, values)
                 case AskQuestion():
                     state = await self._ask(state, decision, workspace)
                 case End():
@@ -93,13 +93,13 @@ class RunLoop:
             outcome = await KINDS[phase.kind].run(phase, ctx)
         except EndRunError as end:
             self._leave(ctx, phase, Outcome(str(end.target), end.reason))
-            return machine.routed(self._flow, state, values, end.target, end.reason)
+            return machine.after_target(self._flow, state, values, end.target, end.reason)
         await self._commit(ctx, phase)
         refuse_unknown(self._journal, key)
         self._run.outcomes[phase.id] = outcome
         self._complete(ctx, phase, outcome)
         self._leave(ctx, phase, outcome)
-        return machine.finished(self._flow, state, values, outcome.name, outcome.detail)
+        return machine.after_outcome(self._flow, state, values, outcome.name, outcome.detail)
 
     async def _commit(self, ctx: StepContext, phase: PhaseSpec) -> None:
         """Commit designs and plans to the run's branch when their phase ends."""
@@ -120,7 +120,7 @@ class RunLoop:
         key = Key().child(todo.phase.id, visit=todo.visit).child("asked", cycle=todo.nth)
         ctx = StepContext(self._run, StepPlace(key, todo.phase, workspace))
         answer = await ctx.ask(ctx.values.question(todo.question, todo.reason))
-        after = machine.answered(self._flow, state, self._run.values, answer.value)
+        after = machine.after_answer(self._flow, state, self._run.values, answer.value)
         if self._flow.questions[todo.question].options[answer.value].to is To.AGAIN:
             self._note_continued(state, after)
         return after
@@ -149,7 +149,7 @@ class RunLoop:
             return None
         self._retry = self._retry and self._journal.recorded(key) is not None
         await self._journal.step(key, None, _record_retry)
-        after = machine.retried(self._flow, state if state.ended else machine.blocked(state, end.reason))
+        after = machine.after_retry(self._flow, state if state.ended else machine.after_block(state, end.reason))
         self._note_continued(state, after)
         return after
 

@@ -244,7 +244,7 @@ class Publisher:
     def _target(self, destination: Remote) -> Remote:
         """The remote that gets the pull request. It is another one when the branch goes to a fork."""
         return replace(
-            destination, name=remote.proposed_to(destination.root, self._values.base_branch, destination.name)
+            destination, name=remote.proposal_remote(destination.root, self._values.base_branch, destination.name)
         )
 
     def _heading(self, destination: Remote | None, target: Remote | None, branch: str) -> github.Heading:

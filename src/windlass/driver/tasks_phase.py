@@ -286,7 +286,7 @@ class VisitContext:
     async def has_open_conflicts(self) -> bool:
         return bool(await self._workspace.unresolved())
 
-    def say_resolved(self, paths: Sequence[str]) -> None:
+    def mark_resolved(self, paths: Sequence[str]) -> None:
         self._workspace.resolved_paths |= set(paths)
 
     async def patch(self) -> str:

@@ -1,4 +1,4 @@
-"""The artifacts of a run that are in force: their content, and what is wrong with it."""
+"""The artifacts in force of a run: their content and its problems."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RunArtifacts(Struct):
     held: dict[str, StoredArtifact] = field(default_factory=dict)
     """By name."""
     of_tasks: dict[tuple[str, str], StoredArtifact] = field(default_factory=dict)
-    """Artifacts that are made per task, by task and name."""
+    """Artifacts that each task makes, by task and name."""
 
     def artifact(self, name: str) -> Artifact:
         if name not in self.flow.artifacts:
@@ -44,7 +44,7 @@ class RunArtifacts(Struct):
         return held
 
     def content(self, name: str, task: str = "") -> str | None:
-        """`task`: whose artifact it is, where each task makes its own."""
+        """`task`: the owner, for an artifact that each task makes."""
         per_task = name in self.flow.artifacts and self.artifact(name).per == "task"
         held = self.of_tasks.get((task, name)) if per_task else self.held.get(name)
         return held.content if held else None
@@ -67,7 +67,7 @@ class RunArtifacts(Struct):
         return PlanView(matched.tasks, matched.problem)
 
     def problem(self, name: str, path: str, task: str = "") -> str:
-        """What is wrong with the artifact as it is. `path`: its file, for the message."""
+        """The artifact's problem. `path`: its file, for the message."""
         artifact, content = self.artifact(name), self.content(name, task)
         if content is None:
             return f"{path or name} was not written"
@@ -75,7 +75,7 @@ class RunArtifacts(Struct):
             return self.plan(name, content).problem
         if artifact.contract and artifact.kind in ("json", "file"):
             return contracts.parse(artifact.contract, content).problem if artifact.kind == "file" else ""
-        # An agent that had nothing to say is no failure; the next one works without it.
+        # Empty text is not a failure; the next agent works without it.
         return "" if content.strip() or artifact.kind == "text" else f"{name} is empty"
 
     def missing(self, name: str, content: str) -> str:

@@ -1,4 +1,4 @@
-"""The attempts of a run: the intent before the effect, the result in one transaction with the end."""
+"""The attempts of a run: the intent is recorded before the effect, the result in one transaction with the end."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class AttemptFailure(Struct, frozen=True):
-    """Why an attempt gave no good result."""
+    """Why an attempt failed."""
 
     error: ErrorClass
     reason: str
     retry_at: float | None = None
-    """When the service said it may be tried again."""
+    """When the service allows another try."""
     hint: str = ""
-    """What a person can do, where it differs from the error class's own hint."""
+    """What a person can do, if it differs from the hint of the error class."""
 
 
 class EndedLanding(Struct, frozen=True):
@@ -49,12 +49,12 @@ class AttemptLog:
     def all(self, key: Key) -> list[AttemptRow]:
         return self._table.all(self._claim.run, key.text)
 
-    def begin(self, intent: Intent, *events: Event, told: Sequence[str] = (), synced: bool = True) -> None:
-        """Record the intent before the effect. `told`: this dispatch is given what people told these roles."""
+    def begin(self, intent: Intent, *events: Event, message_roles: Sequence[str] = (), synced: bool = True) -> None:
+        """Record the intent before the effect. `told`: the roles with pending messages that this dispatch receives."""
         with self._journal.writing(f"{intent.key}@{intent.n}.begin", *events, synced=synced):
             self._table.begin(self._claim, intent)
-            if told:
-                self._journal.store.messages.deliver(self._claim, f"{intent.key}@{intent.n}", told)
+            if message_roles:
+                self._journal.store.messages.deliver(self._claim, f"{intent.key}@{intent.n}", message_roles)
 
     def finish(
         self,
@@ -70,11 +70,11 @@ class AttemptLog:
         events: Iterable[Event] = (),
         blobs: Iterable[tuple[str, str]] = (),
     ) -> None:
-        """End the attempt; a result (None: there is none) becomes the step's, in the same transaction.
+        """End the attempt; its result (None: there is none) becomes the step's, in the same transaction.
 
-        Synced at once only when it brings artifacts: their files are on the disk already, and would look like a
-        person's edit. Otherwise it is synced with the next attempt's intent, which is the first thing that builds on
-        it. What the result names must be on the disk: call `Journal.settle` first.
+        Synced at once only with artifacts: their files are on the disk already, and would look like a person's edit.
+        Otherwise it is synced with the next attempt's intent, the first record that depends on it. Everything that the
+        result names must be on the disk: call `Journal.settle` first.
         """
         contents = list(blobs)
         with self._journal.writing(f"{key}@{n}.finish", *events, synced=bool(contents)):
@@ -94,9 +94,10 @@ class AttemptLog:
                 self._journal.add(key, inputs, context, result)
 
     def finish_landings(self, landings: Sequence[EndedLanding], tip: str) -> None:
-        """End all attempts of a chain of landings and move the tip, in one transaction: no link was checked alone.
+        """End all attempts of a chain of landings and move the tip, in one transaction: only the whole chain was
+        checked.
 
-        Synced before it returns when the tip moves: the ref and the branch follow it, and must not get ahead of it.
+        Synced before it returns when the tip moves: the ref and the branch must not get ahead of it.
         """
         last, tips = landings[-1], self._journal.tips
         with self._journal.writing(f"{last.key}@{last.n}.finish", synced=tip != tips.now):
@@ -107,11 +108,11 @@ class AttemptLog:
             tips.put(last.key.text, tip)
 
     def note_session(self, key: Key, n: int, session: str) -> None:
-        """The agent's own name for its conversation, so that it can be continued after a crash."""
+        """Record the agent's session id, so that it can be continued after a crash."""
         with self._journal.store.transaction(synced=False):
             self._table.note_session(self._claim, key.text, n, session)
 
     def note_usage(self, key: Key, n: int, usage: Usage) -> None:
-        """For `windlass status`, and for a driver that finds the attempt without its own."""
+        """For `windlass status`, and for a driver that finds the attempt of an earlier one."""
         with self._journal.store.transaction(synced=False):
             self._table.note_usage(self._claim, key.text, n, usage.to_json())

@@ -1,7 +1,7 @@
-"""A run's budget: what it has spent, what its running dispatches reserve, and when one may not start or continue.
+"""A run's budget: its spending, the reservations of running dispatches, and when one may not start or continue.
 
-A reservation is an estimate. It decides how many dispatches may run at once, never how much one of them may cost: that
-is bounded by its role's own limit and by what is left of the run's.
+A reservation is an estimate. It decides how many dispatches may run at once, never how much one of them may cost: the
+role's limit and the rest of the run's limit bound that.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from windlass.store.rows import Spend
 
 #: with less than this left, nothing starts
 LEAST_USD = 0.01
-#: a run that has spent this part of its limit warns once, while there is time to raise it
+#: a run that has spent this part of its limit warns once, in time to raise it
 NEAR = 0.8
 
 
@@ -29,11 +29,11 @@ class Prices(Struct, frozen=True):
     dispatch_usd: float = 5.0
     """Reserved while no dispatch has a known cost."""
     unknown_usd: float = ASSUMED_USD
-    """What a dispatch without a known cost counts against the limit."""
+    """The cost that counts against the limit for a dispatch of unknown cost."""
     dispatch_tokens: int = 0
-    """The most tokens of one dispatch whose model has no price; 0: no limit."""
+    """The most tokens of one dispatch of a model without a price; 0: no limit."""
     run_tokens: int = 0
-    """The same, of all such dispatches of a run."""
+    """The same, for all such dispatches of a run."""
 
 
 class Shortage(Struct, frozen=True):
@@ -64,7 +64,7 @@ class Reservation(Struct):
         return self.usage.input + self.usage.output if self.usage.cost_usd is None else 0
 
 
-#: asks a person to go beyond the limit. Contract: returns when the limit was raised, else raises the refusal.
+#: asks a person to exceed the limit. Contract: returns when the limit was raised, otherwise raises the refusal.
 Beyond: TypeAlias = Callable[[Shortage], Awaitable[None]]
 
 
@@ -76,17 +76,18 @@ class Budget:
         self._held: dict[str, Reservation] = {}
         self._freed = asyncio.Event()
         self._ended: Spend | None = None
-        """Of the ended attempts; read again when one ends."""
+        """The spending of ended attempts; read again when one ends."""
 
     async def reserve(self, token: str, role: str, cap: float | None = None, *, reports: bool = True) -> float:
-        """The dollars this dispatch is expected to use. Waits for others to end; raises if nothing is left for it.
+        """Reserve the expected dollars of this dispatch and return them. Waits for others to end; raises if nothing is
+        left.
 
         `cap`: the role's own limit. `reports`: the agent reports its cost while it works, and can be stopped in time;
         otherwise its whole estimate must fit.
         """
         while True:
             self._ended = None
-            amount = self._fitting(role, cap, reports)
+            amount = self._reservation_for(role, cap, reports)
             if amount is not None:
                 self._held[token] = Reservation(amount)
                 return amount
@@ -98,17 +99,17 @@ class Budget:
 
     async def require_room(self, role: str, cap: float | None = None, *, reports: bool = True) -> None:
         """Returns when the run has money for this dispatch; otherwise asks for more, or raises."""
-        if self._held or self._fitting(role, cap, reports) is not None:
+        if self._held or self._reservation_for(role, cap, reports) is not None:
             return
         refusal = self._refusal(role)
         if self._beyond is None:
             raise refusal
-        await self._beyond(Shortage(refusal, self.cost, self._expected(role)))
+        await self._beyond(Shortage(refusal, self.cost, self._expected_usd(role)))
 
     def spend(self, token: str, usage: Usage) -> str:
-        """Record what this dispatch has used so far. Its reservation grows with it. Returns why it must stop, or ''.
+        """Record the usage of this dispatch so far. Its reservation grows with it. Returns why it must stop, or ''.
 
-        Only spent money counts, not what others have reserved.
+        Only spent money counts, not the reservations of others.
         """
         held = self._held[token]
         held.usage = usage
@@ -126,7 +127,7 @@ class Budget:
 
     @property
     def cost(self) -> Cost:
-        """Of the whole run, with what running dispatches have reported so far."""
+        """The cost of the whole run, with the reports of running dispatches."""
         run = self._journal.store.runs.get(self._journal.run)
         spend = self._spend
         at_work = sum(held.usd for held in self._held.values())
@@ -143,20 +144,20 @@ class Budget:
         """None: there is no limit."""
         return self.cost.left
 
-    def _fitting(self, role: str, cap: float | None, reports: bool) -> float | None:
-        """What is reserved for it; None: it does not fit now."""
-        expected = min(self._expected(role), cap) if cap else self._expected(role)
+    def _reservation_for(self, role: str, cap: float | None, reports: bool) -> float | None:
+        """The reservation for it; None: it does not fit now."""
+        expected = min(self._expected_usd(role), cap) if cap else self._expected_usd(role)
         left = self.left
         if left is None:
             return expected
-        # What others have reserved and not spent stays theirs until they end.
+        # Unspent reservations of others stay reserved until they end.
         room = left - sum(held.reserved - held.usd for held in self._held.values())
         alone = not self._held
         least = expected if not reports or not alone else LEAST_USD
-        # A cent's fraction of rounding must not refuse what fits exactly.
+        # A rounding error must not refuse an exact fit.
         return min(expected, room) if room + 1e-9 >= least else None
 
-    def _expected(self, role: str) -> float:
+    def _expected_usd(self, role: str) -> float:
         """The role's most expensive dispatch; for a role that has not run yet, the average of the other roles'."""
         seen = self._spend.by_role
         if role in seen:
@@ -181,7 +182,7 @@ class Budget:
 
     def _refusal(self, role: str) -> OverBudgetError:
         return OverBudgetError(
-            f"the next dispatch ({role}, about {dollars(self._expected(role))}) does not fit:"
+            f"the next dispatch ({role}, about {dollars(self._expected_usd(role))}) does not fit:"
             f" {self.cost.spent_of_limit} are spent",
             hint=f"windlass resume {self._journal.run} --budget USD raises the limit",
         )

@@ -22,11 +22,11 @@ class EventLog:
 
     @property
     def is_empty(self) -> bool:
-        """No event waits for the next transaction."""
+        """Whether no event waits for the next transaction."""
         return not self._waiting
 
     def emit(self, at: str, *events: Event) -> None:
-        """Record these events once at this place: a replay emits them again, and what has its mark is dropped.
+        """Record these events once at this place: a replay emits them again, and those with a mark are dropped.
 
         They are written with the next transaction. After a crash before it, the replay emits them again.
         """
@@ -41,11 +41,11 @@ class EventLog:
         self._waiting.extend((event, "") for event in events)
 
     def has_mark(self, at: str) -> bool:
-        """Something was emitted at that place, whatever its text."""
+        """Whether an event was emitted at that place, whatever its text."""
         return any(mark.startswith(f"{at}|") for mark in self._marks)
 
     def forget(self, keys: Sequence[str]) -> None:
-        """Steps that are done again emit again: their own events, and how their tasks ended."""
+        """Repeated steps emit again: their own events, and the ends of their tasks."""
         under = tuple(f"{key}/" for key in keys) + tuple(f"{key.rpartition('/')[0]}+" for key in keys if "/" in key)
         places = {mark: mark.partition("|")[0] for mark in self._marks}
         again = [mark for mark, place in places.items() if place in keys or place.startswith(under)]
@@ -53,7 +53,7 @@ class EventLog:
         self._marks.difference_update(again)
 
     def write(self) -> list[Recorded]:
-        """Inside a transaction: write what waits. Publish the result after the commit."""
+        """Inside a transaction: write the waiting events. Publish the result after the commit."""
         written = [self._store.events.add(self._claim, event, mark or None) for event, mark in self._waiting]
         self._own.update(recorded.seq for recorded in written)
         self._waiting.clear()
@@ -64,7 +64,7 @@ class EventLog:
             self._publish(recorded)
 
     def catch_up(self) -> None:
-        """Publish what other processes recorded for this run since the last call."""
+        """Publish the events that other processes recorded for this run since the last call."""
         for recorded in self._store.events.all(self._claim.run, self._seen):
             self._seen = recorded.seq
             if recorded.seq not in self._own:

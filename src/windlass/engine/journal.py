@@ -1,6 +1,6 @@
-"""Keyed steps: a step that has a result is not done twice.
+"""Keyed steps: a step with a result never runs again.
 
-A step's name is its key, its identity the fingerprint of its inputs. A replay from the top visits the same keys;
+A step's key is its name, and the fingerprint of its inputs its identity. A replay from the top visits the same keys:
 those with a result return it, the first without one runs.
 """
 
@@ -35,7 +35,7 @@ class Journal:
         crash: Callable[[str], None] = lambda point: None,
         barrier: Barrier | None = None,
     ) -> None:
-        """`barrier`: files that a record may name. It is settled before anything is recorded that names one."""
+        """`barrier`: files that a record may name. It is settled before such a record."""
         self._barrier = barrier or Barrier()
         self.store = store
         self.claim = claim
@@ -52,12 +52,12 @@ class Journal:
     # -- steps
 
     def find(self, key: Key, inputs: Json) -> StepRow | None:
-        """The recorded step with these inputs. Other inputs stop the run, unless an adopted change covers the key."""
+        """The recorded step with these inputs. Other inputs stop the run, unless an adoption covers the key."""
         self._visited.add(key.text)
         row = self._steps.get(key.text)
         if row is None or row.fingerprint == digest(inputs):
             return row
-        adoption = self._covering(key.text)
+        adoption = self._adoption_of(key.text)
         if adoption is None:
             raise JournalMismatchError(
                 f"step '{key}' was recorded with other inputs: {_difference(row.inputs, inputs)}",
@@ -68,7 +68,7 @@ class Journal:
         return None
 
     def previous(self, key: Key) -> Json:
-        """The result that an adopted change replaced, None if there is none."""
+        """The result that an adoption replaced; None if there is none."""
         row = self._replaced.get(key.text)
         return row.result if row else None
 
@@ -83,7 +83,7 @@ class Journal:
         tip: Callable[[Json], str] | None = None,
         synced: bool = True,
     ) -> Json:
-        """Record fn's result once, in one transaction with its events. `tip`: the commit it puts on the run's tip.
+        """Record fn's result once, in one transaction with its events. `tip`: the commit that it puts on the run's tip.
         `synced`: as in `Store.transaction`."""
         row = self.find(key, inputs)
         if row is not None:
@@ -102,14 +102,14 @@ class Journal:
         given, value = canonical(inputs), compact(result)
         fingerprint = text_digest(given)
         seq = self.store.steps.add(self.claim, key.text, fingerprint, given, compact(context), value)
-        # What a step returns now must be what it returns on replay: no tuples, no int keys.
+        # A step must return the same value now and on replay: no tuples, no int keys.
         self._steps[key.text] = StepRow(seq, key.text, fingerprint, given, value)
         self._visited.add(key.text)
 
     def give_up(self, keys: Sequence[str], lost: Collection[str], why: str) -> None:
-        """Steps whose results are lost count as never done. Their results stay on record.
+        """Treat steps with lost results as never done. Their results stay on record.
 
-        `lost`: the commits that are gone. The tip goes back to what the other steps put there.
+        `lost`: the missing commits. The tip goes back to the last one of the other steps.
         """
         with self.writing("repair", *[Warned("recovery", why)] if why else []):
             for key in keys:
@@ -129,14 +129,16 @@ class Journal:
     def unknown_under(self, prefix: Key) -> list[str]:
         """Steps recorded below this phase that the replay never visited: this version does not know them."""
         start = prefix.text + "/"
-        return [k for k in self._steps if k.startswith(start) and k not in self._visited and self._covering(k) is None]
+        return [
+            k for k in self._steps if k.startswith(start) and k not in self._visited and self._adoption_of(k) is None
+        ]
 
     def pass_over(self, prefix: Key) -> None:
-        """The steps below this key are known; a later visit replaced them."""
+        """Mark the steps below this key as known; a later visit replaced them."""
         start = prefix.text + "/"
         self._visited.update(key for key in self._steps if key.startswith(start))
 
-    def _covering(self, key: str) -> AdoptionRow | None:
+    def _adoption_of(self, key: str) -> AdoptionRow | None:
         """The last adoption that covers this key."""
         for adoption in reversed(self.adoptions):
             if any(key == covered or key.startswith(covered + "/") for covered in adoption.covers):
@@ -146,7 +148,7 @@ class Journal:
     # -- transactions
 
     async def settle(self) -> None:
-        """Bring the files that were written so far to the disk: from here on a record may name them."""
+        """Sync the files that were written so far: from here on a record may name them."""
         if not self._barrier.is_clear:
             await asyncio.to_thread(self._barrier.settle)
 
@@ -166,7 +168,7 @@ class Journal:
 
 
 class TipLog:
-    """The commits that were put on the run's tip, oldest first."""
+    """The commits of the run's tip, oldest first."""
 
     def __init__(self, store: Store, claim: EpochClaim) -> None:
         self._table = store.tips
@@ -188,7 +190,7 @@ class TipLog:
 
 
 class JournalTransaction:
-    """One transaction of the journal, with crash points around it. Events are published only after the commit."""
+    """One transaction of the journal, with crash points around it. Publishes events only after the commit."""
 
     def __init__(
         self, journal: Journal, crash: Callable[[str], None], point: str, events: Sequence[Event], synced: bool
@@ -247,7 +249,7 @@ def again_count(journal: Journal, phase: Key) -> int:
 
 
 def retried_since(journal: Journal, phase: Key, id: str) -> bool:
-    """A person asked to continue after the failure that is recorded under that name."""
+    """Whether a person asked to continue after the failure that is recorded under that name."""
     row, now = journal.find(phase.child(id), None), again_count(journal, phase)
     for nth in range(1, now + 1):
         journal.find(phase.child("again", cycle=nth), None)

@@ -1,4 +1,4 @@
-"""The question that a reached budget limit leads to, where the flow says so: raise the limit, or stop."""
+"""The question at a reached budget limit, if the flow asks it: raise the limit, or stop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from windlass.model import Choice, Json, Key, Question
 
 CONTINUE, ABORT = "continue", "abort"
 BY = "over-budget"
-#: the limit grows by at least so many dispatches like the next one, so that not each of them asks again
+#: the limit grows by at least this many dispatches like the next one, so that not each of them asks again
 DISPATCHES = 10
 
 
@@ -30,32 +30,32 @@ class LimitQuestion:
             row = self._journal.store.runs.get(self._journal.run)
             if (row.budget_usd or 0.0) != shortage.limit:
                 return
-            raised, key = self._raised(shortage), self._next()
+            raised, key = self._raised_limit(shortage), self._next()
             self._journal.emit(key.text, Warned("budget", _words(shortage)))
             answer = await self._broker.ask(key, _question(shortage, raised))
             if answer.value != CONTINUE:
-                await self._journal.step(key, None, _refused)
+                await self._journal.step(key, None, _record_refusal)
                 raise shortage.refusal
             with self._journal.writing(BY, BudgetChanged(raised, f"{key} ({answer.by})")):
                 warn = self._journal.store.runs.get(self._journal.run).warn_usd
                 self._journal.store.runs.set_budget(self._journal.claim, raised, warn)
 
-    def _raised(self, shortage: Shortage) -> float:
-        """Raised by the run's first limit: it has used that up, and may need as much again."""
+    def _raised_limit(self, shortage: Shortage) -> float:
+        """Raised by the run's first limit: the run has used that up, and may need as much again."""
         events = (recorded.event for recorded in self._journal.store.events.all(self._journal.run))
         first = next((event.budget_usd for event in events if isinstance(event, RunStarted)), None)
         more = max(first or 0.0, DISPATCHES * shortage.expected)
         return math.ceil((max(shortage.limit, shortage.cost.spent) + more) * 100) / 100
 
     def _next(self) -> Key:
-        """The first question whose answer had no effect yet: it neither raised the limit nor stopped the run."""
+        """The first question with an answer that had no effect yet: it neither raised the limit nor stopped the run."""
         changes = self._journal.store.events.of_kinds(self._journal.run, BudgetChanged)
         raised = {change.by.split(" ")[0] for change in changes}
         keys = (Key().child(BY, cycle=number) for number in count(1))
         return next(key for key in keys if key.text not in raised and self._journal.recorded(key) is None)
 
 
-async def _refused(previous: Json) -> Json:
+async def _record_refusal(previous: Json) -> Json:
     return ABORT
 
 
@@ -64,7 +64,7 @@ def _words(shortage: Shortage) -> str:
 
 
 def _question(shortage: Shortage, raised: float) -> Question:
-    """`--yes` does not answer it: nobody exceeds a limit by default."""
+    """`--yes` does not answer it: no default may exceed a limit."""
     return Question(
         id=BY,
         title="Over Budget",

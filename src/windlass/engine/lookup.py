@@ -1,4 +1,4 @@
-"""What a kind may read: settings, artifacts, questions rendered for its place in the run."""
+"""The values that a kind may read: settings, artifacts, questions rendered for its place in the run."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from windlass.model import Finding, Json, Question, RunFacts, Task
 
 
 class StepValues(Struct, frozen=True):
-    """What a kind may read at its place in the run. Contract: the same answer on every replay; nothing is changed."""
+    """Implements `Values` for one place in the run."""
 
     _run: RunValues
     _assignments: Assignments
     _phase: PhaseSpec
     _outcomes: Mapping[str, Outcome]
-    """Of the phases, and inside a task of its steps, that have ended."""
+    """The outcomes of ended phases and, inside a task, of its ended steps."""
     _task: Task | None = None
     _step: str = ""
-    """The step of a task, '' elsewhere."""
+    """The step of a task; '' elsewhere."""
 
     @property
     def facts(self) -> RunFacts:
         return self._run.facts
 
     def has_role(self, role: str) -> bool:
-        return self._assignments.assignment(role).is_filled
+        return self._assignments.assignment(role).has_agent
 
     def setting(self, value: int | str) -> str:
         return self._run.resolve(value)
@@ -45,7 +45,7 @@ class StepValues(Struct, frozen=True):
             return findings_text(self._outcomes[phase].findings) if phase in self._outcomes else None
         return self._run.content(name, self._task_id)
 
-    def unmet(self, name: str, content: str) -> str:
+    def ensure_violation(self, name: str, content: str) -> str:
         return self._run.artifacts.missing(name, content)
 
     def problem(self, name: str) -> str:

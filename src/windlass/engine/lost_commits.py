@@ -16,10 +16,10 @@ PLACES = ("base", "workspace")
 
 def commits_of(step: StepRow) -> set[str]:
     """Every commit that the step's result names."""
-    return {text for text in _named(Key.parse(step.key).parts[-1].id, step.result) if COMMIT.fullmatch(text)}
+    return {text for text in _named_commits(Key.parse(step.key).parts[-1].id, step.result) if COMMIT.fullmatch(text)}
 
 
-def _named(last: str, result: Json) -> Iterator[str]:
+def _named_commits(last: str, result: Json) -> Iterator[str]:
     if isinstance(result, dict):
         yield from (str(result[name]) for name in ("head", "tip") if isinstance(result.get(name), str))
     elif isinstance(result, str) and (last in (*TIPS, *PLACES) or last.startswith(TIP_PREFIXES)):
@@ -27,10 +27,10 @@ def _named(last: str, result: Json) -> Iterator[str]:
 
 
 def lost_steps(steps: Sequence[StepRow], lost: Collection[str], tasks: Collection[str]) -> list[str]:
-    """Keys of steps that have to be done again because what they made is lost.
+    """Keys of the steps to repeat because their commits are lost.
 
-    `tasks`: keys of phases whose next part is a task. A task is done again from its first lost step on, and so is
-    everything that later phases made of it.
+    `tasks`: keys of phases with tasks below them. A task is repeated from its first lost step on, and so is everything
+    that later phases made from it.
     """
     fallen: dict[str, int] = {}
     for step in sorted(steps, key=lambda step: step.seq):
@@ -39,16 +39,16 @@ def lost_steps(steps: Sequence[StepRow], lost: Collection[str], tasks: Collectio
     phases = {scope.split("/")[0] for scope in fallen}
     first = min(fallen.values(), default=0)
 
-    def falls(step: StepRow) -> bool:
+    def is_lost(step: StepRow) -> bool:
         scope, head = _scope(step.key, tasks), step.key.split("/")[0]
         if scope in fallen:
             return step.seq >= fallen[scope]
         return bool(fallen) and step.seq > first and head not in phases
 
-    return [step.key for step in steps if falls(step)]
+    return [step.key for step in steps if is_lost(step)]
 
 
 def _scope(key: str, tasks: Collection[str]) -> str:
-    """A task's own steps fall together; another phase's fall with the phase."""
+    """The steps of a task are lost together; the steps of another phase are lost with the phase."""
     parts = key.split("/")
     return "/".join(parts[:2]) if parts[0] in tasks and len(parts) > 2 else parts[0]

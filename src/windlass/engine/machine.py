@@ -1,4 +1,4 @@
-"""What the run does next. Pure: no clock, no await, nothing but the flow, the state and the facts it is given."""
+"""Decides what the run does next. Pure: no clock, no await, only the flow, the state and the given facts."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ ENDS = {
 
 
 class Facts(WalkFacts, Protocol):
-    """The facts a decision may look at. Contract: the same answer on every replay."""
+    """The facts of a decision. Contract: the same values on every replay."""
 
-    def unmet(self, needs: tuple[str, ...]) -> list[str]:
-        """The gate's conditions that do not hold, in words."""
+    def unmet_needs(self, needs: tuple[str, ...]) -> list[str]:
+        """The gate's conditions that do not hold, for a person."""
         ...
 
 
@@ -40,11 +40,11 @@ class RunEnd(Struct, frozen=True):
     state: RunState
     reason: str = ""
     fresh: bool = True
-    """A person's retry enters the phase as a new visit; False: it was never entered, the gate stopped it."""
+    """A person's retry enters the phase as a new visit; False: the gate stopped it before its entry."""
 
 
 class State(WalkState, frozen=True):
-    """Where the run is. `taken` also counts how often each question of a route was asked."""
+    """The position of the run. `taken` also counts how often each question of a route was asked."""
 
     visits: Mapping[str, int] = field(default_factory=dict)
     outcomes: Mapping[str, str] = field(default_factory=dict)
@@ -52,9 +52,9 @@ class State(WalkState, frozen=True):
     asking: Asking | None = None
     ended: RunEnd | None = None
     fixing: bool = False
-    """The phase was entered by `fix`: its fixer goes first."""
+    """A `fix` route entered the phase: its fixer goes first."""
     failed_in: str = ""
-    """The phase whose failure led to this report: a retry takes that one up, not the report."""
+    """The phase that failed before this report: a retry repeats that phase, not the report."""
     failure: str = ""
     """Why it failed: the run's reason when the report ends it."""
 
@@ -76,7 +76,7 @@ class SkipPhase(Struct, frozen=True):
 
 
 class AskQuestion(Struct, frozen=True):
-    """A route asks: the answer's option says where to go."""
+    """A route asks: the option of the answer decides the target."""
 
     question: str
     phase: Phase
@@ -103,72 +103,72 @@ def decide(flow: Flow, state: State, facts: Facts) -> Decision:
         return End(state.ended.state, state.ended.reason)
     phase = flow.phase(state.at)
     if state.asking:
-        nth = state.taken.get(_asked(state.at, state.asking.question), 0) + 1
+        nth = state.taken.get(_question_counter(state.at, state.asking.question), 0) + 1
         return AskQuestion(state.asking.question, phase, state.visit, nth, state.asking.reason)
-    reason = _disabled(flow, phase, facts)
+    reason = _disabled_reason(flow, phase, facts)
     if reason:
         return SkipPhase(phase, state.visit, reason)
-    missing = [] if phase.id in state.waived else facts.unmet(phase.needs)
+    missing = [] if phase.id in state.waived else facts.unmet_needs(phase.needs)
     if missing:
         return End(RunState.BLOCKED, f"{phase.id} cannot begin: {'; '.join(missing)}")
     return RunPhase(phase, state.visit, state.fixing)
 
 
-def finished(flow: Flow, state: State, facts: Facts, outcome: str, reason: str = "") -> State:
-    """A phase ended with an outcome."""
+def after_outcome(flow: Flow, state: State, facts: Facts, outcome: str, reason: str = "") -> State:
+    """The state after a phase ended with an outcome."""
     state = replace(state, outcomes={**state.outcomes, state.at: outcome}, fixing=False)
     after, move = next_step(phase_table(flow), state, outcome, facts)
-    return _moved(flow, state, after, move, reason)
+    return _after_move(flow, state, after, move, reason)
 
 
-def skipped(flow: Flow, state: State, facts: Facts) -> State:
+def after_skip(flow: Flow, state: State, facts: Facts) -> State:
     return _go(flow, state, facts, Target(To.NEXT), "")
 
 
-def answered(flow: Flow, state: State, facts: Facts, option: str) -> State:
-    """A question raised by a route was answered."""
+def after_answer(flow: Flow, state: State, facts: Facts, option: str) -> State:
+    """The state after an answer to a route's question."""
     assert state.asking is not None
     question, why = state.asking.question, state.asking.reason
-    asked = _asked(state.at, question)
+    asked = _question_counter(state.at, question)
     state = replace(state, asking=None, taken={**state.taken, asked: state.taken.get(asked, 0) + 1})
     return _go(flow, state, facts, flow.questions[question].options[option], state_reason(option, question, why))
 
 
-def routed(flow: Flow, state: State, facts: Facts, target: Target, reason: str) -> State:
-    """A target reached from inside a phase: a task that ends the run, or leaves for another mode."""
+def after_target(flow: Flow, state: State, facts: Facts, target: Target, reason: str) -> State:
+    """The state after a target from inside a phase: a task that ends the run, or switches the mode."""
     return _go(flow, state, facts, target, reason)
 
 
-def blocked(state: State, reason: str) -> State:
+def after_block(state: State, reason: str) -> State:
     return replace(state, ended=RunEnd(RunState.BLOCKED, reason, fresh=False))
 
 
-def retried(flow: Flow, state: State) -> State:
-    """A person said: go on. What was stopped by a route is entered as a new visit."""
+def after_retry(flow: Flow, state: State) -> State:
+    """The state after a person's retry. A phase that a route stopped is entered as a new visit."""
     assert state.ended is not None
     fresh, at = state.ended.fresh, state.failed_in or state.at
     state = replace(state, ended=None, asking=None, failed_in="", failure="")
     if state.at != at and flow.phase(at).OWN_SLOTS:
-        # The same visit: what its tasks have done stays done, the one that failed gets a visit of its own.
+        # The same visit: the results of its tasks stay, the failed task gets a new visit.
         return replace(state, at=at)
     return _enter(state, at) if fresh else state
 
 
 def state_reason(option: str, question: str, why: str = "") -> str:
-    said = f"'{option}' was answered to '{question}'"
-    return f"{why} ({said})" if why else said
+    text = f"'{option}' was answered to '{question}'"
+    return f"{why} ({text})" if why else text
 
 
-# -- inside
+# -- helpers
 
 
 def _go(flow: Flow, state: State, facts: Facts, target: Target, reason: str) -> State:
     after, move = take(phase_table(flow), state, target, facts)
-    return _moved(flow, state, after, move, reason)
+    return _after_move(flow, state, after, move, reason)
 
 
-def _moved(flow: Flow, before: State, after: State, move: Move, reason: str) -> State:
-    """What the walker's move means for the run."""
+def _after_move(flow: Flow, before: State, after: State, move: Move, reason: str) -> State:
+    """The state of the run after a move of the walker."""
     target = move.target
     reason = f"{move.note}; {reason}" if move.note else reason
     if target.to in TASK_ONLY:
@@ -194,7 +194,7 @@ def _enter(state: State, phase: str) -> State:
     return replace(state, at=phase, visits={**state.visits, phase: state.visits.get(phase, 0) + 1})
 
 
-def _disabled(flow: Flow, phase: Phase, facts: Facts) -> str:
+def _disabled_reason(flow: Flow, phase: Phase, facts: Facts) -> str:
     stage = flow.stage_of(phase.id)
     if stage is not None and not holds(stage.when, facts.fact):
         return f"stage {stage.id} is off: {_words(stage.when)}"
@@ -207,5 +207,5 @@ def _words(when: When) -> str:
     )
 
 
-def _asked(phase: str, question: str) -> str:
+def _question_counter(phase: str, question: str) -> str:
     return f"{phase}?{question}"

@@ -1,4 +1,4 @@
-"""A flow's questions, rendered for the place where they are asked."""
+"""Renders a flow's questions for the place at which they are asked."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class QuestionRenderer(Struct, frozen=True):
     outcomes: Mapping[str, Outcome]
     phase: PhaseSpec
     step: str
-    """The step of a task, '' elsewhere."""
+    """The step of a task; '' elsewhere."""
     task: Task | None
 
     def render(self, id: str, reason: str, findings: Sequence[Finding]) -> Question:
         spec = self.values.flow.questions[id]
         choices = tuple(Choice(key, spec.labels.get(key, key.replace("-", " ").capitalize())) for key in spec.options)
-        shown = (self._shown(item, reason, findings) for item in spec.show)
+        shown = (self._detail_text(item, reason, findings) for item in spec.show)
         return Question(
             id=spec.id or id,
             title=self._text(spec.title, ""),
@@ -50,7 +50,7 @@ class QuestionRenderer(Struct, frozen=True):
         )
 
     def _objection(self, spec: QuestionSpec) -> str:
-        """Open findings of the reviews that the question shows, where its `yes` would pass over them."""
+        """Open findings of the reviews that the question shows, if its `yes` would skip them."""
         if not spec.yes or spec.options[spec.yes].to not in (To.NEXT, To.WAIVE):
             return ""
         shown = (item.partition(".") for item in spec.show)
@@ -70,7 +70,7 @@ class QuestionRenderer(Struct, frozen=True):
             template = template.replace(name, value)
         return template
 
-    def _shown(self, item: str, reason: str, findings: Sequence[Finding]) -> str:
+    def _detail_text(self, item: str, reason: str, findings: Sequence[Finding]) -> str:
         name, _, what = item.partition(".")
         if item == "reason":
             return reason
@@ -79,7 +79,7 @@ class QuestionRenderer(Struct, frozen=True):
         if what == "titles":
             tasks = self.values.artifacts.plan(name, self.values.content(name) or "").tasks
             count = f"{len(tasks)} task{'s' if len(tasks) != 1 else ''}:"
-            # What the plan declares of a task's proof is approved with it.
+            # The person approves the declared proof of a task together with the plan.
             titles = (f"{task.title} (tdd: {task.tdd})" if task.tdd else task.title for task in tasks)
             return "\n".join([count, *(f"  {i}. {title}" for i, title in enumerate(titles, 1))])
         if what == "findings":
@@ -95,14 +95,14 @@ class QuestionRenderer(Struct, frozen=True):
         if outcome.name == "inconclusive" and outcome.findings:
             found = findings_text(outcome.findings)
             return f"The reviews have findings that were not mended ({outcome.detail}):\n{found}"
-        said = REVIEW_RESULTS.get(outcome.name, "The reviews did not pass:")
+        headline = REVIEW_RESULTS.get(outcome.name, "The reviews did not pass:")
         body = findings_text(outcome.findings) or outcome.detail
-        return f"{said}\n{body}" if body and outcome.name != "pass" else said
+        return f"{headline}\n{body}" if body and outcome.name != "pass" else headline
 
 
 def setting_question(values: RunValues, name: str) -> Question | None:
-    """None: the setting is given, or its `when` does not hold."""
-    setting = values.asked(name)
+    """None: the setting has a value, or its `when` does not hold."""
+    setting = values.setting_to_ask(name)
     if setting is None:
         return None
     choices = tuple(Choice(key, key.replace("-", " ").capitalize(), about) for key, about in setting.options.items())
@@ -135,7 +135,7 @@ def findings_text(findings: Sequence[Finding]) -> str:
 
 
 def _open_findings(outcome: Outcome) -> str:
-    """'' when nothing holds an approval back. One passed review blocks nothing, but a grave finding still counts."""
+    """'' when nothing prevents an approval. One passed review blocks nothing, but a severe finding still counts."""
     grave = [finding.message for finding in outcome.findings if finding.severity >= Severity.HIGH]
     if outcome.name in ("pass", "noted"):
         return "; ".join(grave)

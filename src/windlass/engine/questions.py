@@ -1,4 +1,4 @@
-"""Questions: stored before they are asked. The first valid answer counts, whoever gives it."""
+"""Questions: stored before they are asked. The first valid answer counts, from any source."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class WaitingError(WindlassError):
 
 
 class PausedError(WindlassError):
-    """The run rests; nothing is lost and nothing is wrong."""
+    """The run is paused; nothing is lost and nothing is wrong."""
 
     exit = Exit.PAUSED
 
@@ -46,20 +46,20 @@ class Questions:
         row = self._store.questions.find(self._run, name)
         if row is not None and row.state == "answered":
             return Answer(row.answer, row.comment, row.by)
-        self._pend(name, question, row)
+        self._store_question(name, question, row)
         # One prompt at a time, in the order the questions arose.
         async with self._lock:
             return self._automatic(name, question) or await self._from_person(name, question)
 
-    def answered(self, key: Key, question: Question) -> Answer | None:
+    def recorded_answer(self, key: Key, question: Question) -> Answer | None:
         """The recorded answer to exactly this question; None when there is none."""
         row = self._store.questions.find(self._run, f"{key}!{question.id}")
         if row is None or row.state != "answered" or question_of(row.data) != replace(question, objection=""):
             return None
         return Answer(row.answer, row.comment, row.by)
 
-    def _pend(self, name: str, question: Question, row: QuestionRow | None) -> None:
-        event = _asked(name, question)
+    def _store_question(self, name: str, question: Question, row: QuestionRow | None) -> None:
+        event = _asked_event(name, question)
         if row is not None:
             if question_of(row.data) != replace(question, objection=""):
                 self._store.questions.replace(self._journal.claim, name, question_json(question))
@@ -70,7 +70,7 @@ class Questions:
             self._store.questions.open(self._journal.claim, name, question.id, question_json(question))
 
     def _automatic(self, name: str, question: Question) -> Answer | None:
-        found = self._given(name, question)
+        found = self._prepared_answer(name, question)
         if found is None:
             return None
         value, by = found
@@ -86,12 +86,12 @@ class Questions:
             )
         return self._record(name, question, Answer(checked.value, checked.comment, by))
 
-    def _given(self, name: str, question: Question) -> tuple[str, str] | None:
+    def _prepared_answer(self, name: str, question: Question) -> tuple[str, str] | None:
         given = self._policy.answers
         for id in (name, question.id):
             if f"{id}*" in given:
                 return given[f"{id}*"], "--answer"
-            if id in given and not self._used(id):
+            if id in given and not self._is_used(id):
                 return given[id], "--answer"
         may = not question.mandatory or question.id in self._policy.yes_to
         if not (question.yes and (self._policy.yes or question.id in self._policy.yes_to) and may):
@@ -106,13 +106,13 @@ class Questions:
             )
         return None
 
-    def _used(self, id: str) -> bool:
+    def _is_used(self, id: str) -> bool:
         rows = self._store.questions.all(self._run)
         return any(row.state == "answered" and row.by == "--answer" and id in (row.id, row.key) for row in rows)
 
     async def _from_person(self, name: str, question: Question) -> Answer:
         if self._asker is None and not self._policy.wait:
-            self._other(name)
+            self._other_answer(name)
             raise WaitingError(question.text, hint="windlass answer VALUE")
         watcher = asyncio.create_task(self._watch(name))
         prompt = asyncio.create_task(self._prompt(name, question)) if self._asker else None
@@ -131,21 +131,22 @@ class Questions:
         assert self._asker is not None
         problem = ""
         while True:
-            said = await self._asker(name, question, problem)
-            if said is None:
+            reply = await self._asker(name, question, problem)
+            if reply is None:
                 raise PausedError("the question stays open", hint="windlass answer VALUE; windlass resume asks again")
-            checked = validate(question, said.value, said.comment)
+            checked = validate(question, reply.value, reply.comment)
             if isinstance(checked, str):
                 problem = checked
                 continue
-            return self._record(name, question, Answer(checked.value, checked.comment, said.by or "terminal"))
+            return self._record(name, question, Answer(checked.value, checked.comment, reply.by or "terminal"))
 
     async def _watch(self, name: str) -> Answer:
-        """Waits for an answer from another process: `Store.data_version` changes when one commits anything."""
+        """Wait for an answer from another process: `Store.data_version` changes with every commit of another
+        process."""
         version, quiet = self._store.data_version(), 0.0
         while True:
             self._wanted()
-            answer = self._other(name)
+            answer = self._other_answer(name)
             if answer:
                 return answer
             pause = BUSY_S if quiet < BUSY_FOR_S else IDLE_S
@@ -154,7 +155,7 @@ class Questions:
             if now != version:
                 version, quiet = now, 0.0
 
-    def _other(self, name: str) -> Answer | None:
+    def _other_answer(self, name: str) -> Answer | None:
         row = self._store.questions.find(self._run, name)
         if row is None or row.state != "answered":
             return None
@@ -167,12 +168,12 @@ class Questions:
             if self._store.questions.answer(self._journal.claim, name, answer.value, answer.comment, answer.by):
                 self._journal.events.add(QuestionAnswered(name, question.id, answer.value, answer.by, answer.comment))
                 return answer
-        other = self._other(name)
+        other = self._other_answer(name)
         assert other is not None
         return other
 
 
-def _asked(name: str, question: Question) -> QuestionAsked:
+def _asked_event(name: str, question: Question) -> QuestionAsked:
     options: list[Json] = [{"key": o.key, "label": o.label, "about": o.about} for o in question.options]
     return QuestionAsked(
         name, question.id, question.text, options, question.default, question.detail, question.task, question.title

@@ -1,6 +1,6 @@
-"""Waits for an agent's service: one timer per login, obeyed by every dispatch of every run of this user.
+"""Waits for an agent's service: one timer per login, for every dispatch of every run of this user.
 
-After the reset one dispatch goes ahead as a probe; the others follow as soon as the service answers it.
+After the reset one dispatch goes first as a probe; the others follow as soon as the service answers it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ WAITS = (ErrorClass.RATE_LIMITED, ErrorClass.OVERLOADED)
 
 class QuotaPatience(Struct, frozen=True):
     pauses: Sequence[float]
-    """Seconds before each try in a row, where the service names no time; the last one repeats."""
+    """Seconds before each try in a row when the service names no time; the last one repeats."""
     longest_s: float
     """How long in a row a run waits before it stops."""
 
 
 class QuotaTurn:
-    """A dispatch that may use a login. It reports when the service answered, and gives its probe back when it ends."""
+    """A dispatch that may use a login. It reports the service's first answer, and returns its probe when it ends."""
 
     def __init__(self, waits: QuotaWaits, login: str, *, probes: bool) -> None:
         self._waits = waits
@@ -40,7 +40,7 @@ class QuotaTurn:
         self.begun = time.monotonic()
 
     def answered(self) -> None:
-        """The model said or did something: the wait is over."""
+        """The model answered: the wait is over."""
         if not self._answered:
             self._answered = True
             self._waits.clear(self._login, self.begun)
@@ -62,13 +62,13 @@ class QuotaWaits:
         self._shown: dict[tuple[str, str], float] = {}
 
     def hold(self, key: str, login: str, turn: QuotaTurn, reason: str, retry_at: float | None) -> None:
-        """The service refused a dispatch: everyone who uses the login waits."""
+        """The service refused a dispatch: every user of the login waits."""
         self._since.setdefault(login, turn.begun)
         wait = self._table.hold(self._claim, login, reason, self._patience.pauses, retry_at=retry_at, begun=turn.begun)
         self._show(key, wait)
 
     async def turn(self, key: str, login: str) -> QuotaTurn:
-        """Waits until the login may be used; another run may have set the timer, and may clear it."""
+        """Wait until the login may be used; another run may have set the timer, and may clear it."""
         probes = False
         while not probes and (wait := self._table.find(login)) is not None:
             probes = wait.left_s <= 0 and self._table.probe(self._claim, login)
@@ -93,8 +93,8 @@ class QuotaWaits:
             return
         del self._since[login]
         raise StoppedError(
-            f"{login} could not be used for {_spoken(waited)} (retries.longest_wait): {wait.reason}",
-            hint="windlass resume goes on",
+            f"{login} could not be used for {_duration_text(waited)} (retries.longest_wait): {wait.reason}",
+            hint="windlass resume continues it",
         )
 
     def _show(self, key: str, wait: QuotaWait) -> None:
@@ -109,7 +109,7 @@ class QuotaWaits:
             pass
 
 
-def _spoken(seconds: float) -> str:
+def _duration_text(seconds: float) -> str:
     hours, minutes = divmod(round(seconds / 60), 60)
     if seconds < 120:
         return f"{seconds:.0f} s"

@@ -1,4 +1,4 @@
-"""Repair the engine's repository before a driver reads it, and say which steps have to be done again."""
+"""Repairs the engine's repository before a driver reads it, and finds the steps to repeat."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from windlass.store.tips import tips_of_steps
 
 class RepositoryRepair(Struct, frozen=True):
     notes: tuple[str, ...] = ()
-    """What was repaired, in words."""
+    """The repairs, for a person."""
     fallen: tuple[str, ...] = ()
-    """Keys of steps that have to be done again: the commits that they made are lost."""
+    """Keys of the steps to repeat: their commits are lost."""
     commits: frozenset[str] = frozenset()
     """Those commits."""
 
 
 def repair_repositories(store: Store, run: str, engine: EngineRepo, tasks: Collection[str]) -> RepositoryRepair:
-    """Before anything is read from them: a power cut may have torn what a driver had not settled yet.
+    """Call it before reading the repositories: a power cut may have damaged unsettled files.
 
-    `tasks`: ids of the phases that work through tasks.
+    `tasks`: ids of the phases with tasks.
     """
     steps = store.steps.all(run)
     done = repair(engine, [record_of(store, row, row.id == run) for row in _unfinished(store, run)])
@@ -42,11 +42,11 @@ def _unfinished(store: Store, run: str) -> list[RunRow]:
 
 
 def record_of(store: Store, row: RunRow, whole: bool = True) -> RunRecord:
-    """What the journal says of a run. Not `whole`: only where it began."""
+    """The journal's record of a run. Not `whole`: only its base."""
     steps: Sequence[StepRow] = store.steps.all(row.id) if whole else ()
     last = store.events.last(row.id, BranchPublished) if steps else None
     branch, commit = (last.branch, last.commit) if last else (row.branch, "")
     heads = frozenset(sha for step in steps for sha in commits_of(step))
-    # An older run has no tips on record, only steps that put commits there.
+    # An older run has no recorded tips, only steps that put commits there.
     tips = store.tips.all(row.id)[::-1] or tips_of_steps(steps)
     return RunRecord(row.id, row.base, branch, commit, [*tips, row.base] if whole else [], heads)

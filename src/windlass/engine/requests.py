@@ -11,9 +11,9 @@ from windlass.errors import TakenOverError
 POLL_S = 0.1
 
 
-async def heed(journal: Journal, requests: StopRequests) -> None:
-    """Ends when another driver took over; whoever writes next is told why."""
-    store, version = journal.store, 0  # what was asked before this driver began to look counts as well
+async def poll_requests(journal: Journal, requests: StopRequests) -> None:
+    """Ends when another driver took over; the next write raises the reason."""
+    store, version = journal.store, 0  # requests from before the first poll count too
     while True:
         try:
             requests.require_claim()
@@ -21,7 +21,7 @@ async def heed(journal: Journal, requests: StopRequests) -> None:
             if now != version:
                 version = now
                 journal.events.catch_up()
-                obey(requests, store.runs.get(journal.run).wanted)
+                apply_request(requests, store.runs.get(journal.run).wanted)
         except TakenOverError:
             requests.taken_over = True
             requests.stop.set()
@@ -31,7 +31,7 @@ async def heed(journal: Journal, requests: StopRequests) -> None:
             await asyncio.to_thread(store.sync)
 
 
-def obey(requests: StopRequests, word: str) -> None:
+def apply_request(requests: StopRequests, word: str) -> None:
     if word == "pause":
         requests.pause = "paused by the user"
     elif word == "abort":

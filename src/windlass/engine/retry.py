@@ -1,4 +1,4 @@
-"""What follows a failed attempt, by its error class alone."""
+"""Decides what follows a failed attempt, from its error class alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from windlass.model import ErrorClass
 
 FORMAT_RETRIES = 2
 
-#: nothing is stored: the run stops, a person mends it, a resume tries again
+#: nothing is stored: the run stops, a person fixes the cause, a resume tries again
 STOPS = {
     ErrorClass.OVER_BUDGET: "raise the limit: windlass resume --budget USD",
     ErrorClass.AUTH: "log in to the agent, then: windlass resume",
@@ -26,7 +26,7 @@ class TryAgain(Struct, frozen=True):
 
     pause_s: float = 0.0
     shared: bool = False
-    """`QuotaWaits` decides how long: one timer per login, obeyed by every dispatch."""
+    """`QuotaWaits` decides the pause: one timer per login, for every dispatch."""
 
 
 class Fail(Struct, frozen=True):
@@ -51,7 +51,7 @@ def after(error: ErrorClass, failed_before: int, retries: RetrySettings) -> Next
         case ErrorClass.RATE_LIMITED | ErrorClass.OVERLOADED:
             return TryAgain(shared=True)
         case ErrorClass.KILLED | ErrorClass.DRIVER_LOST:
-            # Once it is our own doing or a mishap; again and again it is not.
+            # A single such failure may be an accident; repeated ones are not.
             return TryAgain(pause if failed_before else 0.0)
         case ErrorClass.BAD_OUTPUT:
             return TryAgain() if failed_before < FORMAT_RETRIES else Fail()

@@ -1,4 +1,4 @@
-"""What a driver knows of itself, of its agents, and of what a person asks of it."""
+"""The host of a driver, its agents, and the requests of a person."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ from windlass.redaction import secrets_below, secrets_in
 
 
 def known_secrets(config: Config, environ: Mapping[str, str], root: Path) -> list[str]:
-    """Of the environment, of the agents' tables in the configuration, and of the files of settings in the checkout."""
+    """Secrets of the environment, of the agents' tables in the configuration, and of the settings files in the
+    checkout."""
     return [*secrets_in(environ), *config.agents.keys(environ), *secrets_below(root, config.workspace.copied)]
 
 
 class StopRequests(Struct):
-    """What a person asked of the running driver: pause when the running dispatches are done, or stop now."""
+    """Requests of a person to the running driver: pause after the running dispatches, or stop now."""
 
     pause: str = ""
     abort: bool = False
     interrupt: str = ""
-    """Why: a signal, or a person who left the run to the background."""
+    """The reason: a signal, or a person who sent the run to the background."""
     winding_down: bool = False
-    """One task cannot go on: nothing new starts, what runs is recorded."""
+    """One task cannot continue: nothing new starts, running dispatches are recorded."""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     """Set: running agents are ended at once."""
     require_claim: Callable[[], None] = lambda: None
-    """Raises when the run is another driver's now."""
+    """Raises when another driver has taken over the run."""
     taken_over: bool = False
-    """Noticed meanwhile: nothing starts again, and nobody lets the agents go on."""
+    """Another driver took over: nothing starts again, and no agent continues."""
 
     def wind_down(self, *, now: bool) -> None:
         self.winding_down = True
@@ -53,9 +54,9 @@ class StopRequests(Struct):
         if self.abort:
             raise AbortedError("aborted by the user")
         if self.interrupt:
-            raise InterruptedDriverError(self.interrupt, hint="windlass resume goes on")
+            raise InterruptedDriverError(self.interrupt, hint="windlass resume continues it")
         if self.pause or self.winding_down:
-            raise PausedError(self.pause or "another task cannot go on", hint="windlass resume goes on")
+            raise PausedError(self.pause or "another task cannot continue", hint="windlass resume continues it")
 
 
 class DriverHost(Struct, frozen=True):
@@ -68,16 +69,16 @@ class DriverHost(Struct, frozen=True):
 
 
 class Assignments(Struct, frozen=True):
-    """Which agent plays a role in this run."""
+    """Decides which agent plays a role in this run."""
 
     config: Config
     roles: Mapping[str, Role]
     adapters: Callable[[str], Adapter]
     """By the agent's name; raises UserError when there is none."""
     everyone: str = ""
-    """--agent: used for every role; '' leaves each its own."""
+    """--agent: used for every role; '' keeps each role's own."""
     named: frozenset[str] = frozenset()
-    """Roles that the command line gave an agent of their own; the config holds which."""
+    """Roles for which the command line names an agent; the config has the names."""
 
     def assignment(self, role: str, profile: str = "") -> Assignment:
         return assign(self.config, self.roles, role, profile, everyone=self.everyone, named=self.named)

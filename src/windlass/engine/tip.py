@@ -12,7 +12,7 @@ from windlass.store.tips import tip_of_run
 
 
 class Tip:
-    """Contract: the ref is moved only after the journal has the commit. An agent can write to the ref, not to the
+    """Contract: the ref moves only after the journal has the commit. An agent can write to the ref, not to the
     journal."""
 
     def __init__(self, journal: Journal, engine: EngineRepo) -> None:
@@ -24,14 +24,14 @@ class Tip:
         return self._journal.tips.now
 
     async def show(self) -> None:
-        """Move the ref to where the journal's tip is."""
+        """Move the ref to the journal's tip."""
         journal = self._journal
         self._report(
             await asyncio.to_thread(self._engine.refs.show_tip, journal.run, journal.tips.now, journal.tips.all)
         )
 
     def restore(self) -> None:
-        """At the start of a driver. A ref that lags behind was left by a driver that was killed before it moved it."""
+        """At the start of a driver. A driver that was killed before it moved the ref leaves it behind."""
         if not self._journal.tips.now:
             shown = self._engine.refs.tip(self._journal.run)
             with self._journal.writing("tip"):

@@ -1,4 +1,4 @@
-"""What is known of a run while it is driven: settings, answers, artifacts in force. Every replay rebuilds it."""
+"""The values of a run in progress: settings, answers, artifacts in force. Every replay rebuilds them."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ class RunValues(Struct):
     roles_ran: set[str] = field(default_factory=set)
     in_place: bool = False
     branch: str = ""
-    """Where the run was published last; another name than planned when somebody moved that branch."""
+    """The branch last published; it differs from the planned name when another program moved that branch."""
     published_tip: str = ""
     original: str = ""
-    """The request before it was refined; '' when it was not."""
+    """The request before its refinement; '' when there was none."""
     repository: str = ""
-    """The name of its folder, which is what people call it."""
+    """The name of its folder, for people."""
     base_branch: str = ""
     """The branch that the user had checked out when the run began; '' when HEAD was detached."""
     tag_secret: str = ""
-    """Nobody outside this run can make the tags of its dispatches' blocks without it."""
+    """The secret for the tags of this run's dispatches."""
 
-    # -- the machine's questions
+    # -- for the machine
 
     def fact(self, name: str, task: Task | None = None) -> Json:
         head, _, rest = name.partition(".")
@@ -53,7 +53,7 @@ class RunValues(Struct):
             raise UserError(f"'{value}' is '{text}', which is not a whole number", hint="set it with --set NAME=NUMBER")
         return int(text)
 
-    def unmet(self, needs: tuple[str, ...]) -> list[str]:
+    def unmet_needs(self, needs: tuple[str, ...]) -> list[str]:
         return [need for need in needs if not self._met(need)]
 
     # -- settings
@@ -64,13 +64,13 @@ class RunValues(Struct):
         setting = self.flow.settings.get(name)
         return setting.default if setting else ""
 
-    def given(self, name: str) -> bool:
+    def is_given(self, name: str) -> bool:
         return name in self.facts.settings
 
-    def asked(self, name: str) -> Setting | None:
-        """None: it is given, or its `when` does not hold."""
+    def setting_to_ask(self, name: str) -> Setting | None:
+        """None: the setting has a value, or its `when` does not hold."""
         setting = self.flow.settings[name]
-        if self.given(name) or not holds(setting.when, self.fact):
+        if self.is_given(name) or not holds(setting.when, self.fact):
             return None
         return setting
 
@@ -81,11 +81,11 @@ class RunValues(Struct):
     # -- texts and paths
 
     def content(self, name: str, task: str = "") -> str | None:
-        """Of the request, or of an artifact; `task` as in `RunArtifacts.content`."""
+        """The content of the request, or of an artifact; `task` as in `RunArtifacts.content`."""
         return self.facts.request if name == "request" else self.artifacts.content(name, task)
 
     def refine(self, request: str) -> None:
-        """A person confirmed another wording of the request. From now on it counts."""
+        """Replace the request with the wording that a person confirmed."""
         self.original = self.facts.request
         self.facts = replace(self.facts, request=request)
 
@@ -97,11 +97,11 @@ class RunValues(Struct):
         return self.flow.progress.format_map(self.names())
 
     def names(self) -> dict[str, str]:
-        """The {names} of paths and branch names."""
+        """The placeholders of paths and branch names."""
         facts = self.facts
         return {"slug": facts.slug, "date": facts.date, "id8": facts.id[:8], "session": f"{facts.date}-{facts.slug}"}
 
-    # -- inside
+    # -- helpers
 
     def _view(self, artifact: str, task: Task | None) -> FactView:
         names = {*self.flow.settings, *self.settings}
@@ -124,7 +124,7 @@ class RunValues(Struct):
             case ["roles", "ran"]:
                 return set(self.flow.must_run.get(self.mode, ())) <= self.roles_ran
             case ["no", "pending", "question"]:
-                return True  # a pending question holds the machine where it is
+                return True  # a pending question keeps the machine at its phase
             case ["criteria", "met"]:
                 acceptance = self.artifacts.data("acceptance") if "acceptance" in self.flow.artifacts else None
                 criteria = acceptance.get("criteria") if isinstance(acceptance, dict) else None

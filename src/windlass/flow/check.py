@@ -1,4 +1,4 @@
-"""Everything that can be known to be wrong before a run starts. Pure: a flow in, problems out."""
+"""All static checks of a flow. Pure: a flow in, problems out."""
 
 from __future__ import annotations
 

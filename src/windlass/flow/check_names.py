@@ -27,14 +27,16 @@ def bad_ids(flow: Flow) -> Iterator[FlowFault]:
             yield FlowFault(path, f"'{name}' is not a valid id", "letters, digits, '.', '_' and '-', at most 64")
         elif name in RESERVED and path[0] in ("phases", "stages"):
             yield FlowFault(path, f"'{name}' is a word of the flow language and cannot be an id")
-    yield from _twice([((*place.path, "id"), place.phase.id) for place in phases_of(flow)], "phases")
-    yield from _twice([(("stages", index, "id"), stage.id) for index, stage in enumerate(flow.stages)], "stages")
+    yield from _duplicate_ids([((*place.path, "id"), place.phase.id) for place in phases_of(flow)], "phases")
+    yield from _duplicate_ids(
+        [(("stages", index, "id"), stage.id) for index, stage in enumerate(flow.stages)], "stages"
+    )
     for place in phases_of(flow):
         steps = [((*place.path, "steps", at, "id"), step.id) for at, step in enumerate(place.phase.task_steps())]
-        yield from _twice(steps, "steps")
+        yield from _duplicate_ids(steps, "steps")
 
 
-def _twice(named: list[tuple[Path, str]], what: str) -> Iterator[FlowFault]:
+def _duplicate_ids(named: list[tuple[Path, str]], what: str) -> Iterator[FlowFault]:
     count = Counter(name for _, name in named)
     seen: set[str] = set()
     for path, name in named:
@@ -57,13 +59,15 @@ def wrong_structure(flow: Flow) -> Iterator[FlowFault]:
     known = {place.phase.id for place in phases_of(flow)}
     for mode, ids in flow.modes.items():
         yield from _unknown(((("modes", mode, index), id) for index, id in enumerate(ids)), known, "phase")
-        yield from _twice([(("modes", mode, index), id) for index, id in enumerate(ids)], f"entries of mode '{mode}'")
+        yield from _duplicate_ids(
+            [(("modes", mode, index), id) for index, id in enumerate(ids)], f"entries of mode '{mode}'"
+        )
     yield from _unknown(((("must_run", mode), mode) for mode in flow.must_run if mode), set(flow.modes), "mode")
     yield from _wrong_mode_setting(flow)
 
 
 def _wrong_firsts(flow: Flow) -> Iterator[FlowFault]:
-    """What is begun with must not be reserved for a route."""
+    """The first phase must not be reserved for a route."""
     begun = {flow.phases[0].id} if flow.phases and not flow.modes else set()
     begun |= {ids[0] for ids in flow.modes.values() if ids} | {s.phases[0].id for s in flow.stages if s.phases}
     for place in places(flow):
@@ -81,7 +85,7 @@ def _wrong_mode_setting(flow: Flow) -> Iterator[FlowFault]:
     setting = flow.settings.get("mode")
     if setting is None or set(setting.options) != set(flow.modes):
         names = ", ".join(flow.modes)
-        yield FlowFault(("modes",), f"a flow with modes has a setting 'mode' whose options are its modes: {names}")
+        yield FlowFault(("modes",), f"a flow with modes needs a setting 'mode' with its modes as options: {names}")
 
 
 def unknown_roles(flow: Flow, roles: Collection[str]) -> Iterator[FlowFault]:
@@ -129,7 +133,7 @@ def unproduced_artifacts(flow: Flow) -> Iterator[FlowFault]:
     for name, artifact in flow.artifacts.items():
         if name not in made and not artifact.given and artifact.kind != "diff":
             yield FlowFault(
-                ("artifacts", name), f"nobody produces the artifact '{name}'", "an `out:`, or `given: true`"
+                ("artifacts", name), f"nothing produces the artifact '{name}'", "an `out:`, or `given: true`"
             )
         if name in made and artifact.kind == "diff":
             yield FlowFault(("artifacts", name), f"the diff '{name}' is made by the engine, not by a phase")

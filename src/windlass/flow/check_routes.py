@@ -1,4 +1,4 @@
-"""Routes: every outcome has one, every target is allowed where it stands, everything is reached, every loop ends."""
+"""Routes: every outcome has one, every target is allowed at its place, everything is reached, every loop ends."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from windlass.errors import near
 from windlass.flow.fault import FlowFault, PhasePlace, phases_of, places
 from windlass.flow.route_graph import (
     RouteEdge,
-    all_ways,
+    all_edges,
     leads_back,
-    phase_ways,
-    reached,
+    phase_edges,
+    reachable_nodes,
     starts,
-    step_ways,
+    step_edges,
     task_starts,
 )
 from windlass.flow.schema import Flow
@@ -32,16 +32,16 @@ def wrong_outcomes(flow: Flow) -> Iterator[FlowFault]:
             continue
         needed = phase.outcomes(flow)
         known = (*needed, *phase.optional_outcomes(flow))
-        yield from _impossible(phase.id, (*path, "on"), phase.on, known, phase.OUTCOMES)
-        yield from _unrouted(phase.id, path, phase.on, needed)
+        yield from _impossible_outcomes(phase.id, (*path, "on"), phase.on, known, phase.OUTCOMES)
+        yield from _unrouted_outcomes(phase.id, path, phase.on, needed)
         land = phase.landing()
         if land:
             needed, name = land.outcomes(flow), f"{phase.id}.land"
-            yield from _impossible(name, (*path, LAND, "on"), land.on, needed, land.OUTCOMES)
-            yield from _unrouted(name, (*path, LAND), land.on, needed)
+            yield from _impossible_outcomes(name, (*path, LAND, "on"), land.on, needed, land.OUTCOMES)
+            yield from _unrouted_outcomes(name, (*path, LAND), land.on, needed)
 
 
-def _impossible(
+def _impossible_outcomes(
     id: str, path: Path, on: Mapping[str, Route], known: Sequence[str], of_kind: Sequence[str]
 ) -> Iterator[FlowFault]:
     for outcome in on:
@@ -53,7 +53,7 @@ def _impossible(
             yield FlowFault((*path, outcome), f"'{id}' has no outcome '{outcome}'", near(outcome, known))
 
 
-def _unrouted(id: str, path: Path, on: Mapping[str, Route], needed: Sequence[str]) -> Iterator[FlowFault]:
+def _unrouted_outcomes(id: str, path: Path, on: Mapping[str, Route], needed: Sequence[str]) -> Iterator[FlowFault]:
     missing = [outcome for outcome in needed if outcome not in on and outcome not in DEFAULTED]
     yield from (FlowFault(path, f"'{id}' does not say where '{outcome}' leads") for outcome in missing)
 
@@ -98,7 +98,7 @@ def _wrong_answers(flow: Flow, place: PhasePlace, question: str) -> Iterator[Flo
 
 
 def _refusal(flow: Flow, place: PhasePlace, target: Target) -> tuple[str, str] | None:
-    """Why a target cannot stand here: the message and the hint; None when it can."""
+    """Why a target is not allowed here: the message and the hint; None when it is."""
     in_task = place.inside is not None
     if in_task and (target.to in PHASE_ONLY or target.to is To.FINISH):
         return f"'{target}' cannot be inside a task", "leave the list with `escape`, and route that"
@@ -169,7 +169,7 @@ def _wrong_restart_end(flow: Flow) -> Iterator[FlowFault]:
 
 
 def unreachable(flow: Flow) -> Iterator[FlowFault]:
-    seen = {node.id for node in reached(starts(flow), phase_ways(flow))}
+    seen = {node.id for node in reachable_nodes(starts(flow), phase_edges(flow))}
     for place in phases_of(flow):
         if place.phase.id not in seen:
             yield FlowFault(place.path, f"the phase '{place.phase.id}' cannot be reached")
@@ -178,7 +178,7 @@ def unreachable(flow: Flow) -> Iterator[FlowFault]:
 
 
 def _unreachable_steps(flow: Flow, spec: PhaseSpec, path: Path) -> Iterator[FlowFault]:
-    seen = reached(task_starts(flow, spec), step_ways(flow, spec, path))
+    seen = reachable_nodes(task_starts(flow, spec), step_edges(flow, spec, path))
     for index, step in enumerate(spec.task_steps()):
         if RouteNode(step.id) not in seen:
             yield FlowFault((*path, "steps", index), f"the step '{step.id}' cannot be reached")
@@ -187,12 +187,13 @@ def _unreachable_steps(flow: Flow, spec: PhaseSpec, path: Path) -> Iterator[Flow
 
 
 def unbounded_loops(flow: Flow) -> Iterator[FlowFault]:
-    for ways in all_ways(flow):
-        yield from _loops([way for way in ways if _unbounded(flow, way, ways)])
+    for ways in all_edges(flow):
+        yield from _loops([way for way in ways if _is_unbounded(flow, way, ways)])
 
 
-def _unbounded(flow: Flow, way: RouteEdge, ways: list[RouteEdge]) -> bool:
-    """An answer that --yes or an empty line can give is no bound, unless it leads back: that is refused on its own."""
+def _is_unbounded(flow: Flow, way: RouteEdge, ways: list[RouteEdge]) -> bool:
+    """An answer that --yes or an empty line can give is not a bound, unless it leads back: another check refuses
+    that."""
     if way.bound != "person" or way.count is not None:
         return not way.bound
     question = flow.questions[way.question]
@@ -200,24 +201,24 @@ def _unbounded(flow: Flow, way: RouteEdge, ways: list[RouteEdge]) -> bool:
 
 
 def _loops(free: list[RouteEdge]) -> Iterator[FlowFault]:
-    told: set[frozenset[RouteNode]] = set()
+    reported: set[frozenset[RouteNode]] = set()
     for way in sorted(free, key=lambda way: way.target.to in (To.NEXT, To.WAIVE)):
         for node in way.to:
             back = _shortest(node, way.source, free)
-            if back and frozenset(back) not in told:
-                told.add(frozenset(back))
+            if back and frozenset(back) not in reported:
+                reported.add(frozenset(back))
                 names = " -> ".join(step.id for step in [way.source, *back])
-                yield FlowFault(way.path, f"a loop without a bound: {names}", _way_out(way))
+                yield FlowFault(way.path, f"a loop without a bound: {names}", _loop_hint(way))
 
 
-def _way_out(way: RouteEdge) -> str:
+def _loop_hint(way: RouteEdge) -> str:
     if way.question:
         return f"give the phase that asks '{way.question}' `bound: person`"
     return "write {to: ..., max: N, then: ...}, or lead it through a question"
 
 
 def _shortest(start: RouteNode, goal: RouteNode, found: list[RouteEdge]) -> list[RouteNode]:
-    """The nodes from start to goal, both included; [] when there is no way."""
+    """The nodes from start to goal, both included; [] when no route connects them."""
     came: dict[RouteNode, RouteNode | None] = {start: None}
     todo = [start]
     while todo and goal not in came:

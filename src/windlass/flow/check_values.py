@@ -1,4 +1,4 @@
-"""Values: settings that fit, facts and templates that exist, fields that agree with each other."""
+"""Values: settings of the right type, facts and templates that exist, fields that agree with each other."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAME = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*")
 TEMPLATE = re.compile(r"\{([^{}]*)\}")
 RUN_NAMES = frozenset({"slug", "id8", "date"})
 PATH_NAMES = RUN_NAMES | {"session"}
-#: fields that may hold a $setting; anywhere else it would be taken for a text
+#: fields that may hold a $setting; elsewhere it would be read as a text
 SETTING_FIELDS = frozenset({"max", "slots", "pause", "pause_every", "failure", "mode", "threshold", "remote", "base"})
 
 
@@ -53,7 +53,7 @@ def settings_inside_texts(located: Located) -> Iterator[FlowFault]:
             yield FlowFault(path, f"'{text[:60]}' has a $setting inside a longer text", "a $setting is a whole value")
         elif NAME.fullmatch(text) and path and path[-1] not in SETTING_FIELDS:
             yield FlowFault(
-                path, f"'{text}' cannot stand here", f"a $setting is a value of {', '.join(sorted(SETTING_FIELDS))}"
+                path, f"'{text}' is not allowed here", f"a $setting is a value of {', '.join(sorted(SETTING_FIELDS))}"
             )
 
 
@@ -145,7 +145,7 @@ def _wrong_fact(flow: Flow, path: Path, name: str, wanted: object, in_task: bool
 
 
 def _fact_values(flow: Flow, in_task: bool) -> dict[str, tuple[str, ...]]:
-    """Every fact's name with the values it can have; () is any."""
+    """The values of every fact; () means any."""
     known: dict[str, tuple[str, ...]] = {name: () for name in FACTS if in_task or not name.startswith("task.")}
     known |= dict.fromkeys(TASK_FIELDS, ()) if in_task else {}
     known |= {"mode": tuple(flow.modes)} if flow.modes else {}
@@ -198,7 +198,7 @@ def wrong_instructions(flow: Flow) -> Iterator[FlowFault]:
 
 
 def instruction_files(flow: Flow) -> Iterator[tuple[Path, str]]:
-    """Every file of the repository that the flow wants agents to follow, and where it says so."""
+    """Every file of the repository that agents must follow, with its path in the flow file."""
     yield from ((("instructions",), file) for file in flow.instructions)
     for place in places(flow):
         for path, call in calls_of(place):

@@ -1,4 +1,4 @@
-"""Named functions that flows may refer to: conditions and rules of form. Pure, and few."""
+"""The named functions of the flow language: conditions and `ensure` rules. Pure."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from windlass.model import Json
 
 
 class FactView(Struct, frozen=True):
-    """What a condition may look at: recorded results only."""
+    """The data of a condition: recorded results only."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
-    """As answered, given or defaulted."""
+    """Answered, given or default values."""
     mode: str = ""
     artifacts: Mapping[str, Json] = field(default_factory=dict)
-    """The parsed data of artifacts that have some; a task list is a list of its entries."""
+    """The parsed data of artifacts; a task list is a list of its entries."""
     task: Mapping[str, Json] | None = None
-    """The current task's entry, with every field that its plan gave it."""
+    """The current task's entry, with every field of its plan."""
     roles_ran: frozenset[str] = frozenset()
 
 
 Fact: TypeAlias = Callable[[FactView], Json]
 Rule: TypeAlias = Callable[[str, FactView], str]
-"""The text of an artifact in, what is missing out; '' when nothing is."""
+"""The text of an artifact in, the missing part out; '' when nothing is missing."""
 
 SINGLE_FINAL = "single-final"
 RISKY_WORDS = frozenset({"security", "auth", "input", "network"})
@@ -40,7 +40,7 @@ REPORT_PARTS = {
 
 
 def fact(name: str, view: FactView) -> Json:
-    """A named function, the mode, a setting, a task's field or an artifact's field; None when nobody knows it yet."""
+    """A named function, the mode, a setting, a task's field or an artifact's field; None while it is unknown."""
     if name in FACTS:
         return FACTS[name](view)
     if name == "mode":
@@ -63,7 +63,7 @@ def _needs_qa(view: FactView) -> Json:
     task = view.task or {}
     if isinstance(task.get("needs_qa"), bool):
         return task["needs_qa"]
-    # a plan that does not say what a task concerns gets the careful answer
+    # without `concerns` in the plan, the careful answer
     return "concerns" not in task or bool(_words(task.get("concerns")) & BEHAVIOUR_WORDS)
 
 
@@ -118,14 +118,14 @@ def _four_parts(text: str, _view: FactView) -> str:
 
 
 def _covers_design(text: str, view: FactView) -> str:
-    """Every section of the approved design is named; what is named somewhere can be looked for by a reviewer."""
+    """The plan names every section of the approved design, so that a reviewer can find it."""
     known = " ".join(text.casefold().split())
     missing = [title for title in _headings(view.artifacts.get("design")) if title.casefold() not in known]
     return f"a word on {', '.join(missing)} of the approved design" if missing else ""
 
 
 def _headings(design: Json) -> list[str]:
-    """Of the second level: a design begins each section with one."""
+    """Second-level headings: each section of a design begins with one."""
     found: list[str] = []
     fenced = False
     for line in design.split("\n") if isinstance(design, str) else ():
@@ -136,7 +136,7 @@ def _headings(design: Json) -> list[str]:
 
 
 def missing_in(rule: str, text: str, view: FactView) -> str:
-    """What a named rule of form does not find in an artifact."""
+    """What a named `ensure` rule misses in an artifact."""
     found = ENSURES[rule](text, view)
     return f"{found} is missing" if found else ""
 

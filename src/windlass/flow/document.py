@@ -1,4 +1,4 @@
-"""A flow file as a value that knows its lines: true, false and null are special, and nothing that could be misread."""
+"""A flow file as a value with line numbers. Only true, false and null are special; misleading values are refused."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ SPECIAL: Mapping[str, Json] = {"true": True, "false": False, "null": None}
 
 
 class Located(Struct, frozen=True):
-    """A document's value, and the line of every key and item in it."""
+    """The value of a document, and the line of every key and item in it."""
 
     value: Json
     where: str
     lines: Mapping[Path, int] = field(default_factory=dict)
 
     def line(self, path: Path) -> int:
-        """The line of the path, or of the nearest thing around it that stands in the file."""
+        """The line of the path, or of its nearest parent in the file."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 1)
@@ -55,13 +55,13 @@ def _value(node: Node, path: Path, lines: dict[Path, int], problems: list[FlowPr
         case YamlSequence():
             return [_value(one, (*path, index), lines, problems) for index, one in enumerate(node.items)]
         case YamlScalar(text=text, quoted=False):
-            problems.extend(_misleading(text, node.line))
+            problems.extend(_misleading_values(text, node.line))
             return SPECIAL.get(text, text)
         case YamlScalar():
             return node.text
 
 
-def _misleading(text: str, line: int) -> list[FlowProblem]:
+def _misleading_values(text: str, line: int) -> list[FlowProblem]:
     if not text:
         return [FlowProblem(line, "a value is missing here", 'write null or "" if that is meant')]
     if "?" in text or ": " in text:

@@ -1,4 +1,4 @@
-"""What a check says: the place in the document, not yet the line."""
+"""The result of a check: a path in the document, not yet a line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class FlowFault(Struct, frozen=True):
 
 
 class PhasePlace(Struct, frozen=True):
-    """A phase or a step, and where it stands. Unlike a lookup by id, it sees duplicates."""
+    """A phase or a step, and its path. Unlike a lookup by id, it sees duplicates."""
 
     path: Path
     phase: PhaseSpec

@@ -1,4 +1,4 @@
-"""A flow drawn for people: as text that fits a terminal, and as Mermaid for a page."""
+"""Draws a flow for people: as text for a terminal, and as Mermaid for a page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 
 from windlass.flow.problem import printable
-from windlass.flow.route_graph import RouteEdge, modes, phase_ways
+from windlass.flow.route_graph import RouteEdge, modes, phase_edges
 from windlass.flow.schema import Flow, QuestionSpec
 from windlass.kinds.routes import Route
 from windlass.kinds.spec import PhaseSpec, routes_of
@@ -18,7 +18,7 @@ WIDTH = 80
 
 def graph(flow: Flow) -> str:
     """Phases in order, their routes as arrows, then the questions; at most 80 columns wide."""
-    lines = [*_wrapped(f"{flow.flow}: {flow.about}", "", "  "), ""]
+    lines = [*_wrap(f"{flow.flow}: {flow.about}", "", "  "), ""]
     for stage in flow.stages:
         lines += [f"[{stage.id}]{_condition(stage.when)}"]
         for phase in stage.phases:
@@ -27,7 +27,7 @@ def graph(flow: Flow) -> str:
     for phase in flow.phases:
         lines += [*_phase(flow, phase, ""), ""]
     for mode, ids in flow.modes.items():
-        lines += _wrapped(f"mode {mode}: {' -> '.join(ids)}", "", "    ")
+        lines += _wrap(f"mode {mode}: {' -> '.join(ids)}", "", "    ")
     lines += [""] if flow.modes else []
     for name, question in flow.questions.items():
         lines += _question(name, question)
@@ -41,14 +41,14 @@ def printable_lines(lines: list[str]) -> str:
 def _phase(flow: Flow, phase: PhaseSpec, indent: str) -> Iterator[str]:
     via = "  (by route only)" if phase.via else ""
     head = f"{indent}{phase.id}  {phase.kind}{phase.summary()}{_condition(phase.when)}{via}"
-    yield from _wrapped(head, "", f"{indent}    ")
+    yield from _wrap(head, "", f"{indent}    ")
     for need in phase.needs:
-        yield from _wrapped(f"needs {need}", f"{indent}    ", f"{indent}      ")
+        yield from _wrap(f"needs {need}", f"{indent}    ", f"{indent}      ")
     land = phase.landing()
     if land:
         for step in phase.task_steps():
             yield from _phase(flow, step, f"{indent}  | ")
-        yield from _wrapped(f"land{land.summary()}", f"{indent}  | ", f"{indent}  |     ")
+        yield from _wrap(f"land{land.summary()}", f"{indent}  | ", f"{indent}  |     ")
         yield from _arrows(land.on, f"{indent}  |     ")
     yield from _arrows(routes_of(flow, phase), f"{indent}    ")
 
@@ -65,17 +65,17 @@ def _either(wanted: bool | str | tuple[str, ...]) -> str:
 
 
 def _arrows(on: Mapping[str, Route], indent: str) -> Iterator[str]:
-    """Outcomes that lead to the same place share an arrow."""
+    """Outcomes with the same target share an arrow."""
     shared: dict[str, list[str]] = {}
     for outcome, route in on.items():
         shared.setdefault(str(route), []).append(outcome)
     for target, outcomes in shared.items():
-        yield from _wrapped(f"{', '.join(outcomes)} -> {target}", indent, f"{indent}    ")
+        yield from _wrap(f"{', '.join(outcomes)} -> {target}", indent, f"{indent}    ")
 
 
 def _question(name: str, question: QuestionSpec) -> Iterator[str]:
     marks = "".join(f"  [{mark}]" for mark in _marks(question))
-    yield from _wrapped(f"? {name}: {question.text}{marks}", "", "    ")
+    yield from _wrap(f"? {name}: {question.text}{marks}", "", "    ")
     yield from _arrows({key: Route(target) for key, target in question.options.items()}, "    ")
 
 
@@ -84,17 +84,17 @@ def _marks(question: QuestionSpec) -> Iterator[str]:
     yield from [f"--yes answers {question.yes}"] if question.yes else []
 
 
-def _wrapped(text: str, first: str, rest: str) -> list[str]:
+def _wrap(text: str, first: str, rest: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest, replace_whitespace=True)
 
 
 def mermaid(flow: Flow) -> str:
-    ways = phase_ways(flow)
+    ways = phase_edges(flow)
     names = {node: f"n{index}" for index, node in enumerate(_nodes(flow, ways))}
     lines = ["flowchart TD"]
     lines += [f"  {name}{_shape(flow, node)}" for node, name in names.items()]
     for (source, to), outcomes in _edges(ways).items():
-        lines.append(f"  {names[source]} -->|{_quoted(', '.join(outcomes))}| {names[to]}")
+        lines.append(f"  {names[source]} -->|{_quote(', '.join(outcomes))}| {names[to]}")
     return printable_lines(lines)
 
 
@@ -110,8 +110,8 @@ def _ids(flow: Flow) -> tuple[str, ...]:
 def _shape(flow: Flow, node: RouteNode) -> str:
     mode = f" ({node.mode})" if node.mode else ""
     if node.id not in _ids(flow):
-        return f"([{_quoted('finish' if node.id == FINISH else 'end')}])"
-    text = _quoted(f"{node.id}{mode}")
+        return f"([{_quote('finish' if node.id == FINISH else 'end')}])"
+    text = _quote(f"{node.id}{mode}")
     return f"{{{text}}}" if flow.phase(node.id).ASKS else f"[{text}]"
 
 
@@ -123,6 +123,6 @@ def _edges(ways: list[RouteEdge]) -> dict[tuple[RouteNode, RouteNode], list[str]
     return {edge: list(dict.fromkeys(outcomes)) for edge, outcomes in found.items()}
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     safe = text.replace("&", "#amp;").replace('"', "#quot;").replace("<", "#lt;").replace(">", "#gt;")
     return f'"{safe}"'

@@ -1,4 +1,4 @@
-"""A flow file in, a checked Flow out; and where flow files are found."""
+"""A flow file in, a checked Flow out. Also finds flow files."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ class FlowSource(Struct, frozen=True):
     path: Path
     text: str
     origin: str
-    """built-in, or the folder or file it was read from."""
+    """built-in, or its folder or file."""
 
 
 def parse_flow(text: str, where: str, *, roles: Collection[str], contracts: Collection[str]) -> Flow:
-    return _checked(load_strict(text, where), roles, contracts)
+    return _checked_flow(load_strict(text, where), roles, contracts)
 
 
 def parse_recorded_flow(text: str, where: str, *, roles: Collection[str], contracts: Collection[str]) -> Flow:
-    """The flow of a run that has begun. A run must be able to go on with the version after the one that began it, so
-    keys that were accepted then, and that nothing has ever read, are left out."""
-    return _checked(without_unread(load_strict(text, where)), roles, contracts)
+    """The flow of a run that has begun. The next version must be able to continue a run, so keys that were accepted
+    then, and that nothing ever read, are removed."""
+    return _checked_flow(without_unread(load_strict(text, where)), roles, contracts)
 
 
-def _checked(located: Located, roles: Collection[str], contracts: Collection[str]) -> Flow:
+def _checked_flow(located: Located, roles: Collection[str], contracts: Collection[str]) -> Flow:
     flow = read_shape(located)
     problems = check(flow, located, roles=roles, contracts=contracts)
     if problems:
@@ -46,7 +46,7 @@ def _checked(located: Located, roles: Collection[str], contracts: Collection[str
 
 
 def find_flow(name_or_path: str, folders: Sequence[Path]) -> FlowSource:
-    """A path to a file, else a name: the first folder that has it wins, built-ins come last."""
+    """A path to a file, otherwise a name: the first folder that has it wins, built-ins come last."""
     if name_or_path.endswith(SUFFIXES):
         path = Path(name_or_path)
         return FlowSource(path.stem, path, _read(path), str(path))

@@ -1,4 +1,4 @@
-"""What is wrong with a flow file, and where: all of it at once."""
+"""The problems of a flow file with their lines, all at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class FlowProblem(Struct, frozen=True, order=True):
 
     def at(self, where: str) -> str:
         hint = f" ({self.hint})" if self.hint else ""
-        # a quoted text of the file may hold terminal escapes
+        # a quoted text of the file may contain terminal escapes
         return printable(f"{where}:{self.line}: {self.message}{hint}")
 
 
@@ -25,12 +25,12 @@ def printable(text: str) -> str:
 
 
 class FlowError(UserError):
-    """The flow file cannot be used as it is; every problem is named with its line."""
+    """The flow file cannot be used; the error names every problem with its line."""
 
     def __init__(self, where: str, problems: Iterable[FlowProblem]) -> None:
         self.where = where
         self.problems = tuple(sorted(set(problems)))
         super().__init__(
             "\n".join(problem.at(where) for problem in self.problems),
-            hint=f"mend these lines, then try `windlass flow check {where}`",
+            hint=f"fix these lines, then try `windlass flow check {where}`",
         )

@@ -1,4 +1,4 @@
-"""The static graph of a flow's routes: every move that the route walker can make, and what bounds going back."""
+"""The static graph of a flow's routes: every move of the route walker, and the bounds of moves back."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class RouteEdge(Struct, frozen=True):
     outcome: str
     target: Target
     to: tuple[RouteNode, ...]
-    """More than one where a condition decides which step is entered."""
+    """More than one when a condition decides which step is entered."""
     bound: Bound = ""
     count: int | str | None = None
-    """How often a counted route may be taken; None for one that is not counted."""
+    """How often a counted route may be taken; None for an uncounted one."""
     question: str = ""
     answer: str = ""
     stage: str = ""
@@ -60,7 +60,7 @@ class _Edges(Struct, frozen=True):
     known: Known
 
     def of(self, node: RouteNode, outcomes: Iterable[str], path: Path, *, person: bool = False) -> Iterator[RouteEdge]:
-        """`person`: whoever answers the question of this phase bounds its loops."""
+        """`person`: the person who answers the question of this phase bounds its loops."""
         for outcome in outcomes:
             route = self.table.route(node.id, outcome)
             if route is None:
@@ -73,16 +73,16 @@ class _Edges(Struct, frozen=True):
                 yield from self._along(replace(edge, target=route.then))
 
     def _along(self, edge: RouteEdge, *, restarts: bool = True) -> Iterator[RouteEdge]:
-        """The edge with where its target leads; one for each answer of a question and for each stage of a restart.
+        """The edge with its destinations: one for each answer of a question and for each stage of a restart.
 
-        `restarts`: a restart that is used up is followed too.
+        `restarts`: also follow a restart after its last count.
         """
         target = edge.target
         if target.to is To.ASK:
             question = self.flow.questions.get(target.arg)
             for answer, chosen in question.options.items() if question else ():
                 asked = replace(edge, target=chosen, bound="person", question=target.arg, answer=answer)
-                # That an answer does not ask again is another check.
+                # Another check refuses an answer that asks again.
                 yield from self._along(asked, restarts=restarts) if chosen.to is not To.ASK else ()
         elif target.to is To.RESTART:
             yield from self._restart(edge)
@@ -90,30 +90,30 @@ class _Edges(Struct, frozen=True):
                 yield from self._along(replace(edge, target=self.table.restarts.then), restarts=False)
         else:
             found = destinations(self.table, edge.source, target)
-            yield replace(edge, to=tuple(node for first in found for node in self.entered(first)))
+            yield replace(edge, to=tuple(node for first in found for node in self.entry_nodes(first)))
 
     def _restart(self, edge: RouteEdge) -> Iterator[RouteEdge]:
         for choice in restart_stages(self.table, edge.source, edge.target, self.known):
             assumed = {_words(when): True for when in choice.on} | {_words(when): False for when in choice.off}
-            to = tuple(self.entered(RouteNode(choice.stage.first, edge.source.mode), assumed))
+            to = tuple(self.entry_nodes(RouteNode(choice.stage.first, edge.source.mode), assumed))
             yield replace(edge, to=to, stage=choice.stage.id, bound=edge.bound or "restarts")
 
-    def entered(self, node: RouteNode, assumed: dict[str, bool] | None = None) -> Iterator[RouteNode]:
-        """What a move to a node can end in: the walker passes over a step whose conditions do not hold.
+    def entry_nodes(self, node: RouteNode, assumed: dict[str, bool] | None = None) -> Iterator[RouteNode]:
+        """The nodes at which a move to a node can end: the walker skips a step when its conditions do not hold.
 
-        A condition that the run decides is assumed both ways, and the same way wherever it stands again.
+        A condition that the run decides is assumed both ways, and the same way at each occurrence.
         """
-        yield from dict.fromkeys(self._entered(node, assumed or {}))
+        yield from dict.fromkeys(self._entry_nodes(node, assumed or {}))
 
-    def _entered(self, node: RouteNode, assumed: dict[str, bool]) -> Iterator[RouteNode]:
+    def _entry_nodes(self, node: RouteNode, assumed: dict[str, bool]) -> Iterator[RouteNode]:
         row = self.table.rows.get(node.id)
         for when in row.conditions if row else ():
             verdict = assumed.get(_words(when), self.known(when))
             if verdict is None:
-                yield from self._entered(node, {**assumed, _words(when): True})
+                yield from self._entry_nodes(node, {**assumed, _words(when): True})
                 verdict, assumed = False, {**assumed, _words(when): False}
             if not verdict:
-                yield from self._entered(self.table.after(node), assumed)
+                yield from self._entry_nodes(self.table.after(node), assumed)
                 return
         yield node
 
@@ -126,7 +126,7 @@ def modes(flow: Flow) -> tuple[str, ...]:
     return tuple(flow.modes) or ("",)
 
 
-def phase_ways(flow: Flow, known: Known = _undecided) -> list[RouteEdge]:
+def phase_edges(flow: Flow, known: Known = _undecided) -> list[RouteEdge]:
     edges, paths, found = _Edges(flow, phase_table(flow), known), phase_paths(flow), list[RouteEdge]()
     for mode in modes(flow):
         for id in edges.table.in_order(mode):
@@ -144,7 +144,7 @@ def phase_ways(flow: Flow, known: Known = _undecided) -> list[RouteEdge]:
     return found
 
 
-def step_ways(flow: Flow, spec: PhaseSpec, path: Path, known: Known = _undecided) -> list[RouteEdge]:
+def step_edges(flow: Flow, spec: PhaseSpec, path: Path, known: Known = _undecided) -> list[RouteEdge]:
     edges, found = _Edges(flow, task_table(spec), known), list[RouteEdge]()
     for index, step in enumerate(spec.task_steps()):
         outcomes = dict.fromkeys((*step.outcomes(flow), *step.optional_outcomes(flow)))
@@ -161,13 +161,13 @@ def starts(flow: Flow, known: Known = _undecided) -> set[RouteNode]:
 
 def mode_starts(flow: Flow, mode: str, known: Known = _undecided) -> tuple[RouteNode, ...]:
     table = phase_table(flow)
-    return tuple(_Edges(flow, table, known).entered(table.first(mode)))
+    return tuple(_Edges(flow, table, known).entry_nodes(table.first(mode)))
 
 
 def task_starts(flow: Flow, spec: PhaseSpec, known: Known = _undecided) -> tuple[RouteNode, ...]:
     """The steps that a task can begin with."""
     table = task_table(spec)
-    return tuple(_Edges(flow, table, known).entered(table.first()))
+    return tuple(_Edges(flow, table, known).entry_nodes(table.first()))
 
 
 def phase_paths(flow: Flow) -> dict[str, Path]:
@@ -180,7 +180,7 @@ def phase_paths(flow: Flow) -> dict[str, Path]:
     }
 
 
-def reached(begin: Iterable[RouteNode], found: Sequence[RouteEdge]) -> set[RouteNode]:
+def reachable_nodes(begin: Iterable[RouteNode], found: Sequence[RouteEdge]) -> set[RouteNode]:
     seen: set[RouteNode] = set()
     todo = list(begin)
     while todo:
@@ -192,29 +192,29 @@ def reached(begin: Iterable[RouteNode], found: Sequence[RouteEdge]) -> set[Route
 
 
 def leads_back(way: RouteEdge, found: Sequence[RouteEdge]) -> bool:
-    """Whether taking it can make the machine enter again what it has been in, with no other bound in between."""
+    """Whether it can enter a visited node again without another bound in between."""
     if way.target.to in BACK:
         return True
     jumps = way.target.to in (To.GOTO, To.MODE)
-    return way.source in reached(way.to, found if jumps else [other for other in found if not other.bound])
+    return way.source in reachable_nodes(way.to, found if jumps else [other for other in found if not other.bound])
 
 
 def forward(found: Sequence[RouteEdge]) -> list[RouteEdge]:
-    """The ways without those that only a person takes and that can be taken for ever."""
+    """The routes without those that only a person takes and that can repeat for ever."""
     kept = [way for way in found if way.bound != "person" or not leads_back(way, found)]
     loops = [way for way in kept if way.count is None and way.bound != "restarts"]
-    return [way for way in kept if way.bound != "person" or way.source not in reached(way.to, loops)]
+    return [way for way in kept if way.bound != "person" or way.source not in reachable_nodes(way.to, loops)]
 
 
 def back_options(flow: Flow, question: str) -> tuple[str, ...]:
-    """Option keys that lead back, wherever the question is asked: never answered automatically."""
-    found = all_ways(flow)
+    """Option keys that lead back at any place of the question: never answered automatically."""
+    found = all_edges(flow)
     back = {way.answer for ways in found for way in ways if way.question == question and leads_back(way, ways)}
     return tuple(key for key in flow.questions[question].options if key in back)
 
 
-def all_ways(flow: Flow) -> list[list[RouteEdge]]:
-    """The ways between phases, then those inside each tasks phase."""
+def all_edges(flow: Flow) -> list[list[RouteEdge]]:
+    """The routes between phases, then those inside each tasks phase."""
     paths = phase_paths(flow)
-    inner = [step_ways(flow, phase, paths[phase.id]) for phase in flow.all_phases() if phase.landing()]
-    return [phase_ways(flow), *inner]
+    inner = [step_edges(flow, phase, paths[phase.id]) for phase in flow.all_phases() if phase.landing()]
+    return [phase_edges(flow), *inner]

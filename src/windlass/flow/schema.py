@@ -13,20 +13,20 @@ from windlass.kinds.visit_cost import When
 if TYPE_CHECKING:
     Phase: TypeAlias = PhaseSpec
 else:
-    # One of the registered kinds, told apart by its `kind`.
+    # One of the registered kinds, selected by its `kind`.
     Phase = Union[tuple(kind.spec for kind in KINDS.values())]  # noqa: UP007
 
 
 class Setting(FlowStruct, frozen=True, kw_only=True):
-    """A value the flow is run with: from --set, from config, from the person, else its default; in that order."""
+    """A value of the flow: from --set, from config, from the person, or its default; in that order."""
 
     ask: str = ""
-    """The question that asks for it, where an ask phase names it."""
+    """The question for it, when an ask phase names it."""
     type: Literal["str", "int", "bool", "choice"] = "str"
     options: dict[str, str] = {}
-    """Key -> what it means; the type is then `choice`."""
+    """Key -> its meaning; the type is then `choice`."""
     default: str = ""
-    """Used when nobody gives another."""
+    """Used when no other value is given."""
     when: When = {}
     """Asked only if these facts hold."""
 
@@ -45,13 +45,13 @@ class Artifact(FlowStruct, frozen=True, kw_only=True):
     """A declared output, stored by content."""
 
     kind: Literal["text", "json", "file", "dir", "diff"]
-    """What it is; a `diff` is made by the engine."""
+    """Its type; the engine makes a `diff`."""
     path: str = ""
-    """Where it lies in the working directory; {date} and {slug} are filled in."""
+    """Its path in the working directory, with the placeholders {date} and {slug}."""
     contract: str = ""
-    """The form its content must have."""
+    """The contract of its content."""
     ensure: tuple[str, ...] = ()
-    """Named rules that its content must meet."""
+    """Named rules for its content."""
     commit: bool = False
     """The engine commits it on the run's tip."""
     given: bool = False
@@ -69,26 +69,26 @@ class QuestionSpec(FlowStruct, frozen=True, kw_only=True):
     """A question of the flow: each option is a route."""
 
     text: str
-    """What is asked; {task.title} and {reason} are filled in."""
+    """The text, with the placeholders {task.title} and {reason}."""
     options: dict[str, Annotated[Target, Parser(_target)]]
     """Key -> target."""
     id: str = ""
     title: str = ""
     """The heading of its dialog."""
     labels: dict[str, str] = {}
-    """Key -> how it is shown; also accepted as an answer."""
+    """Key -> its label; also accepted as an answer."""
     show: Names = ()
-    """What the person sees before it: findings, titles of a plan."""
+    """Shown to the person before the question: findings, titles of a plan."""
     comment: str = ""
     """optional | required | required-unless-OPTION | editor"""
     mandatory: bool = False
-    """--yes does not answer it unless it is named."""
+    """--yes does not answer it unless it names it."""
     yes: str = ""
     """The answer of --yes; it never leads back."""
     aliases: dict[str, str] = {}
     """Other word -> key."""
     per: Literal["", "task"] = ""
-    """`task`: the check makes sure that only steps of a task ask it."""
+    """`task`: the check ensures that only steps of a task ask it."""
     default: str = ""
     """The answer of an empty line."""
 
@@ -107,7 +107,7 @@ class Stage(FlowStruct, frozen=True, kw_only=True):
     id: str
     """Its name in routes."""
     when: When = {}
-    """Left out if these facts do not hold."""
+    """The stage is skipped if these facts do not hold."""
     phases: tuple[Phase, ...]
     """In order."""
 
@@ -118,20 +118,20 @@ class Flow(FlowStruct, frozen=True, kw_only=True):
     about: str
     """One line for `windlass flow list`."""
     branch: str = "windlass/{slug}-{id8}"
-    """The run's branch; {slug}, {id8}, {date} and {n} are filled in."""
+    """The run's branch, with the placeholders {slug}, {id8}, {date} and {n}."""
     agent_branch: str = ""
-    """A branch in the engine's repository for each agent, at the task it worked on last; {slug}, {id8}, {date} and {n}
-    are filled in."""
+    """A branch in the engine's repository for each agent, at the task it worked on last, with the placeholders {slug},
+    {id8}, {date} and {n}."""
     tdd: Literal["required", "preserve", "off"] = "off"
     """Whether code must come with tests."""
     over_budget: Literal["stop", "ask"] = "stop"
-    """What a limit that is reached leads to."""
+    """What happens at a reached limit."""
     progress: str = ""
-    """Where the page that says how far the run is lies; {date} and {slug} are filled in."""
+    """The path of the progress page, with the placeholders {date} and {slug}."""
     projection: Literal["none", "superteam-workflow"] = "none"
-    """Files that other tools read the run's state from: `superteam-workflow` writes `.superteam-workflow.json`."""
+    """State files for other tools: `superteam-workflow` writes `.superteam-workflow.json`."""
     instructions: Names = ()
-    """Files of the repository that every agent of the flow is told to follow, as AGENTS.md."""
+    """Files of the repository that every agent of the flow must follow, such as AGENTS.md."""
     source: SourceSpec = SourceSpec()
     settings: dict[str, Annotated[Setting, Before(_setting)]] = {}
     """Name -> setting."""
@@ -140,11 +140,11 @@ class Flow(FlowStruct, frozen=True, kw_only=True):
     questions: dict[str, QuestionSpec] = {}
     """Name -> question."""
     modes: dict[str, tuple[str, ...]] = {}
-    """Name -> the list of phases to go through instead."""
+    """Name -> the list of its phases."""
     must_run: dict[str, tuple[str, ...]] = {}
-    """Mode -> the roles that the need `roles ran` asks for."""
+    """Mode -> the roles that the need `roles ran` checks."""
     restarts: Restarts | None = None
-    """How often a stage may be restarted, and what then."""
+    """How often a stage may be restarted, and the target after that."""
     phases: tuple[Phase, ...] = ()
     """In order."""
     stages: tuple[Stage, ...] = ()
@@ -160,7 +160,7 @@ class Flow(FlowStruct, frozen=True, kw_only=True):
         return next((stage for stage in self.stages if any(p.id == phase_id for p in stage.phases)), None)
 
     def sequence(self, mode: str = "") -> tuple[Phase, ...]:
-        """The phases in the order they are gone through; a mode names its own list."""
+        """The phases in order; a mode has its own list."""
         if mode and mode in self.modes:
             return tuple(self.phase(id) for id in self.modes[mode])
         return self.all_phases()

@@ -1,4 +1,4 @@
-"""Does a document fit the grammar of flows? Every fault in the words of the flow file, with its line."""
+"""Checks a document against the grammar of flows. Every fault uses the words of the flow file and has its line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOT_YET = {
     ("CallSpec", "times"): "it will make the call several times",
     ("CommandSpec", "out"): "it will store the results as an artifact",
     ("Flow", "commit"): "Windlass always commits what an agent left uncommitted",
-    ("Flow", "compact"): "it will shorten what agents are told between stages",
+    ("Flow", "compact"): "it will shorten the prompts between stages",
     ("Flow", "context"): "it will give all agents a summary of the run",
     ("ProduceSpec", "done"): "it will name the state after the step",
     ("ProduceSpec", "fallback"): "it will make the artifacts when no agent plays the role",
@@ -27,7 +27,7 @@ NOT_YET = {
     ("ProduceSpec", "only"): "it will repeat only the calls that an answer names",
     ("QuestionSpec", "cancel"): "it will say where leaving the question leads",
     ("QuestionSpec", "from"): "it will offer findings as options",
-    ("QuestionSpec", "on_timeout"): "it will be the answer when nobody answers in time",
+    ("QuestionSpec", "on_timeout"): "it will be the answer after a timeout",
     ("QuestionSpec", "reask"): "it will ask again after an answer that does not fit",
     ("QuestionSpec", "recommend"): "it will recommend an option",
     ("QuestionSpec", "record"): "it will say how the answer is written down",
@@ -38,7 +38,7 @@ NOT_YET = {
     ("ReviewSpec", "out"): "it will store the result as an artifact",
     ("TasksSpec", "out"): "it will store the results as an artifact",
 }
-"""Keys of the grammar that nothing reads yet: refused, so that nobody relies on them."""
+"""Keys of the grammar that nothing reads yet. They are refused, so that no flow relies on them."""
 
 
 def read_shape(located: Located) -> schema.Flow:

@@ -1,7 +1,7 @@
-"""The fewest and the most dispatches and questions a flow can cause, found by walking its routes.
+"""The fewest and the most dispatches and questions of a flow, found by walking its routes.
 
-Fewest: along a way that finishes. Most: along any way, every counted loop and restart used up. Loops that only a
-person can take are not walked but named. A dispatch is one call of an agent; its repeated attempts are not counted.
+Fewest: along a path that finishes. Most: along any path, with every counted loop and restart used up. Loops that only a
+person can take are named, not walked. A dispatch is one call of an agent; its repeated attempts do not count.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from windlass.errors import UserError, near
 from windlass.flow.fault import places
 from windlass.flow.route_graph import (
     RouteEdge,
-    all_ways,
+    all_edges,
     forward,
     leads_back,
     mode_starts,
-    phase_ways,
-    step_ways,
+    phase_edges,
+    step_edges,
     task_starts,
 )
 from windlass.flow.schema import Flow
@@ -47,7 +47,7 @@ class Simulation(Struct, frozen=True):
     min_questions: int
     max_questions: int
     unbounded_by_person: tuple[str, ...] = ()
-    """Questions and phases with which a person can go round as often as they like."""
+    """Questions and phases that a person can repeat any number of times."""
 
 
 def simulate(flow: Flow, tasks: int, settings: Mapping[str, str]) -> Simulation:
@@ -76,7 +76,7 @@ def _through_phases(sizes: FlowSizes) -> VisitCost:
         phase = flow.phase(node.id)
         return _through_tasks(sizes, phase) if phase.task_steps() else phase.visit_cost(sizes)
 
-    return _SimulationWalk(sizes, phase_ways(flow, known), load).from_any(mode_starts(flow, sizes.mode(), known))
+    return _SimulationWalk(sizes, phase_edges(flow, known), load).from_any(mode_starts(flow, sizes.mode(), known))
 
 
 def _through_tasks(sizes: FlowSizes, spec: PhaseSpec) -> VisitCost:
@@ -88,20 +88,20 @@ def _through_tasks(sizes: FlowSizes, spec: PhaseSpec) -> VisitCost:
     def load(node: RouteNode) -> VisitCost:
         return land.visit_cost(sizes) if node.id == LAND else steps[node.id].visit_cost(sizes)
 
-    walk = _SimulationWalk(sizes, [*step_ways(flow, spec, (), known), landed], load)
+    walk = _SimulationWalk(sizes, [*step_edges(flow, spec, (), known), landed], load)
     one = walk.from_any(task_starts(flow, spec, known))
     return one.times(sizes.tasks, sizes.tasks * (2 if spec.retries_tasks(sizes) else 1))
 
 
-class _Door(Struct, frozen=True):
-    """A way out of a node: which counter it uses up, and which must be used up before it opens."""
+class _CountedEdge(Struct, frozen=True):
+    """A route out of a node: the counter that it uses up, and the one that must be used up before it opens."""
 
     way: RouteEdge
     uses: int | None
     waits: tuple[int, ...]
 
     def take(self, counters: Counters) -> Counters | None:
-        """The counters after it; None while it is shut."""
+        """The counters after it; None while it is closed."""
         if self.uses is None:
             return None if any(counters[slot] for slot in self.waits) else counters
         left = counters[self.uses] - 1
@@ -109,19 +109,19 @@ class _Door(Struct, frozen=True):
 
 
 class _SimulationWalk:
-    """Every way through a graph whose loops are all counted, each state looked at once."""
+    """Every path through a graph with counted loops; visits each state once."""
 
     def __init__(self, sizes: FlowSizes, ways: Sequence[RouteEdge], load: Callable[[RouteNode], VisitCost]) -> None:
         kept = forward(ways)
         slots = {name: slot for slot, name in enumerate(dict.fromkeys(_counter(way) for way in kept if _counter(way)))}
         self._limits = [0] * len(slots)
-        self._doors: dict[RouteNode, list[_Door]] = {}
+        self._doors: dict[RouteNode, list[_CountedEdge]] = {}
         self._load = cache(load)
         self._known: dict[State, VisitCost] = {}
         for way in kept:
             uses = slots.get(_counter(way))
             rivals = {slots[_counter(other)] for other in kept if _same_outcome(other, way) and _counter(other)}
-            self._doors.setdefault(way.source, []).append(_Door(way, uses, tuple(rivals)))
+            self._doors.setdefault(way.source, []).append(_CountedEdge(way, uses, tuple(rivals)))
             if uses is not None:
                 self._limits[uses] = _limit(sizes, way)
 
@@ -149,7 +149,7 @@ class _SimulationWalk:
     def _value(self, state: State, after: Sequence[tuple[RouteEdge, State]]) -> VisitCost:
         if state[0].id in ENDS:
             return ENDS[state[0].id]
-        return self._load(state[0]).plus(_best([self._known[to].plus(_asking(way)) for way, to in after]))
+        return self._load(state[0]).plus(_best([self._known[to].plus(_question_cost(way)) for way, to in after]))
 
     def _after(self, state: State) -> list[tuple[RouteEdge, State]]:
         node, counters = state
@@ -171,13 +171,13 @@ def _same_outcome(one: RouteEdge, other: RouteEdge) -> bool:
 
 
 def _counter(way: RouteEdge) -> tuple[str, ...]:
-    """Which count a way uses up: its own, or its stage's; () for none."""
+    """The count that a route uses up: its own, or its stage's; () for none."""
     if way.bound == "restarts":
         return ("restart", way.stage)
     return (way.source.id, way.outcome) if way.count is not None else ()
 
 
-def _asking(way: RouteEdge) -> VisitCost:
+def _question_cost(way: RouteEdge) -> VisitCost:
     return VisitCost(0, 0, 1, 1) if way.question else VisitCost()
 
 
@@ -186,6 +186,6 @@ def _best(loads: Sequence[VisitCost]) -> VisitCost:
 
 
 def _person_loops(sizes: FlowSizes) -> Iterator[str]:
-    names = {way.question for ways in all_ways(sizes.flow) for way in ways if way.question and leads_back(way, ways)}
+    names = {way.question for ways in all_edges(sizes.flow) for way in ways if way.question and leads_back(way, ways)}
     yield from (name for name in sizes.flow.questions if name in names)
     yield from (p.phase.id for p in places(sizes.flow) if p.phase.loops_with_person())

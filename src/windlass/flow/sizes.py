@@ -1,4 +1,4 @@
-"""A flow with the numbers that a simulation counts with."""
+"""A flow with the numbers for a simulation."""
 
 from __future__ import annotations
 
@@ -12,22 +12,26 @@ from windlass.kinds.visit_cost import When, holds
 
 
 class FlowSizes(Struct, frozen=True):
-    """A flow with as many tasks and with the settings that are given; the others keep their defaults."""
+    """A flow with a number of tasks and some settings; the other settings have their defaults."""
 
     flow: Flow
     tasks: int
     settings: Mapping[str, str]
 
-    def pinned(self, name: str) -> str | None:
-        """A setting's value, None while a person may still choose it."""
+    def fixed_value(self, name: str) -> str | None:
+        """A setting's value; None while a person may still choose it."""
         if name in self.settings:
             return self.settings[name]
-        return None if name in self._asked() or name not in self.flow.settings else self.flow.settings[name].default
+        return (
+            None
+            if name in self._asked_settings() or name not in self.flow.settings
+            else self.flow.settings[name].default
+        )
 
-    def _asked(self) -> set[str]:
+    def _asked_settings(self) -> set[str]:
         return {name for phase in self.flow.all_phases() for name in phase.asked_settings()}
 
-    def asked(self, name: str) -> bool | None:
+    def is_asked(self, name: str) -> bool | None:
         if name in self.settings or name not in self.flow.settings:
             return False
         return self.known(self.flow.settings[name].when)
@@ -40,8 +44,8 @@ class FlowSizes(Struct, frozen=True):
         return int(text) if text.isdecimal() else 0
 
     def words(self, word: str) -> tuple[str, ...]:
-        pinned = self.pinned(word[1:]) if word.startswith("$") else None
-        return (pinned,) if pinned is not None else words_of(self.flow, word)
+        fixed_value = self.fixed_value(word[1:]) if word.startswith("$") else None
+        return (fixed_value,) if fixed_value is not None else words_of(self.flow, word)
 
     def known(self, when: When) -> bool | None:
         """Whether a condition holds: no as soon as one part does not, None while a part is open."""
@@ -49,17 +53,17 @@ class FlowSizes(Struct, frozen=True):
         return False if False in verdicts else None if None in verdicts else True
 
     def _known(self, when: When) -> bool | None:
-        value = self.pinned(next(iter(when)))
+        value = self.fixed_value(next(iter(when)))
         return None if value is None else holds(when, lambda _name: value)
 
     def mode(self) -> str:
         if not self.flow.modes:
             return ""
-        chosen = self.pinned("mode")
+        chosen = self.fixed_value("mode")
         return chosen if chosen in self.flow.modes else next(iter(self.flow.modes))
 
     def count(self, calls: Sequence[CallSpec]) -> tuple[int, int]:
-        """How many dispatches these calls are, at least and at most."""
+        """The least and the greatest number of dispatches of these calls."""
         there = [(call, self.known(call.when)) for call in calls]
         fewest = sum(1 for call, holds in there if holds and not call.optional)
         return fewest, sum(1 for _, holds in there if holds is not False)

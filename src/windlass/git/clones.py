@@ -1,6 +1,6 @@
-"""Repositories that Windlass keeps for itself: one clone for an address, brought up to date before a run begins.
+"""Windlass's own clones: one for each address, updated before a run begins.
 
-Nobody's own checkout is involved: `windlass run --repo URL` works from any folder.
+The user's checkouts are not involved: `windlass run --repo URL` works from any folder.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TRANSPORT = re.compile(r"[A-Za-z0-9+.-]+::")
 
 
 def clone_of(url: str, cwd: Path, environ: Mapping[str, str]) -> Path:
-    """The checkout of the clone, at the remote's default branch as it is now."""
+    """The checkout of the clone, at the current default branch of the remote."""
     address = address_of(url, cwd)
     folder = _folder(address, environ)
     root = folder / _name(address)
@@ -37,7 +37,7 @@ def clone_of(url: str, cwd: Path, environ: Mapping[str, str]) -> Path:
 
 
 def known_clone(url: str, cwd: Path, environ: Mapping[str, str]) -> Path:
-    """The clone that an earlier run made; else the folder of that name."""
+    """The clone of an earlier run; otherwise the folder of that name."""
     address = address_of(url, cwd)
     root, here = _folder(address, environ) / _name(address), cwd / url
     if root.exists() or here.is_dir():
@@ -46,7 +46,7 @@ def known_clone(url: str, cwd: Path, environ: Mapping[str, str]) -> Path:
 
 
 def address_of(url: str, cwd: Path) -> str:
-    """The address, in a form that holds from any folder."""
+    """The address, in a form that works from any folder."""
     if not url.strip() or url.startswith("-") or TRANSPORT.match(url) or plain(url) != url or "\n" in url:
         raise UserError(f"'{plain(url)}' is not an address of a repository", hint="like https://host/owner/name.git")
     if SECRET.match(url):
@@ -67,7 +67,7 @@ def _name(address: str) -> str:
 
 
 def _clone(root: Path, address: str, environ: Mapping[str, str]) -> None:
-    # Renamed into place when complete: a half-made clone is never seen.
+    # Renamed into place when complete: a half-made clone never appears.
     new = root.with_name(f"{root.name}.new")
     shutil.rmtree(new, ignore_errors=True)
     command = ["clone", "-q", "--no-recurse-submodules", "--origin", "origin", "--", address, str(new)]
@@ -85,13 +85,13 @@ def _update(root: Path, address: str, environ: Mapping[str, str]) -> None:
         raise UserError(f"'{address}' cannot be reached: {remote.why(done)}", hint=f"try: git ls-remote {address}")
     there.git("remote", "set-head", "origin", "--auto")
     if git.run(["status", "--porcelain", "--ignore-submodules=dirty"], root).out:
-        raise UserError(f"the clone in '{root}' has changes that nobody committed", hint=f"cd {root}, commit them")
+        raise UserError(f"the clone in '{root}' has uncommitted changes", hint=f"cd {root}, commit them")
     _advance(root)
 
 
 def _advance(root: Path) -> None:
-    """Move the checkout forward on the default branch. Where that was rewritten, detach HEAD instead: commits that were
-    made here stay on their branch."""
+    """Move the checkout forward on the default branch. If that was rewritten, detach HEAD instead: local commits stay
+    on their branch."""
     head = git.run(["symbolic-ref", "--short", "refs/remotes/origin/HEAD"], root).line
     branch = head.removeprefix("origin/")
     on_it = git.run(["checkout", "-q", branch, "--"], root, check=False).code == 0

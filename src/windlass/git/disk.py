@@ -1,7 +1,7 @@
-"""The disk: what waits to be written to it, how much room is left on it, and folders that resist being removed.
+"""The disk: files that wait to be synced, free space, and folders that are hard to remove.
 
-The journal names commits and refs. Their files are synced first: a file that was renamed into place without a sync may
-be empty after a power cut.
+The journal names commits and refs. Their files are synced first: after a power cut, a file that was renamed into place
+without a sync may be empty.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ AT_ONCE = 8
 MIN_FREE_BYTES = 200 * 1024 * 1024
 
 
-def lacking(folder: Path, needed: int) -> str:
-    """Why there is not enough space, '' when there is. `folder` need not exist yet; nothing is written."""
+def space_problem(folder: Path, needed: int) -> str:
+    """Why there is not enough space; '' when there is enough. `folder` need not exist yet; nothing is written."""
     there = next(place for place in (folder, *folder.parents) if place.is_dir())
     left = shutil.disk_usage(there).free
     if left >= needed:
@@ -39,8 +39,7 @@ def read_or_empty(path: Path) -> str:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder, also one that is read-only, as the caches of some tools are. Links are removed, never
-    followed."""
+    """Remove a folder, also a read-only one, as the caches of some tools are. Links are removed, never followed."""
     if folder.is_symlink() or folder.is_file():
         folder.unlink()
     elif folder.exists():
@@ -66,9 +65,9 @@ def sync_tree(top: Path) -> None:
 
 
 class Barrier:
-    """Files that wait to be synced. Several threads may use it at once; the first that settles it settles it for all.
+    """Files that wait to be synced. Several threads may use it at once; the first one to settle it settles it for all.
 
-    The files are synced side by side: the file system then writes its own journal once for many of them.
+    The files are synced at the same time: the file system then writes its own journal once for many of them.
     """
 
     def __init__(self) -> None:
@@ -82,7 +81,7 @@ class Barrier:
 
     @property
     def is_clear(self) -> bool:
-        """Nothing waits, and no thread is syncing."""
+        """Whether nothing waits and no thread is syncing."""
         return not self._waiting and not self._turn.locked()
 
     def settle(self) -> None:
@@ -93,7 +92,7 @@ class Barrier:
             with self._access:
                 waiting, self._waiting = self._waiting, {}
             try:
-                # Files first: a folder's entry is worth nothing without its file.
+                # Files first: a folder's entry is useless without its file.
                 self._sync_all(list(waiting))
                 self._sync_all(list(dict.fromkeys(path.parent for path in waiting)))
             except BaseException:

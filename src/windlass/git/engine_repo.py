@@ -1,7 +1,7 @@
-"""The engine's own repository: a bare repository that borrows the user's objects and holds the refs of all runs.
+"""The engine's repository: a bare repository that borrows the user's objects and holds the refs of all runs.
 
-Agents work in slots, which are small repositories of their own that borrow the engine's objects: their `git stash`,
-`branch -D` or `reset` reach nobody else.
+Agents work in slots, which are small repositories that borrow the engine's objects: their `git stash`, `branch -D` or
+`reset` have no effect elsewhere.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from windlass.git.user_repo import UserRepo, UserWatch
 from windlass.locks import file_lock
 from windlass.private_files import replace_file
 
-# Settings of the user's own repository that change what a checkout or a commit contains.
+# Settings of the user's repository that change the content of a checkout or a commit.
 CONTENT_SETTINGS = (
     "core.autocrlf",
     "core.eol",
@@ -39,11 +39,11 @@ CONTENT_SETTINGS = (
     "core.precomposeunicode",
     "core.excludesfile",
 )
-# Our configuration names no other format for refs, and we read refs as files.
+# Windlass's configuration names no other ref format, and Windlass reads refs as files.
 INIT_VARIABLES = {"GIT_DEFAULT_REF_FORMAT": "files"}
 KNOWS_REF_FORMAT = (2, 45)
 IDENTITY = {"user.name": "Windlass", "user.email": "windlass@localhost"}
-# Without these git does not take a folder for a repository.
+# Without these git does not accept a folder as a repository.
 SKELETON = ("refs/heads", "objects/info", "objects/pack")
 
 Fence = Callable[[], AbstractContextManager[None]]
@@ -55,15 +55,15 @@ class EngineRepo:
     def __init__(
         self, user: UserRepo, home: Path, *, fence: Fence = nullcontext, about: StateFolder | None = None
     ) -> None:
-        """`home`: the state folder. `fence`: a driver's; refs, slots and branches change only behind it, so never after
-        another driver took over. `about`: where the repository is and was; None when nobody looked."""
+        """`home`: the state folder. `fence`: the driver's; refs, slots and branches change only behind it, so never
+        after another driver took over. `about`: the current and earlier places of the repository; None when unknown."""
         self.user = user
         self.home = home
         self.path = home / "repo.git"
         self.fence = fence
         self.about = about
         self.sealed = _sealed_files(user)
-        """Files below `path` and their content; an agent that changes them changes what later commands mean."""
+        """Files below `path` and their content; an agent that changes them changes the meaning of later commands."""
         self.barrier = Barrier()
         """Files that the journal is about to name. Settle it first."""
         self.objects = Objects(self.path, user.object_format, self.barrier)
@@ -73,7 +73,7 @@ class EngineRepo:
         self.user_refs = UserRefs(user, self.barrier)
         self.watch = UserWatch(user)
         self.attributes: dict[str, Mapping[str, str]] = {}
-        """By tree: its `.gitattributes` files and their blobs, once somebody looked for them."""
+        """By tree: its `.gitattributes` files and their blobs, after the first search."""
 
     @classmethod
     def open(cls, user: UserRepo, state_dir: Path, *, fence: Fence = nullcontext) -> EngineRepo:
@@ -87,15 +87,15 @@ class EngineRepo:
 
     @classmethod
     def at(cls, user: UserRepo, state_dir: Path) -> EngineRepo:
-        """The repository as it is, whole or not: makes nothing and repairs nothing."""
+        """The repository in its current state: makes and repairs nothing."""
         about = look_up(user.common_dir, state_dir)
         return cls(user, Path(about.home), about=about)
 
     def create(self) -> None:
-        """Make the repository unless it exists, and put back what git needs to take it for a repository."""
+        """Make the repository unless it exists, and restore what git needs to accept it."""
         with file_lock(self.home / "lock"):
             if not self.path.exists():
-                # Renamed into place when complete: a half-made repository is never seen.
+                # Renamed into place when complete: a half-made repository never appears.
                 new = self.home / "repo.git.new"
                 shutil.rmtree(new, ignore_errors=True)
                 options = init_options(self.user.object_format, git.git_version())
@@ -112,20 +112,20 @@ class EngineRepo:
             self.seal()
 
     def seal(self) -> list[str]:
-        """Put back the files that only the engine may change; the names of those that were changed."""
+        """Restore the files that only the engine may change. Returns the names of the changed ones."""
         wrong = [name for name, text in self.sealed.items() if read_or_empty(self.path / name) != text]
         for name in wrong:
             replace_file(self.path / name, self.sealed[name], sync_to="name")
         return wrong
 
     def clear_locks(self) -> None:
-        """Remove the locks that killed gits left in both repositories; what somebody may still hold stays."""
+        """Remove the locks that killed gits left in both repositories; a lock that may still be held stays."""
         if locks := locks_in(self.path):
             remove_dead(locks, self.home)
         self.user_refs.remove_locks()
 
     def slot_files(self) -> Mapping[str, str]:
-        """Files of every slot's repository: an agent that changes them changes what later commands mean."""
+        """Files of every slot's repository: an agent that changes them changes the meaning of later commands."""
         bare, plain = _setting("core.bare", "true"), _setting("core.bare", "false")
         return {
             "config": self.sealed["config"].replace(bare, plain, 1),
@@ -141,7 +141,7 @@ class EngineRepo:
         return git.run([f"--git-dir={self.path}", *args], self.home, env=env, input=input, check=check)
 
     def ignore(self, paths: Sequence[str]) -> None:
-        """Never commit these in any slot: a file that is copied from the user's checkout may be secret."""
+        """Never commit these in any slot: a file copied from the user's checkout may be secret."""
         exclude = self.path / "info" / "exclude"
         with file_lock(self.home / "lock"):
             old = read_or_empty(exclude).splitlines()
@@ -157,12 +157,12 @@ class EngineRepo:
 
     @cached_property
     def committer(self) -> str:
-        """Name and address as git itself would write them."""
+        """Name and address in git's own form."""
         return self.git("var", "GIT_COMMITTER_IDENT").line.rsplit(" ", 2)[0]
 
 
 def init_options(object_format: str, version: tuple[int, ...]) -> list[str]:
-    """A person's own settings for new repositories (`init.*`) do not shape the engine's."""
+    """A person's settings for new repositories (`init.*`) do not affect the engine's."""
     options = ["--bare", "--template=", "--initial-branch=main", f"--object-format={object_format}"]
     return [*options, "--ref-format=files"] if version[:2] >= KNOWS_REF_FORMAT else options
 
@@ -173,7 +173,7 @@ def _sealed_files(user: UserRepo) -> dict[str, str]:
         "objects/info/alternates": f"{user.common_dir / 'objects'}\n",
         "info/attributes": "",
     }
-    # Without the list of cut-off commits a walk through a shallow clone's history ends in "missing object".
+    # Without the list of cut-off commits, a walk through a shallow clone ends in "missing object".
     return {**files, "shallow": read_or_empty(user.common_dir / "shallow")} if user.shallow else files
 
 
@@ -195,24 +195,24 @@ def _config(user: UserRepo) -> str:
 
 
 def _user_settings(user: UserRepo) -> dict[str, str]:
-    """The identity, from any scope; settings that shape a checkout, from the user's repository only."""
+    """The identity, from any scope; settings that shape a checkout, only from the user's repository."""
     entries = git.run(["config", "--list", "-z", "--show-scope"], user.root).out.split("\0")
     found, unsafe = dict(IDENTITY), set[str]()
     for scope, entry in zip(entries[0::2], entries[1::2], strict=False):
         name, _, value = entry.partition("\n")
         local = scope in ("local", "worktree")
         is_filter = name.startswith("filter.")
-        if is_filter and name.endswith((".clean", ".smudge", ".process")) and _lies_in_checkout(user.root, value):
+        if is_filter and name.endswith((".clean", ".smudge", ".process")) and _is_in_checkout(user.root, value):
             unsafe.add(name.rpartition(".")[0])
         if (name in IDENTITY and value) or (local and (is_filter or name in CONTENT_SETTINGS)):
             found[name] = value
-    # An agent could rewrite such a program, and our own git would run it. Set to nothing, it is not run.
+    # An agent could rewrite such a program, and Windlass's git would run it. An empty setting runs nothing.
     for driver in sorted(unsafe):
         found |= {f"{driver}.clean": "", f"{driver}.smudge": "", f"{driver}.process": "", f"{driver}.required": "false"}
     return found
 
 
-def _lies_in_checkout(root: Path, command: str) -> bool:
+def _is_in_checkout(root: Path, command: str) -> bool:
     try:
         words = shlex.split(command)
     except ValueError:
@@ -224,10 +224,10 @@ def _lies_in_checkout(root: Path, command: str) -> bool:
 def _setting(name: str, value: str) -> str:
     section, _, rest = name.partition(".")
     middle, _, last = rest.rpartition(".")
-    head = f"[{section} {_quoted(middle)}]" if middle else f"[{section}]"
-    return f"{head}\n\t{last} = {_quoted(value)}\n"
+    head = f"[{section} {_quote(middle)}]" if middle else f"[{section}]"
+    return f"{head}\n\t{last} = {_quote(value)}\n"
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
     return f'"{escaped}"'

@@ -1,4 +1,4 @@
-"""`windlass gc`: remove only what a branch of the user contains, or what the user named."""
+"""`windlass gc`: removes only work that a branch of the user contains, or that the user named."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from msgspec import Struct
 from windlass.git import run as git
 from windlass.git.disk import remove_tree
 from windlass.git.engine_repo import EngineRepo
-from windlass.git.keep import branch_tips, contained
+from windlass.git.keep import branch_tips, contained_commits
 from windlass.git.proof_slot import remove_idle
-from windlass.git.publish import checked_out
+from windlass.git.publish import checkout_folder
 from windlass.git.run_refs import base_ref
 from windlass.git.slots import Lease, Slots, SlotUse
 from windlass.git.state_folder import owner_of
@@ -30,9 +30,9 @@ class OwnBranch(Struct, frozen=True):
     run: str
     name: str
     commit: str
-    """Where Windlass put it last. At another commit it is the user's."""
+    """The commit that Windlass put it at last. At another commit it belongs to the user."""
     base: str
-    """Where the run began. A branch that is still there has no commits of its own."""
+    """The commit at which the run began. A branch that is still there has no new commits."""
 
 
 def gc(
@@ -48,9 +48,9 @@ def gc(
 ) -> list[Collected]:
     """Collect what final runs left; other runs are not touched.
 
-    `named`: refs to remove although no branch contains them; `chosen`: runs to remove although their slots are kept;
-    `occupant`: in words who is still at work in a slot, '' when nobody is; such a slot stays;
-    `branches`: made by final runs, to remove when they are merged or empty.
+    `named`: refs to remove although no branch contains them. `chosen`: runs to remove although their slots are kept.
+    `occupant`: the process that is still at work in a slot, for a person, '' for none; such a slot stays. `branches`:
+    made by final runs, to remove when they are merged or empty.
     """
     # Two collectors must not remove the same slot.
     with file_lock(engine.home / "slots" / "gc.lock"):
@@ -60,7 +60,7 @@ def gc(
     merged = list(_collect_branches(engine, branches, dry=dry))
     slots += [GcRemoved(name) for name in remove_idle(engine, dry=dry)]
     aside = engine.home / "aside"
-    lost = [GcKept(str(path), "set aside: nobody knows what is in it") for path in sorted(aside.glob("*"))]
+    lost = [GcKept(str(path), "set aside: its content is unknown") for path in sorted(aside.glob("*"))]
     return [*slots, *refs, *merged, *lost]
 
 
@@ -80,8 +80,8 @@ def _collect_slots(
         if lease.use is SlotUse.KEPT and lease.run not in chosen:
             where = slots.slot(lease.n).path
             yield GcKept(f"slot {lease.n}", f"kept by --keep in {where}; `windlass gc {lease.run}` removes it")
-        elif who := occupant(lease, slots.slot(lease.n).path):
-            yield GcKept(f"slot {lease.n}", who)
+        elif occupied_by := occupant(lease, slots.slot(lease.n).path):
+            yield GcKept(f"slot {lease.n}", occupied_by)
         elif dry or slots.remove(lease, date):
             yield GcRemoved(f"slot {lease.n}")
 
@@ -89,13 +89,13 @@ def _collect_slots(
 def _collect_refs(
     engine: EngineRepo, runs: Collection[str], *, dry: bool, named: Collection[str]
 ) -> Iterator[Collected]:
-    """Looks at the refs of all runs at once: a git for each ref would take a minute instead of a second."""
+    """Checks the refs of all runs at once: one git for each ref would take a minute instead of a second."""
     theirs = git.read_refs(engine.user.root, "refs/windlass/", "refs/heads/")
     tips = [sha for name, sha in theirs.items() if name.startswith("refs/heads/")]
     own = _by_run(engine.refs.all(), "refs/windlass/", runs)
     kept = _by_run(theirs, "refs/windlass/keep/", runs)
     found = [refs for run in runs for refs in (own[run], kept[run])]
-    safe = contained(engine, {sha for refs in found for sha in refs.values()}, tips)
+    safe = contained_commits(engine, {sha for refs in found for sha in refs.values()}, tips)
     entries, gone, gone_theirs = list[Collected](), list[str](), list[str]()
     for run in sorted(runs):
         loose = {name for name, sha in {**own[run], **kept[run]}.items() if name not in named and sha not in safe}
@@ -134,14 +134,14 @@ def _collect_branches(engine: EngineRepo, branches: Collection[OwnBranch], *, dr
     ours = {f"refs/heads/{branch.name}": branch for branch in branches}
     # Only a branch that stays counts as another one: of two branches of runs that contain each other, one remains.
     tips = [sha for name, sha in present.items() if name not in ours]
-    safe = contained(engine, {branch.commit for branch in branches if branch.commit}, tips)
+    safe = contained_commits(engine, {branch.commit for branch in branches if branch.commit}, tips)
     for ref, branch in sorted(ours.items()):
         now = present.get(ref, "")
         if not now or now != branch.commit:
             continue
         if now not in safe and now != branch.base:
             continue
-        where = checked_out(engine.user, branch.name)
+        where = checkout_folder(engine.user, branch.name)
         if where:
             yield GcKept(f"branch {branch.name}", f"it is checked out in '{where}'")
         elif dry or _delete_branch(engine, ref, now):
@@ -165,9 +165,10 @@ def drop_user_refs(engine: EngineRepo, names: Collection[str]) -> None:
 
 
 def collect_homes(state_dir: Path, *, gone: bool, dry: bool) -> list[Collected]:
-    """Collect the state folders of repositories that do not exist any more. Free slots are removed: they hold no work.
+    """Collect the state folders of repositories that no longer exist. Free slots are removed: they hold no work.
 
-    `gone`: the rest goes too, on a person's word. A repository that was only moved may still need what its runs made.
+    `gone`: remove the rest too, as the person asked. A repository that was only moved may still need the work of its
+    runs.
     """
     root = state_dir.resolve() / "windlass"
     homes = sorted(root.iterdir()) if root.is_dir() else []

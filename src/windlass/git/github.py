@@ -1,4 +1,4 @@
-"""GitHub's own program `gh`: how it is called, and what its answers mean."""
+"""GitHub's program `gh`: its calls and the meaning of its answers."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class Repo(Struct, frozen=True):
 
     @property
     def slug(self) -> str:
-        # A host without a dot is an alias of somebody's ssh config: gh would not know it.
+        # A host without a dot is an alias in an ssh config, which gh does not know.
         other = self.host != HOME and "." in self.host
         return f"{self.host}/{self.owner}/{self.name}" if other else f"{self.owner}/{self.name}"
 
 
 def repo_of(url: str) -> Repo | None:
-    """None for another address, as a folder."""
+    """None for another address, such as a folder."""
     found = ADDRESS.fullmatch(url.strip())
     if not found:
         return None
@@ -57,9 +57,9 @@ class Heading(Struct, frozen=True):
 
     branch: str
     owner: str = ""
-    """'' when the address does not say."""
+    """'' when the address does not contain it."""
     repo: str = ""
-    """'' leaves it to gh."""
+    """'': gh decides."""
     is_fork: bool = False
 
     @property
@@ -86,12 +86,12 @@ class GhOutput(Struct, frozen=True):
 
     @property
     def not_github(self) -> bool:
-        """No remote of the repository is on a server that gh knows."""
+        """Whether no remote of the repository is on a server that gh knows."""
         return "known GitHub host" in self.err
 
     @property
     def url(self) -> str:
-        """The last address in the output: of the new pull request, or of the one that exists already."""
+        """The last address in the output: the new pull request, or the existing one."""
         found = URL.findall(self.out) or URL.findall(self.err)
         return found[-1] if found else ""
 
@@ -108,8 +108,8 @@ class Gh(Struct, frozen=True):
     environ: Mapping[str, str]
 
     def pull_requests_of(self, heading: Heading) -> GhOutput:
-        """In any state: one that was merged or closed meanwhile is not opened again."""
-        # It takes no owner here: branches of that name in other forks are listed too.
+        """In any state: a pull request that was merged or closed meanwhile is not opened again."""
+        # gh takes no owner here: branches of that name in other forks are listed too.
         which = [f"--head={heading.branch}", "--state=all", f"--limit={MANY}"]
         return self._call("pr", "list", *heading.into, *which, "--json=url,headRepositoryOwner")
 
@@ -139,7 +139,7 @@ def find(cwd: Path, environ: Mapping[str, str]) -> Gh | None:
 
 
 def first_url(listed: str, owner: str = "") -> str:
-    """The first address in the output of `pr list`, of that owner's branch if one is given; '' when it lists none."""
+    """The first address in the output of `pr list`, of that owner's branch if one is given; '' for none."""
     try:
         found = json.loads(listed)
     except ValueError:

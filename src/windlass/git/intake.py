@@ -1,7 +1,7 @@
 """Takes an agent's objects from its slot into the engine's repository, and checks each of them.
 
-The fast path reads the slot's loose objects itself and starts no git. What is unusual (packs, odd headers) goes
-through `git index-pack --strict`, which knows every rule and refuses what breaks one.
+The fast path reads the slot's loose objects and starts no git. Unusual objects (packs, odd headers) go through `git
+index-pack --strict`, which knows and enforces every rule.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from windlass.git.slot import Slot
 CHUNK = 1 << 20
 LARGEST_TREE = 64 << 20
 MOST_KNOWN = 200
-"""How many commits of the engine are named to git as known, when it has to pack."""
+"""How many commits of the engine are passed to git as known when it packs."""
 FILE_MODES = frozenset({"100644", "100755", "120000"})
 LINK_TO_REPOSITORY = "160000"
-# Names that some file system takes for `.git`: with ignored characters (HFS+), trailing dots or as a short name (NTFS).
+# Names that some file system reads as `.git`: with ignored characters (HFS+), trailing dots or as a short name (NTFS).
 IGNORED_CHARACTERS = re.compile(rb"\xe2\x80[\x8c-\x8f\xaa-\xae]|\xe2\x81[\xaa-\xaf]|\xef\xbb\xbf")
 DOT_GIT = re.compile(rb"(?:\.git|git~\d+)[. ]*(?::.*)?", re.IGNORECASE | re.DOTALL)
 SPECIAL_FILES = (b".gitmodules", b".gitattributes", b".gitignore", b".mailmap")
@@ -38,7 +38,7 @@ COMMIT = re.compile(rb"tree (%b)\n((?:parent %b\n)*)author %bcommitter %b" % (SH
 
 
 class RefusedObjectsError(GitError):
-    """The slot holds objects that no git should take: they are damaged, incomplete or made to do harm."""
+    """The slot holds objects that no git should accept: damaged, incomplete or malicious."""
 
 
 class _UnusualError(Exception):
@@ -46,9 +46,9 @@ class _UnusualError(Exception):
 
 
 def take_in(engine: EngineRepo, slot: Slot, shas: Iterable[str], like: str = "") -> None:
-    """Make these and all that they lead to part of the engine's repository, or raise RefusedObjectsError.
+    """Make these objects and everything they lead to part of the engine's repository, or raise RefusedObjectsError.
 
-    `like`: for a tree, one that the engine has and that differs little from it.
+    `like`: for a tree, a similar one that the engine has.
     """
     lacking = [sha for sha in dict.fromkeys(shas) if not engine.objects.has(sha)]
     if not lacking:
@@ -61,8 +61,9 @@ def take_in(engine: EngineRepo, slot: Slot, shas: Iterable[str], like: str = "")
         _take_pack(engine, slot, lacking)
 
 
-def take_what_is_there(engine: EngineRepo, slot: Slot, shas: Iterable[str]) -> set[str]:
-    """Take in what exists and is accepted; those of `shas` that the engine's repository has afterwards."""
+def take_existing(engine: EngineRepo, slot: Slot, shas: Iterable[str]) -> set[str]:
+    """Take in the objects that exist and are accepted. Returns those of `shas` that the engine's repository has
+    afterwards."""
     found = set[str]()
     for sha in shas:
         try:
@@ -74,8 +75,8 @@ def take_what_is_there(engine: EngineRepo, slot: Slot, shas: Iterable[str]) -> s
 
 
 class _ObjectWalk(Struct, frozen=True):
-    """Walks from a commit to all objects that the engine lacks. An object is taken only after everything that it names,
-    so what the engine has is complete even after a kill."""
+    """Walks from a commit to all objects that the engine lacks. It takes an object only after everything that the
+    object names, so the engine's objects are complete even after a kill."""
 
     ours: Objects
     store: Path
@@ -150,8 +151,7 @@ class _ObjectWalk(Struct, frozen=True):
         self.ours.loose.adopt(sha, self._file(sha))
 
     def _read(self, sha: str) -> tuple[str, bytes]:
-        """The object's kind, and its content unless it is a blob. Raises unless the content has the hash that names
-        it."""
+        """The object's kind, and its content unless it is a blob. Raises unless the content has the right hash."""
         try:
             handle = os.open(self._file(sha), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError:
@@ -159,9 +159,9 @@ class _ObjectWalk(Struct, frozen=True):
         with open(handle, "rb") as file:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 raise _UnusualError
-            return self._checked(sha, iter(lambda: file.read(CHUNK), b""))
+            return self._verify(sha, iter(lambda: file.read(CHUNK), b""))
 
-    def _checked(self, sha: str, packed: Iterable[bytes]) -> tuple[str, bytes]:
+    def _verify(self, sha: str, packed: Iterable[bytes]) -> tuple[str, bytes]:
         inflate, name, kind, size, body = zlib.decompressobj(), hashlib.new(self.algorithm), "", -1, bytearray()
         length = 0
         try:

@@ -1,6 +1,6 @@
 """Keep-refs: before a slot is reset or removed, refs in the user's repository lead to all work in it.
 
-And the way back: which work of a task was kept, and how a person gets it on a branch.
+Also finds the kept work of a task, and puts it on a branch for a person.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from msgspec import Struct
 from windlass.errors import UserError
 from windlass.git import run as git
 from windlass.git.engine_repo import EngineRepo
-from windlass.git.intake import take_what_is_there
+from windlass.git.intake import take_existing
 from windlass.git.ref_audit import RefChange
 from windlass.git.run_refs import base_ref, name_held
 from windlass.git.slot import Slot
@@ -56,7 +56,7 @@ class Kept(Struct, frozen=True):
     refs: tuple[str, ...]
     """The refs that this call made in the user's repository; () when other refs lead to all of the work."""
     status: SlotStatus
-    """The slot as it was found."""
+    """The status of the slot before the call."""
 
 
 def keep(
@@ -67,14 +67,14 @@ def keep(
     undone: Sequence[RefChange] = (),
     seen: SlotStatus | None = None,
 ) -> Kept:
-    """Keep all work in the slot. `undone`: changed refs that are about to be put back; their commits are kept as well.
+    """Keep all work in the slot. `undone`: changed refs that are about to be restored; their commits are kept too.
 
-    `seen`: the slot as it is, when the caller has looked and nothing has run in it since.
+    `seen`: the slot's status, if the caller knows it and nothing has run in the slot since.
     """
     seen = seen or status(engine, slot)
     left = _named_in(slot)
     made = {sha for sha in left if not engine.refs.reaches(sha)}
-    shas = (left - made) | take_what_is_there(engine, slot, sorted(made)) | {seen.head}
+    shas = (left - made) | take_existing(engine, slot, sorted(made)) | {seen.head}
     shas |= {sha for change in undone for sha in _history(engine, change)}
     if seen.dirty:
         message = f"Uncommitted work of {attempt.key}, attempt {attempt.n}\n"
@@ -83,7 +83,7 @@ def keep(
 
 
 def _named_in(slot: Slot) -> set[str]:
-    """All commits that the slot's repository names: by HEAD, branches, tags, stashes, their logs, and the files of an
+    """All commits that the slot's repository names: in HEAD, branches, tags, stashes, their logs, and the files of an
     unfinished command."""
     logs = [path for path in (slot.git_dir / "logs").rglob("*") if not path.is_symlink()]
     files = [*logs, *slot.own_refs(), *(slot.git_dir / name for name in PSEUDO_REFS)]
@@ -91,7 +91,7 @@ def _named_in(slot: Slot) -> set[str]:
 
 
 def _history(engine: EngineRepo, change: RefChange) -> set[str]:
-    """The commits of a ref and of its log: a stash has all but its newest entry only in the log."""
+    """The commits of a ref and of its log: only the log has the older entries of a stash."""
     log = engine.path / "logs" / change.name
     logged = _shas(log.read_text(errors="replace")) if log.is_file() else set()
     return logged | {sha for sha in (change.before, change.after) if sha}
@@ -103,12 +103,12 @@ def _shas(text: str) -> set[str]:
 
 
 def _pin(engine: EngineRepo, attempt: Attempt, shas: Iterable[str]) -> tuple[str, ...]:
-    lost = unreached(engine, [sha for sha in shas if not engine.refs.reaches(sha)])
+    lost = unreachable_commits(engine, [sha for sha in shas if not engine.refs.reaches(sha)])
     if not lost:
         return ()
-    # An earlier call for this attempt has kept some of it.
+    # An earlier call for this attempt kept some of it.
     known = git.read_refs(engine.user.root, attempt.ref, f"{attempt.ref}.*")
-    lost = unreached(engine, lost, known.values())
+    lost = unreachable_commits(engine, lost, known.values())
     if not lost:
         return ()
     base = git.read_refs(engine.user.root, base_ref(attempt.run))
@@ -121,8 +121,8 @@ def _pin(engine: EngineRepo, attempt: Attempt, shas: Iterable[str]) -> tuple[str
     return made
 
 
-def unreached(engine: EngineRepo, shas: Iterable[str], reached: Iterable[str] = ()) -> list[str]:
-    """Those of `shas` that no ref of a run, none of `reached` and no other of `shas` leads to."""
+def unreachable_commits(engine: EngineRepo, shas: Iterable[str], reached: Iterable[str] = ()) -> list[str]:
+    """The commits of `shas` that no ref of a run, none of `reached` and no other of `shas` leads to."""
     wanted = list(shas)
     if not wanted:
         return []
@@ -134,14 +134,14 @@ def unreached(engine: EngineRepo, shas: Iterable[str], reached: Iterable[str] = 
 
 
 def transfer(engine: EngineRepo, shas: Sequence[str], present: Sequence[str]) -> None:
-    """Copy commits into the user's repository. `present`: commits that their refs lead to."""
+    """Copy commits into the user's repository. `present`: commits that its refs lead to."""
     lines = [*shas, *(f"^{sha}" for sha in present)]
     command = [f"--git-dir={engine.path}", "pack-objects", "--revs", "--thin", "--stdout", "-q"]
     pack = git.run_raw(command, engine.home, input="".join(f"{line}\n" for line in lines))
     git.run(["unpack-objects", "-q"], engine.user.root, input=pack.stdout)
 
 
-# -- what was kept of a task
+# -- the kept work of a task
 
 
 class TaskWork(Struct, frozen=True):
@@ -150,16 +150,15 @@ class TaskWork(Struct, frozen=True):
     task: str
     key: str
     n: int
-    """The attempt; 0 when the work was found in a slot that was given back."""
+    """The attempt; 0 for work found in a released slot."""
     ref: str
     commit: str
     held: bool
-    """True: the head that a writer handed in; its ref is in the engine's repository. False: work that was left in a
-    slot."""
+    """True: the head that a writer returned; its ref is in the engine's repository. False: work left in a slot."""
 
 
 def task_work(engine: EngineRepo, run: str, tasks: Collection[str], landed: str) -> list[TaskWork]:
-    """The kept work of these tasks, without what `landed` contains."""
+    """The kept work of these tasks, without commits that `landed` contains."""
     held = {ref: (name_held(ref, run), sha, True) for ref, sha in engine.refs.all().items() if name_held(ref, run)}
     prefix = f"refs/windlass/keep/{run}/"
     kept = git.read_refs(engine.user.root, prefix)
@@ -170,7 +169,7 @@ def task_work(engine: EngineRepo, run: str, tasks: Collection[str], landed: str)
         task = _task_of(match["key"]) if match else ""
         if match and task in tasks:
             found.append(TaskWork(task, match["key"], int(match["n"]), ref, sha, is_held))
-    reached = contained(engine, {work.commit for work in found}, [landed] if landed else [])
+    reached = contained_commits(engine, {work.commit for work in found}, [landed] if landed else [])
     return [work for work in found if work.commit not in reached]
 
 
@@ -180,8 +179,8 @@ def _task_of(key: str) -> str:
     return re.split(r"[+#]", parts[1])[0] if len(parts) > 1 else ""
 
 
-def contained(engine: EngineRepo, shas: Iterable[str], tips: Iterable[str]) -> set[str]:
-    """Those of `shas` that one of `tips` leads to. Starts two gits for all of them."""
+def contained_commits(engine: EngineRepo, shas: Iterable[str], tips: Iterable[str]) -> set[str]:
+    """The commits of `shas` that one of `tips` leads to. Starts two gits for all of them."""
     wanted = sorted(set(shas))
     if not wanted:
         return set()
@@ -205,9 +204,9 @@ def base_of(engine: EngineRepo, commit: str, landed: str) -> str:
 
 
 def take(engine: EngineRepo, run: str, commit: str, branch: str, *, exact: bool) -> tuple[str, bool]:
-    """Put a commit on a branch of the user's repository: the branch, and whether it was made now.
+    """Put a commit on a branch of the user's repository. Returns the branch, and whether it is new.
 
-    `exact`: a person named the branch, so no other name will do.
+    `exact`: a person named the branch, so no other name is tried.
     """
     if not git.is_branch_name(branch):
         raise UserError(f"'{branch}' is not a valid branch name", hint="see `git help check-ref-format`")
@@ -233,6 +232,6 @@ def _make_branch(engine: EngineRepo, run: str, branch: str, commit: str) -> None
 
 
 def newest(works: Iterable[TaskWork], began: Mapping[tuple[str, int], float]) -> TaskWork | None:
-    """The last work that a writer handed in, else the last that was left in a slot."""
+    """The last work that a writer returned, otherwise the last that was left in a slot."""
     listed = sorted(works, key=lambda work: (work.held, began.get((work.key, work.n), 0.0), work.n, work.ref))
     return listed[-1] if listed else None

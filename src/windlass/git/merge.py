@@ -1,12 +1,12 @@
-"""Landing: from a task's head to the run's tip, in steps that can be interrupted and repeated anywhere.
+"""Landing: from a task's head to the run's tip, in steps that can be interrupted and repeated.
 
-candidate -> checks -> record it as the tip -> move the ref: all but the first by the caller. The candidate's SHA
-depends on its arguments alone, and a head that the tip contains already is `already`: so a task lands exactly once,
-whatever was killed in between.
+candidate -> checks -> record it as the tip -> move the ref: the caller does all but the first. The candidate's SHA
+depends only on its arguments, and a head that the tip contains is `already`. So a task lands exactly once, whatever is
+killed in between.
 
-`git merge-tree` writes a tree even where it finds a conflict. Some conflicts leave marks in a file; others leave no
-trace (a binary file, a link, a file that one side deleted): the tree just holds one side. So a conflict stays open
-until somebody changed one of its paths or named it as resolved, and its marks and made-up file names are gone.
+`git merge-tree` writes a tree even with a conflict. Some conflicts leave marks in a file. Others leave no trace (a
+binary file, a link, a file that one side deleted): the tree holds one side. So a conflict stays open until one of its
+paths was changed or named as resolved, and its marks and made-up file names are gone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from windlass.errors import GitError
 from windlass.git import run as git
 from windlass.git.engine_repo import EngineRepo
-from windlass.git.plumbing.compare import meeting, merged
+from windlass.git.plumbing.compare import merge_base, merge_trees
 from windlass.git.plumbing.objects import Entry, Objects
 from windlass.git.trees import changes, commit_tree
 from windlass.model import Json
@@ -38,7 +38,7 @@ EMPTY_TREE = {
 
 CONTENTS, BINARY, SYMLINK, SUBMODULE = "contents", "binary", "symlink", "submodule"
 MARKS, NAME = "marks", "name"
-"""Kinds of our own for what a merge leaves: marks in a file, and a file under a name that no side gave it."""
+"""Windlass's kinds for the remains of a merge: marks in a file, and a file under a name from neither side."""
 MEANING = {
     CONTENTS: "both sides changed the same lines",
     BINARY: "both sides changed this binary file, and it holds one side only",
@@ -71,14 +71,14 @@ class Landing(StrEnum):
 class Candidate(Struct, frozen=True):
     kind: Landing
     commit: str
-    """The commit to become the tip; for `already` the commit that brought the head in; '' for a conflict."""
+    """The commit to become the tip; for `already` the commit that merged the head; '' for a conflict."""
     tree: str
     tip: str
     """The tip it was made for."""
     files: tuple[str, ...]
-    """What it changes on the tip; for a conflict, the files that conflict."""
+    """The files that it changes on the tip; for a conflict, the files in conflict."""
     reason: str = ""
-    """For a conflict: what is in conflict, and how."""
+    """For a conflict: its description."""
 
 
 async def candidate(engine: EngineRepo, tip: str, task_id: str, title: str, head: str, date: float) -> Candidate:
@@ -86,7 +86,7 @@ async def candidate(engine: EngineRepo, tip: str, task_id: str, title: str, head
 
 
 def make_candidate(engine: EngineRepo, tip: str, task_id: str, title: str, head: str, date: float) -> Candidate:
-    """`tip`: the run's tip, or another candidate, to build a chain that is checked once at its end."""
+    """`tip`: the run's tip, or another candidate, for a chain that is checked once at its end."""
     bases = _merge_bases(engine, tip, head)
     if not bases:
         return Candidate(Landing.CONFLICT, "", "", tip, (), "the commit has no history in common with the run")
@@ -106,15 +106,15 @@ def make_candidate(engine: EngineRepo, tip: str, task_id: str, title: str, head:
 
 
 class Joined(Struct, frozen=True):
-    """A task's head with the tip in it."""
+    """A task's head merged with the tip."""
 
     commit: str
     conflicts: tuple[Conflict, ...] = ()
-    """What could not be joined, with what the commit's tree holds there."""
+    """The conflicts of the merge, with the entries of the commit's tree at their paths."""
 
 
 def join(engine: EngineRepo, head: str, tip: str, task_id: str, date: float) -> Joined:
-    """Merge the tip into a task's head: the task continues on all that has landed."""
+    """Merge the tip into a task's head: the task continues with everything that has landed."""
     bases = _merge_bases(engine, tip, head)
     if not bases or bases == (tip,):
         return Joined(head)
@@ -128,9 +128,9 @@ def join(engine: EngineRepo, head: str, tip: str, task_id: str, date: float) -> 
 
 
 def _merge_bases(engine: EngineRepo, tip: str, head: str) -> tuple[str, ...]:
-    """Empty for unrelated histories, several after criss-cross merges. A missing commit is an error here already:
-    merge-tree would call it a conflict."""
-    base = meeting(engine.objects, tip, head)
+    """Empty for unrelated histories, several after criss-cross merges. Raises for a missing commit: merge-tree would
+    call it a conflict."""
+    base = merge_base(engine.objects, tip, head)
     if base:
         return (base,)
     done = engine.git("merge-base", "--all", tip, head, check=False)
@@ -140,7 +140,7 @@ def _merge_bases(engine: EngineRepo, tip: str, head: str) -> tuple[str, ...]:
 
 
 def _brought_in_by(engine: EngineRepo, tip: str, head: str) -> str:
-    """The merge on the first-parent line whose second parent is the head; the head itself when it is on the line."""
+    """The merge on the first-parent line with the head as second parent; the head itself when it is on the line."""
     lines = engine.git("rev-list", "--first-parent", "--merges", "--parents", f"{head}..{tip}").out.splitlines()
     found = [words[0] for words in (line.split() for line in lines) if head in words[2:]]
     return found[-1] if found else head
@@ -152,19 +152,19 @@ class _Merge(Struct, frozen=True):
 
 
 def _merge(engine: EngineRepo, bases: tuple[str, ...], tip: str, head: str) -> _Merge:
-    # Several bases have to be merged into one first; git does that.
+    # Git merges several bases into one first.
     objects = engine.objects
-    tree = merged(objects, *(objects.tree_of(sha) for sha in (*bases, tip, head))) if len(bases) == 1 else None
+    tree = merge_trees(objects, *(objects.tree_of(sha) for sha in (*bases, tip, head))) if len(bases) == 1 else None
     return _Merge(tree) if tree else _merge_files(engine, tip, head)
 
 
 def _merge_files(engine: EngineRepo, tip: str, head: str) -> _Merge:
-    # Full names of both sides: git writes them into the marks, by which leftovers are found.
+    # Full names of both sides: git writes them into the marks, which identifies leftovers.
     command = ["merge-tree", "--write-tree", "-z", "--messages", tip, head]
     with tempfile.TemporaryDirectory(prefix="windlass-merge-") as folder:
         _write_attributes(engine, tip, Path(folder))
         places = [f"--git-dir={engine.path}", f"--work-tree={folder}", "-c", "core.bare=false"]
-        # Without the user's own configuration no merge driver of theirs can run.
+        # Without the user's configuration none of their merge drivers can run.
         done = git.run([*places, *command], Path(folder), env=git.NO_PERSONAL_CONFIG, check=False)
     match done.code:
         case 0:
@@ -192,7 +192,7 @@ def _attribute_files(engine: EngineRepo, tip: str) -> Mapping[str, str]:
 
 
 def _find_attribute_files(engine: EngineRepo, tip: str) -> Mapping[str, str]:
-    # The walk compares with the empty tree, so that git filters by name and prints these few only.
+    # The walk compares with the empty tree, so that git filters by name and prints only these few.
     empty = EMPTY_TREE[engine.user.object_format]
     where = ["--", ":(glob)**/.gitattributes"]
     fields = engine.git("diff-tree", "-r", "-z", "--no-renames", empty, tip, *where).fields
@@ -207,11 +207,11 @@ class Conflict(Struct, frozen=True):
     """Paths that belong together, and what the two sides did to them."""
 
     kinds: tuple[str, ...]
-    """In git's words, or one of this module's own kinds."""
+    """Git's words, or one of this module's kinds."""
     paths: tuple[str, ...]
     """Empty when git named no path."""
     entries: tuple[str, ...] = ()
-    """What the joined tree holds at each path, as 'mode sha'; '' for nothing."""
+    """The joined tree's entry at each path, as 'mode sha'; '' for none."""
 
     @property
     def meaning(self) -> str:
@@ -229,7 +229,7 @@ class Conflict(Struct, frozen=True):
 
 
 class OpenConflicts(Struct, frozen=True):
-    """The conflicts that a task has to resolve before it may land; carried from join to join."""
+    """The conflicts that a task has to resolve before it may land; passed from join to join."""
 
     conflicts: tuple[Conflict, ...] = ()
     labels: tuple[str, ...] = ()
@@ -258,7 +258,7 @@ def _words(value: Json) -> tuple[str, ...]:
 
 
 def parse_merge(out: str) -> tuple[str, tuple[Conflict, ...]]:
-    """The tree and the conflicts in the output of `git merge-tree --write-tree -z --messages`, which found some."""
+    """The tree and the conflicts in the output of `git merge-tree --write-tree -z --messages` with conflicts."""
     tree, _, rest = out.partition("\0")
     fields = iter(rest.split("\0"))
     modes: dict[str, set[str]] = {}
@@ -304,18 +304,18 @@ def _sorted_kinds(kinds: set[str]) -> tuple[str, ...]:
 
 
 def in_tree(objects: Objects, tree: str, conflicts: Iterable[Conflict]) -> tuple[Conflict, ...]:
-    """The conflicts with the entries of this tree at their paths: a path that differs later was changed by somebody."""
+    """The conflicts with this tree's entries at their paths: a path with another entry later was changed."""
     return tuple(
         replace(one, entries=tuple(_entry(objects, tree, path) for path in one.paths) or (tree,)) for one in conflicts
     )
 
 
-def unresolved(
-    engine: EngineRepo, base: str, head: str, known: OpenConflicts, said: Collection[str]
+def unresolved_conflicts(
+    engine: EngineRepo, base: str, head: str, known: OpenConflicts, resolved: Collection[str]
 ) -> tuple[Conflict, ...]:
-    """The conflicts that are still open at `head`. All files that differ from `base` are searched for marks.
+    """The conflicts that are still open at `head`. Searches all files that differ from `base` for marks.
 
-    `said`: paths that a fixer named as resolved as they are. Marks and made-up names are never resolved by a word.
+    `resolved`: paths that a fixer declared as resolved. A declaration never resolves marks and made-up names.
     """
     if not known:
         return ()
@@ -323,11 +323,11 @@ def unresolved(
     paths = {*engine.diffs.between(base, head)[1::2]} | {path for one in known.conflicts for path in one.paths}
     marked = sorted(path for path in paths if _has_marks(objects, _entry(objects, tree, path), known.labels))
     named = sorted(path for path in paths if _is_made_up(path, known.labels) and _entry(objects, tree, path))
-    left = [one for one in known.conflicts if not _is_resolved(engine, tree, one, known.labels, said)]
-    told = {path for one in left for path in one.paths}
+    left = [one for one in known.conflicts if not _is_resolved(engine, tree, one, known.labels, resolved)]
+    known_paths = {path for one in left for path in one.paths}
     found = [_with_marks(one, {*marked}, {*named}) for one in left]
-    found += [Conflict((MARKS,), (path,)) for path in marked if path not in told]
-    found += [Conflict((NAME,), (path,)) for path in named if path not in {*told, *marked}]
+    found += [Conflict((MARKS,), (path,)) for path in marked if path not in known_paths]
+    found += [Conflict((NAME,), (path,)) for path in named if path not in {*known_paths, *marked}]
     return tuple(found)
 
 
@@ -337,8 +337,8 @@ def _with_marks(one: Conflict, marked: set[str], named: set[str]) -> Conflict:
     return replace(one, kinds=(*one.kinds, *more))
 
 
-def carried(objects: Objects, tree: str, left: Iterable[Conflict]) -> tuple[Conflict, ...]:
-    """The open conflicts after another join, on the new tree. Marks and made-up names are found by their labels."""
+def carry_conflicts(objects: Objects, tree: str, left: Iterable[Conflict]) -> tuple[Conflict, ...]:
+    """The open conflicts after another join, on the new tree. Their labels identify marks and made-up names."""
     kept = [replace(one, kinds=tuple(kind for kind in one.kinds if kind not in (MARKS, NAME))) for one in left]
     return in_tree(objects, tree, [one for one in kept if one.kinds])
 
@@ -359,8 +359,10 @@ def paths_of(conflicts: Iterable[Conflict]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(path for one in conflicts for path in one.paths))
 
 
-def _is_resolved(engine: EngineRepo, tree: str, one: Conflict, labels: Sequence[str], said: Collection[str]) -> bool:
-    if any(plain(path) in said for path in one.paths):
+def _is_resolved(
+    engine: EngineRepo, tree: str, one: Conflict, labels: Sequence[str], resolved: Collection[str]
+) -> bool:
+    if any(plain(path) in resolved for path in one.paths):
         return True
     objects = engine.objects
     now = [_entry(objects, tree, path) for path in one.paths] or [tree]
@@ -371,16 +373,16 @@ def _is_resolved(engine: EngineRepo, tree: str, one: Conflict, labels: Sequence[
 
 
 def _has_marks(objects: Objects, entry: str, labels: Sequence[str]) -> bool:
-    """Only marks of these merges count: a text about git may contain marks of its own."""
+    """Only marks of these merges count: a text about git may contain other marks."""
     if not labels or not entry.startswith("100"):
         return False
     names = b"|".join(label.encode("ascii") for label in labels)
-    # A renamed file's mark has its path after the commit; a file with CRLF has CRLF after a mark.
+    # The mark of a renamed file has its path after the commit; a file with CRLF has CRLF after a mark.
     return bool(re.search(rb"^[<>|]+ (?:%s)(?::[^\n]*)?\r?$" % names, objects.blob(entry[7:]), re.MULTILINE))
 
 
 def _has_separators(engine: EngineRepo, tree: str, path: str, labels: Sequence[str]) -> bool:
-    """The middle mark names no commit: it is the merge's own when neither side had such a line."""
+    """The middle mark names no commit: it belongs to the merge when neither side had such a line."""
     objects = engine.objects
     if not _separators(objects, _entry(objects, tree, path)):
         return False
@@ -397,7 +399,7 @@ def _is_made_up(path: str, labels: Sequence[str]) -> bool:
 
 
 def _entry(objects: Objects, tree: str, path: str) -> str:
-    """'mode sha', '' when there is nothing."""
+    """'mode sha'; '' when there is no entry."""
     found: Entry | None = None
     for name in path.encode("utf-8", "surrogateescape").split(b"/"):
         if found is not None and not found.is_folder:

@@ -1,8 +1,8 @@
 """Proof slots: folders in which the trees of a proof are checked out, one after the other. No agent works there.
 
-A test must not be able to tell from its surroundings which tree it runs on. So every tree stands at the same path, in
-a repository with one commit and no refs, with the same file times, an empty folder for temporary files, and nothing
-that an earlier run left. What the set-up installed stays, as long as no run changes it.
+A test must not be able to detect from its surroundings which tree it runs on. So every tree has the same path, a
+repository with one commit and no refs, the same file times, an empty folder for temporary files, and no files of an
+earlier run. Installed files of the set-up stay, as long as no run changes them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import IO, TypeAlias
 from msgspec import Struct, field
 
 from windlass.errors import StoppedError
-from windlass.git.disk import MIN_FREE_BYTES, lacking, make_writable, remove_tree
+from windlass.git.disk import MIN_FREE_BYTES, make_writable, remove_tree, space_problem
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.slot import Slot, copy_into
 from windlass.git.trees import commit_tree
@@ -27,20 +27,20 @@ from windlass.git.user_repo import checkout_bytes
 from windlass.locks import try_lock
 
 Signature: TypeAlias = list[int]
-"""Kind, size and times of a file; it differs after a write."""
+"""Kind, size and times of a file; a write changes it."""
 
 
 class ProofSlot(Struct):
-    """Contract: held by one process at a time; `kill -9` frees it, and the next holder makes it anew."""
+    """Contract: one process at a time holds it. `kill -9` frees it, and the next holder makes it again."""
 
     engine: EngineRepo
     n: int
     _lock: IO[str]
     temporary: Path
-    """For the tests' temporary files; emptied for every tree. The path is short, because names of sockets must be."""
+    """For the tests' temporary files; emptied for every tree. The path is short, because socket names must be short."""
     _copied: list[str] = field(default_factory=list)
     _installed: dict[str, Signature] = field(default_factory=dict)
-    """Files that the set-up left, by path."""
+    """Files of the set-up, by path."""
     _stamp: float = 0.0
     """The time of every file that may differ between trees."""
 
@@ -53,11 +53,11 @@ class ProofSlot(Struct):
             n += 1
         taken = cls(engine, n, lock, _temporary_folder(f"windlass-{os.getuid()}-{engine.home.name[:8]}-{n}"))
         if taken._busy.exists():
-            # Its last holder was killed: nobody knows what it left.
+            # Its last holder was killed: its content is unknown.
             taken.wipe()
         if not taken.home.exists():
-            # As much as the user's checkout takes.
-            problem = lacking(engine.home, MIN_FREE_BYTES + checkout_bytes(engine.user))
+            # As much as the user's checkout needs.
+            problem = space_problem(engine.home, MIN_FREE_BYTES + checkout_bytes(engine.user))
             if problem:
                 raise StoppedError(problem, hint="free some space, or run `windlass gc`, then `windlass resume`")
         taken.home.mkdir(exist_ok=True)
@@ -70,10 +70,10 @@ class ProofSlot(Struct):
 
     @property
     def slot(self) -> Slot:
-        return Slot(self.n, self.home / "tree", self.home / "tree" / ".git", self._sealed)
+        return Slot(self.n, self.home / "tree", self.home / "tree" / ".git", self._sealed_files)
 
-    def _sealed(self) -> Mapping[str, str]:
-        """The files of a slot, without logs: the time of a checkout would show which tree it is."""
+    def _sealed_files(self) -> Mapping[str, str]:
+        """The files of a slot, without logs: the time of a checkout would reveal the tree."""
         files = self.engine.slot_files()
         return {**files, "config": f"{files['config']}[core]\n\tlogAllRefUpdates = false\n"}
 
@@ -100,10 +100,10 @@ class ProofSlot(Struct):
         data = {"setup": setup, "stamp": self._stamp, "files": self._installed}
         (self.home / "installed.json").write_text(json.dumps(data))
 
-    def stand_on(self, tree: str, differing: Collection[str] = (), copied: Sequence[str] = ()) -> bool:
-        """Make a clean checkout of `tree`. `differing`: paths that are not the same in every tree of the proof.
+    def check_out(self, tree: str, differing: Collection[str] = (), copied: Sequence[str] = ()) -> bool:
+        """Make a clean checkout of `tree`. `differing`: paths that differ between the trees of the proof.
 
-        False: what the set-up installed was changed, so it has to be made again first.
+        False: an installed file of the set-up changed, so the set-up has to run again first.
         """
         whole = self._clean()
         slot, index = self.slot, self.home / "index"
@@ -117,7 +117,7 @@ class ProofSlot(Struct):
         return whole
 
     def release(self) -> None:
-        """Free the slot. Files that tests left are nobody's work."""
+        """Free the slot. Files that tests left are not work."""
         with contextlib.suppress(OSError):
             if (self.home / "index").exists():
                 self._clean()
@@ -132,19 +132,19 @@ class ProofSlot(Struct):
         return self.home / "busy"
 
     def _make_repository(self, tree: str) -> None:
-        """Make a repository with one commit, no parents and no refs, so that a test has nothing to compare the tree
-        with."""
+        """Make a repository with one commit, no parents and no refs, so that a test cannot compare the tree with
+        anything."""
         git_dir = self.slot.git_dir
         self.slot.path.mkdir(exist_ok=True)
         remove_tree(git_dir)
-        files = {**self._sealed(), "HEAD": commit_tree(self.engine, tree, [], "proof", 0.0) + "\n"}
+        files = {**self._sealed_files(), "HEAD": commit_tree(self.engine, tree, [], "proof", 0.0) + "\n"}
         for name, text in files.items():
             (git_dir / name).parent.mkdir(parents=True, exist_ok=True)
             (git_dir / name).write_text(text)
         (git_dir / "refs" / "heads").mkdir(parents=True)
 
     def _clean(self) -> bool:
-        """Remove what is neither in the tree nor installed. False: something that was installed is not as it was."""
+        """Remove files that are neither in the tree nor installed. False: an installed file has changed."""
         try:
             found = dict(self._untracked())
         except PermissionError:
@@ -154,13 +154,13 @@ class ProofSlot(Struct):
             _remove(self.slot.path / path)
         for folder in self._folders():
             with contextlib.suppress(OSError):
-                folder.rmdir()  # refused for one that is not empty
+                folder.rmdir()  # rmdir refuses a folder that is not empty
         return all(path in found and _signature(found[path]) == was for path, was in self._installed.items())
 
     def _untracked(self) -> Iterator[tuple[str, os.stat_result]]:
         root, index, tracked = self.slot.path, self.home / "index", frozenset[str]()
         if index.exists() and (self.slot.git_dir / "HEAD").exists():
-            # With the engine's own repository: what a test did to the one here must not matter.
+            # With the engine's repository: a test may have changed the one here.
             tracked = frozenset(self.engine.git("ls-files", "-z", env={"GIT_INDEX_FILE": str(index)}).fields)
         start = len(str(root)) + 1
         for entry in _walk(root):
@@ -169,7 +169,7 @@ class ProofSlot(Struct):
                 yield path, entry.stat(follow_symlinks=False)
 
     def _folders(self) -> Iterator[Path]:
-        """Folders that may be empty now, the deepest first."""
+        """Folders that may be empty now, deepest first."""
         kept = {parent for path in self._installed for parent in PurePosixPath(path).parents}
         for here, _, _ in os.walk(self.slot.path, topdown=False):
             folder = Path(here).relative_to(self.slot.path)
@@ -177,7 +177,7 @@ class ProofSlot(Struct):
                 yield Path(here)
 
     def _level_times(self, differing: Collection[str]) -> None:
-        """Give files equal times: they would show which files only this tree has."""
+        """Give files equal times: different times would reveal which files only this tree has."""
         root = self.slot.path
         folders = {parent for path in differing for parent in (root / path).parents if parent.is_relative_to(root)}
         for place in (*(root / path for path in differing), *folders, root):
@@ -220,7 +220,7 @@ def _walk(folder: Path) -> Iterator[os.DirEntry[str]]:
 
 
 def _signature(found: os.stat_result) -> Signature:
-    # Of a file with several names the change time also moves when it gets one more, as package caches do.
+    # The change time of a file with several names also moves when it gets another name, as package caches do.
     changed = found.st_ctime_ns if found.st_nlink == 1 else 0
     return [stat.S_IFMT(found.st_mode), found.st_size, found.st_mtime_ns, changed]
 
@@ -236,6 +236,6 @@ def _remove(path: Path) -> None:
 def _temporary_folder(name: str) -> Path:
     folder = Path(tempfile.gettempdir(), name)
     if os.path.lexists(folder) and (folder.is_symlink() or folder.lstat().st_uid != os.getuid()):
-        # Somebody else took the name.
+        # The name is taken.
         return Path(tempfile.mkdtemp(prefix="windlass-"))
     return folder

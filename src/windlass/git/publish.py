@@ -25,9 +25,9 @@ STATE_FILES = (".superteam-workflow.json",)
 class PublishedBranch(Struct, frozen=True):
     branch: str
     commit: str
-    """Where the branch is now; '' when it does not exist."""
+    """The branch's commit now; '' when it does not exist."""
     note: str = ""
-    """For a person: why the branch was not moved, or is published under another name."""
+    """For a person: why the branch was not moved, or has another name."""
 
 
 def publish(engine: EngineRepo, run: str, branch: str, tip: str, last: str) -> PublishedBranch:
@@ -55,17 +55,17 @@ def _require_branch_name(branch: str) -> None:
 
 
 def _is_ours(engine: EngineRepo, now: str, tip: str, floor: str) -> bool:
-    """A publish that was killed before it was recorded left the branch between the last known commit and the tip."""
+    """A publish that was killed before its record left the branch between the last known commit and the tip."""
     root = engine.user.root
     return now != floor and git.is_ancestor(root, floor, now) and git.is_ancestor(root, now, tip)
 
 
 def _move(engine: EngineRepo, run: str, branch: str, tip: str, now: str) -> PublishedBranch | None:
-    """None: somebody moved it this moment."""
+    """None: another process moved it this moment."""
     root, ref = engine.user.root, f"refs/heads/{branch}"
     if now == tip:
         return PublishedBranch(branch, tip)
-    where = checked_out(engine.user, branch)
+    where = checkout_folder(engine.user, branch)
     if where:
         return PublishedBranch(branch, now, f"'{branch}' is checked out in '{where}' and stays as it is there")
     with engine.fence(), engine.user_refs.intent([ref]):
@@ -80,8 +80,8 @@ def _move(engine: EngineRepo, run: str, branch: str, tip: str, now: str) -> Publ
     )
 
 
-def checked_out(user: UserRepo, branch: str) -> str:
-    """The user's folder in which the branch is checked out, '' for none."""
+def checkout_folder(user: UserRepo, branch: str) -> str:
+    """The user's folder in which the branch is checked out; '' for none."""
     if not any(
         _may_be_on(head, branch) for head in (user.common_dir / "HEAD", *user.common_dir.glob("worktrees/*/HEAD"))
     ):
@@ -102,7 +102,7 @@ def _may_be_on(head: Path, branch: str) -> bool:
 
 
 def enter_in_place(user: UserRepo, branch: str, base: str) -> None:
-    """Put the user's checkout on the run's new branch. They asked for it with `--in-place`."""
+    """Switch the user's checkout to the run's new branch, as `--in-place` requests."""
     settle(user)
     require_clean(user, "start in place")
     _require_branch_name(branch)
@@ -115,7 +115,7 @@ def enter_in_place(user: UserRepo, branch: str, base: str) -> None:
 
 
 def _ignore(exclude: Path, names: tuple[str, ...]) -> None:
-    """State files in the checkout are Windlass's: a `git add -A` must not take them."""
+    """State files in the checkout belong to Windlass: `git add -A` must not add them."""
     old = exclude.read_text() if exclude.exists() else ""
     new = [f"/{name}" for name in names if f"/{name}" not in old.splitlines()]
     if new:
@@ -124,7 +124,7 @@ def _ignore(exclude: Path, names: tuple[str, ...]) -> None:
 
 
 def follow(engine: EngineRepo, run: str, branch: str, tip: str) -> None:
-    """In place: bring the user's checkout forward to `tip`. Refuses rather than touch their uncommitted work."""
+    """In place: move the user's checkout forward to `tip`. Refuses to touch their uncommitted work."""
     settle(engine.user)
     user = user_repo.discover(engine.user.root)
     if user.branch != branch:
@@ -140,7 +140,7 @@ def follow(engine: EngineRepo, run: str, branch: str, tip: str) -> None:
 
 
 def _own_commits(user: UserRepo, run: str, tip: str) -> UserError:
-    """The run cannot go forward over commits that it does not have. They get a branch of their own, by two commands."""
+    """The run cannot move the branch over commits that it does not have. Two commands put them on another branch."""
     theirs = git.run(["rev-list", f"{tip}..{user.head}"], user.root).out.split()
     meet = git.run(["merge-base", user.head, tip], user.root, check=False).line
     taken = git.read_refs(user.root, "refs/heads/")
@@ -154,7 +154,7 @@ def _own_commits(user: UserRepo, run: str, tip: str) -> UserError:
 
 
 class LandPlan(Struct, frozen=True):
-    """What landing would do to the branch that is checked out; nothing is changed yet."""
+    """What landing would do to the checked-out branch; nothing is changed yet."""
 
     branch: str
     before: str
@@ -165,7 +165,7 @@ class LandPlan(Struct, frozen=True):
     """The tree after the landing."""
 
 
-def bring(engine: EngineRepo, tip: str) -> None:
+def copy_tip(engine: EngineRepo, tip: str) -> None:
     """Copy the tip into the user's repository: the run's branch may be gone, or behind."""
     root = engine.user.root
     # A commit that a ref leads to is complete.
@@ -174,7 +174,7 @@ def bring(engine: EngineRepo, tip: str) -> None:
 
 
 def plan_landing(user: UserRepo, tip: str, name: str, style: LandStyle = LandStyle.AUTO) -> LandPlan:
-    """`name`: of the run's work, for messages. Raises when it cannot land: a conflict, uncommitted work."""
+    """`name`: the name of the run's work, for messages. Raises when it cannot land: a conflict, uncommitted work."""
     if not user.branch:
         raise UserError("HEAD is detached: there is no branch to land on", hint="git switch main")
     if git.is_ancestor(user.root, tip, user.head):
@@ -200,7 +200,7 @@ def land_commit(user: UserRepo, plan: LandPlan, message: str, *, signoff: bool =
     parents = [plan.before] if plan.kind == "squash" else [plan.before, plan.tip]
     env = _identity(user)
     if signoff:
-        message = _signed_off(user, message, env)
+        message = _sign_off(user, message, env)
     sign = ["-S"] if _signs(user) else []
     command = ["commit-tree", *sign, *(word for sha in parents for word in ("-p", sha)), plan.tree]
     # The user's key may need an agent or a home folder.
@@ -215,7 +215,7 @@ def land_commit(user: UserRepo, plan: LandPlan, message: str, *, signoff: bool =
 def land_plan(
     user: UserRepo, plan: LandPlan, after: str, run: str, facts: Mapping[str, str], record: Record = no_record
 ) -> LandResult:
-    """Move the branch and the checkout to `after`, or leave everything as it was."""
+    """Move the branch and the checkout to `after`, or change nothing."""
     if plan.kind != "already":
         advance(user, CheckoutMove(LAND, run, plan.branch, plan.before, after, facts), record)
     return LandResult(plan.branch, plan.before, after, plan.kind)
@@ -238,26 +238,26 @@ def _merged_tree(user: UserRepo, name: str, tip: str) -> str:
 
 
 def _signs(user: UserRepo) -> bool:
-    """Read from the user's configuration, without the options that we give to every git."""
+    """Read from the user's configuration, without Windlass's options for every git."""
     command = ["config", "--show-scope", "--type=bool", "--get-all", "commit.gpgSign"]
     scoped = [line.split("\t") for line in git.run(command, user.root, check=False).out.splitlines()]
     values = [value for scope, value in scoped if scope != "command"]
     return bool(values) and values[-1] == "true"
 
 
-def _signed_off(user: UserRepo, message: str, env: Mapping[str, str]) -> str:
-    who = git.run(["var", "GIT_COMMITTER_IDENT"], user.root, env=env).line.rsplit(" ", 2)[0]
-    command = ["interpret-trailers", "--if-exists", "addIfDifferent", "--trailer", f"Signed-off-by: {who}"]
+def _sign_off(user: UserRepo, message: str, env: Mapping[str, str]) -> str:
+    identity = git.run(["var", "GIT_COMMITTER_IDENT"], user.root, env=env).line.rsplit(" ", 2)[0]
+    command = ["interpret-trailers", "--if-exists", "addIfDifferent", "--trailer", f"Signed-off-by: {identity}"]
     return git.run(command, user.root, input=message.rstrip("\n") + "\n").out
 
 
 def _identity(user: UserRepo) -> dict[str, str]:
-    """A merge commit needs an author even where the user never set one."""
+    """A merge commit needs an author even if the user never set one."""
     if git.run(["var", "GIT_COMMITTER_IDENT"], user.root, check=False).code == 0:
         return {}
     return {
-        f"GIT_{who}_{what}": value
-        for who in ("AUTHOR", "COMMITTER")
+        f"GIT_{person}_{what}": value
+        for person in ("AUTHOR", "COMMITTER")
         for what, value in (("NAME", "Windlass"), ("EMAIL", "windlass@localhost"))
     }
 

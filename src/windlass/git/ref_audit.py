@@ -1,4 +1,4 @@
-"""Which refs of the engine's repository an agent changed, and how they are put back."""
+"""Finds the refs of the engine's repository that an agent changed, and restores them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RefAudit(Struct, frozen=True):
     refs: RunRefs
 
     def mark(self) -> int:
-        """Call it before the refs are read that a later `changes` gets as `before`."""
+        """Call it before reading the refs that a later `changes` gets as `before`."""
         return self.refs.moves.mark()
 
     def changes(self, run: str, before: Mapping[str, str], after: Mapping[str, str], mark: int = 0) -> list[RefChange]:
@@ -39,9 +39,9 @@ class RefAudit(Struct, frozen=True):
         ]
 
     def undo(self, changes: Sequence[RefChange]) -> None:
-        """Put refs back. Keep what they lead to first: `Slots.keep(..., undone=changes)`."""
+        """Restore refs. Keep their commits first: `Slots.keep(..., undone=changes)`."""
         for change in changes:
-            # Only a ref that still is as it was seen: the lander moves on meanwhile, and others undo the same change.
+            # Only a ref that has not changed since: the lander moves refs meanwhile, and others undo the same change.
             before = self.refs.shown.get(change.name, change.before)
             to = [before or "0" * len(change.after), change.after or "0" * len(change.before)]
             git_dir = self.refs.git_dir
@@ -53,6 +53,6 @@ class RefAudit(Struct, frozen=True):
 
 
 def _is_another_runs(run: str, change: RefChange) -> bool:
-    """Another run makes and moves refs of its own; it never removes one while this run is at work."""
+    """Another run makes and moves its own refs; it never removes one while this run is at work."""
     name = change.name
     return name.startswith("refs/windlass/") and not name.startswith(f"refs/windlass/{run}/") and bool(change.after)

@@ -1,6 +1,6 @@
-"""Remotes: which one is used, what is there, and how a commit is pushed. Never by force.
+"""Remotes: which one is used, which refs it has, and how a commit is pushed. Never by force.
 
-These calls alone may use the person's credentials: no agent, check or set-up command is started with them.
+Only these calls may use the person's credentials: no agent, check or set-up command gets them.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from windlass.git.run import GitResult
 from windlass.text import plain
 
 SECONDS = 300.0
-#: how git reaches a server, and as whom; every other GIT_* would redirect our commands
+#: how git reaches a server, and as which user; every other GIT_* would redirect Windlass's commands
 CREDENTIALS = re.compile(
     r"GIT_(?:SSH|SSH_COMMAND|SSH_VARIANT|ASKPASS|PROXY_COMMAND|SSL_\w+|HTTP_\w+|CONFIG_COUNT|CONFIG_(?:KEY|VALUE)_\d+)"
 )
 
 
 class Remote(Struct, frozen=True):
-    """A remote of the user's repository, with what is needed to reach it."""
+    """A remote of the user's repository, with everything needed to reach it."""
 
     root: Path
     name: str
@@ -42,13 +42,13 @@ class Remote(Struct, frozen=True):
         return {name: sha for sha, name in pairs}
 
     def push(self, sha: str, ref: str) -> str:
-        """'' when it was pushed, else why not."""
+        """'' when it was pushed, otherwise why not."""
         options = ["--porcelain", "--no-follow-tags", "--no-signed", "--recurse-submodules=no"]
         done = self.git("push", *options, "--", self.name, f"{sha}:{ref}")
         return why(done) if done.code != 0 else ""
 
     def fetch(self, branch: str, into: str) -> str:
-        """Fetch one branch under a name of our own; the user's refs stay as they are. '' or why not."""
+        """Fetch one branch under Windlass's own name; the user's refs do not change. '' or why not."""
         options = ["-q", "--no-tags", "--no-write-fetch-head", "--refmap=", "--recurse-submodules=no"]
         done = self.git("fetch", *options, "--", self.name, f"+refs/heads/{branch}:{into}")
         return why(done) if done.code != 0 else ""
@@ -79,19 +79,20 @@ def choose(root: Path, branch: str, wanted: str = "") -> str:
     return next((name for name in [*configured, *known[:1]] if name in known), "")
 
 
-def proposed_to(root: Path, branch: str, pushed: str) -> str:
-    """The remote that changes are proposed to: gh's setting, else the branch's upstream, else where it is pushed.
+def proposal_remote(root: Path, branch: str, pushed: str) -> str:
+    """The remote that changes are proposed to: gh's setting, otherwise the branch's upstream, otherwise its push
+    remote.
 
-    A remote is not taken for its name: who has an `upstream` need not want to show their work there.
+    A remote's name does not decide: a user with an `upstream` need not want to show their work there.
     """
     known = names(root)
-    told = [name for name in known if _setting(root, f"remote.{name}.gh-resolved") == ["base"]]
+    chosen = [name for name in known if _setting(root, f"remote.{name}.gh-resolved") == ["base"]]
     follows = _setting(root, f"branch.{branch}.remote") if branch else []
-    return next((name for name in [*told, *follows] if name in known), pushed)
+    return next((name for name in [*chosen, *follows] if name in known), pushed)
 
 
 def addresses(root: Path, name: str, *, push: bool = False) -> list[str]:
-    """The address that git uses, and the one in the configuration: each may say more than the other."""
+    """The address that git uses, and the one in the configuration: each may contain more than the other."""
     reached = git.run(["remote", "get-url", *(["--push"] if push else []), name], root, check=False).out.splitlines()
     written = [*(_setting(root, f"remote.{name}.pushurl") if push else []), *_setting(root, f"remote.{name}.url")]
     return [*reached[:1], *written[:1]]
@@ -102,8 +103,8 @@ def _setting(root: Path, name: str) -> list[str]:
 
 
 def why(done: GitResult) -> str:
-    """Why it failed, in the words of the server, else of git."""
+    """Why it failed, in the words of the server, otherwise of git."""
     refused = [line for line in done.out.splitlines() if line.startswith("!")]
-    said = [*(line.split("\t")[-1] for line in refused), *plain(done.err).splitlines()]
-    useful = [" ".join(line.split()) for line in said if line.strip() and not line.startswith(("hint:", "To "))]
+    lines = [*(line.split("\t")[-1] for line in refused), *plain(done.err).splitlines()]
+    useful = [" ".join(line.split()) for line in lines if line.strip() and not line.startswith(("hint:", "To "))]
     return "; ".join(dict.fromkeys(useful))[-600:] or f"git ended with {done.code}"

@@ -1,6 +1,6 @@
 """Repairs both repositories from the journal, after a power cut or the loss of the state folder.
 
-Nothing here guesses. A ref whose right value is on record is put back, one that leads nowhere is removed.
+It does not guess. It restores a ref to its recorded value, and removes one that leads nowhere.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from windlass.git import run as git
 from windlass.git.disk import Barrier, read_or_empty
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.plumbing.objects import LooseObjects
-from windlass.git.plumbing.refs import HELD, move, remove_file, torn
+from windlass.git.plumbing.refs import HELD, move, remove_file, torn_refs
 from windlass.git.run_refs import base_ref, tip_ref
 from windlass.git.slot import Slot
 from windlass.private_files import replace_file
@@ -27,14 +27,14 @@ ALL = 0.0
 
 
 class RunRecord(Struct, frozen=True):
-    """What the journal records of one run."""
+    """The journal's record of one run."""
 
     run: str
     base: str
     branch: str
-    """Its branch in the user's repository, as it was last published."""
+    """Its branch in the user's repository, as last published."""
     published: str
-    """The commit of that branch; '' before the first time."""
+    """The commit of that branch; '' before the first publish."""
     tips: Sequence[str]
     """Every commit that was recorded as its tip, the last one first; the base at the end."""
     heads: frozenset[str] = frozenset()
@@ -43,7 +43,7 @@ class RunRecord(Struct, frozen=True):
 
 class Repairs(Struct):
     notes: list[str] = field(default_factory=list)
-    """What was repaired, for a person."""
+    """The repairs, for a person."""
     lost: set[str] = field(default_factory=set)
     """Commits that the journal names and that no repository has."""
 
@@ -64,13 +64,13 @@ def repair(engine: EngineRepo, records: Sequence[RunRecord], *, since: float = A
 
 
 def find_damage(engine: EngineRepo, records: Sequence[RunRecord]) -> list[str]:
-    """What is wrong with the engine's repository, in words; changes nothing."""
+    """Faults of the engine's repository, for a person; changes nothing."""
     if not (engine.path / "HEAD").is_file():
         return ["there is none, though runs need it"] if records else []
     unsealed = [name for name, text in engine.sealed.items() if read_or_empty(engine.path / name) != text]
     if unsealed:
         return [f"'{name}' is not as Windlass wrote it" for name in unsealed]
-    found = [f"'{name}' is empty or torn" for name in torn(engine.path)]
+    found = [f"'{name}' is empty or torn" for name in torn_refs(engine.path)]
     for record in records:
         lost = _lost(engine, record)
         found += [f"run {record.run} lacks commit {sha[:12]}" for sha in sorted(lost)]
@@ -80,7 +80,7 @@ def find_damage(engine: EngineRepo, records: Sequence[RunRecord]) -> list[str]:
 
 
 def replace_engine(engine: EngineRepo, records: Sequence[RunRecord]) -> Path:
-    """Make a new repository with all that can be read of the old one. Returns where the old one is now."""
+    """Make a new repository with everything readable of the old one. Returns the old one's new path."""
     aside = engine.home / "aside" / f"repo.git-{engine.path.stat().st_mtime_ns}"
     aside.parent.mkdir(exist_ok=True)
     engine.path.rename(aside)
@@ -93,9 +93,9 @@ def replace_engine(engine: EngineRepo, records: Sequence[RunRecord]) -> Path:
 
 
 def _salvage(old: Path, engine: EngineRepo, sha: str, base: str) -> None:
-    """Copy one commit. Commits are copied one by one, so that damaged ones do not cost whole ones."""
-    known = [f"^{base}\n"] if not missing(engine.path, [base]) else []
-    if not missing(engine.path, [sha]):
+    """Copy one commit. Commits are copied one by one, so that damaged ones do not prevent intact ones."""
+    known = [f"^{base}\n"] if not missing_commits(engine.path, [base]) else []
+    if not missing_commits(engine.path, [sha]):
         return
     try:
         wanted = "".join([f"{sha}\n", *known])
@@ -110,13 +110,13 @@ def _salvage(old: Path, engine: EngineRepo, sha: str, base: str) -> None:
 
 
 def _repair_engine_refs(engine: EngineRepo, done: Repairs) -> None:
-    for name in torn(engine.path):
+    for name in torn_refs(engine.path):
         held = HELD.fullmatch(name)
         remove_file(engine.path, name)
-        if held and not missing(engine.path, [held[1]]):
+        if held and not missing_commits(engine.path, [held[1]]):
             move(engine.path, name, held[1], "", engine.barrier)
     refs = engine.refs.all()
-    gone = missing(engine.path, refs.values())
+    gone = missing_commits(engine.path, refs.values())
     for name in [name for name, sha in refs.items() if sha in gone]:
         remove_file(engine.path, name)
         done.notes.append(f"'{name}' led to a commit that is lost, and was removed")
@@ -129,19 +129,19 @@ def _repair_tip(engine: EngineRepo, record: RunRecord, done: Repairs) -> None:
     if not right or found == right:
         return
     if found and found not in done.lost:
-        return  # the driver shows what the journal says, and reports what differs
+        return  # the driver sets it from the journal and reports the difference
     move(engine.path, tip_ref(record.run), right, None, engine.barrier)
     engine.refs.forget()
     done.notes.append(f"the tip of the run was {found[:12] or 'missing'}; the journal says {right[:12]}")
 
 
 def _lost(engine: EngineRepo, record: RunRecord) -> set[str]:
-    """Recorded commits that are missing or incomplete. The history of the base is the user's own."""
+    """Recorded commits that are missing or incomplete. The history of the base belongs to the user."""
     named = sorted({*record.tips, *record.heads} - {record.base})
-    base = [] if missing(engine.path, [record.base]) else [f"^{record.base}"]
+    base = [] if missing_commits(engine.path, [record.base]) else [f"^{record.base}"]
     if _is_complete(engine, named, base):
         return set()
-    gone = missing(engine.path, named)
+    gone = missing_commits(engine.path, named)
     return gone | {sha for sha in named if sha not in gone and not _is_complete(engine, [sha], base)}
 
 
@@ -152,7 +152,7 @@ def _is_complete(engine: EngineRepo, shas: Sequence[str], base: Sequence[str]) -
     return engine.git("rev-list", "--objects", "--quiet", "--stdin", input=wanted, check=False).code == 0
 
 
-def missing(git_dir: Path, shas: Iterable[str]) -> set[str]:
+def missing_commits(git_dir: Path, shas: Iterable[str]) -> set[str]:
     wanted = sorted(set(shas))
     if not wanted:
         return set()
@@ -166,31 +166,31 @@ def missing(git_dir: Path, shas: Iterable[str]) -> set[str]:
 
 
 def _repair_user_refs(engine: EngineRepo, records: Sequence[RunRecord], done: Repairs) -> None:
-    """Repair Windlass's own refs there: `refs/windlass/*` and the branches of the runs."""
+    """Repair Windlass's refs there: `refs/windlass/*` and the branches of the runs."""
     common = engine.user.common_dir
     right = {base_ref(record.run): record.base for record in records}
     right |= {f"refs/heads/{record.branch}": record.published for record in records if record.branch}
     ours: Callable[[str], bool] = lambda name: name.startswith("refs/windlass/") or name in right  # noqa: E731
-    for name in [name for name in torn(common) if ours(name)]:
+    for name in [name for name in torn_refs(common) if ours(name)]:
         remove_file(common, name)
         done.notes.append(f"'{name}' in your repository was empty, and was removed")
     refs = {name: sha for name, sha in git.read_refs(engine.user.root).items() if name.startswith("refs/windlass/")}
-    gone = missing(common, refs.values())
+    gone = missing_commits(common, refs.values())
     for name in [name for name, sha in refs.items() if sha in gone]:
         remove_file(common, name)
         done.notes.append(f"'{name}' in your repository led to a lost commit, and was removed")
     for record in records:
         pin = base_ref(record.run)
-        if refs.get(pin, "") != record.base and not missing(common, [record.base]):
+        if refs.get(pin, "") != record.base and not missing_commits(common, [record.base]):
             move(common, pin, record.base, None, engine.barrier)
-            done.notes.append(f"'{pin}' was made anew")
+            done.notes.append(f"'{pin}' was made again")
 
 
 # -- slots
 
 
 def repair_slot(slot: Slot, base: str, object_format: str) -> None:
-    """Repair a slot's repository so far that git can read it."""
+    """Repair a slot's repository until git can read it."""
     head = slot.git_dir / "HEAD"
     if slot.git_dir.is_dir() and not _is_head(head):
         replace_file(head, f"{base}\n", sync_to="name")
@@ -199,7 +199,7 @@ def repair_slot(slot: Slot, base: str, object_format: str) -> None:
         index.unlink()
     if (slot.git_dir / "objects").is_dir():
         LooseObjects(slot.git_dir, object_format, Barrier()).remove_torn(ALL)
-        for name in torn(slot.git_dir):
+        for name in torn_refs(slot.git_dir):
             remove_file(slot.git_dir, name)
 
 

@@ -1,8 +1,8 @@
-"""The one way to start git, and what can be read from a repository without changing it.
+"""The one way to start git, and reads of a repository that change nothing.
 
-Every call is an argument list (no shell), free of hooks and of signing, and has only the few variables that git needs:
-a repository's or a person's own set-up can neither run code in our name nor change what a command means, and a program
-that git starts all the same finds no secret in its environment.
+Every call is an argument list (no shell), without hooks and signing, and with only the few variables that git needs. So
+the configuration of a repository or a person can neither run code in Windlass's name nor change the meaning of a
+command. A program that git starts anyway finds no secret in its environment.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ ENDED_HINT = "nothing is lost; run the same command again, or `windlass resume` 
 # Not the index: a slot's index can be made again.
 FSYNC = "loose-object,pack,pack-metadata,commit-graph,reference"
 """Files that git syncs before it renames them. The journal names commits and refs: a power cut must not leave them
-empty."""
+empty.
+"""
 ISOLATED = (
     *("-c", f"core.fsync={FSYNC}"),
     *("-c", "core.hooksPath=/dev/null"),
@@ -46,7 +47,8 @@ ISOLATED = (
     *("-c", "submodule.recurse=false"),
     *("-c", "advice.detachedHead=false"),
 )
-# Where programs and the user's settings are, and who the user is. Other GIT_* would redirect our commands.
+# The paths of programs and of the user's settings, and the user's identity. Other GIT_* would redirect Windlass's
+# commands.
 KEPT_VARIABLES = frozenset(
     {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH"}
     | {"PATH", "HOME", "XDG_CONFIG_HOME", "USER", "LOGNAME", "EMAIL", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "TZ"}
@@ -69,7 +71,7 @@ T = TypeVar("T")
 class GitResult(Struct, frozen=True):
     code: int
     out: str
-    """Bytes that are not UTF-8 are kept as surrogate escapes, so that a path can be given back to git unchanged."""
+    """Bytes that are not UTF-8 become surrogate escapes, so that git gets a path back unchanged."""
     err: str
 
     @property
@@ -89,7 +91,7 @@ def environment(environ: Mapping[str, str], extra: Mapping[str, str]) -> dict[st
 
 
 def personal(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment of the user's own git, without the GIT_* that would redirect our commands."""
+    """The environment of the user's own git, without the GIT_* that would redirect Windlass's commands."""
     known = os.environ if environ is None else environ
     return {name: value for name, value in known.items() if not name.startswith("GIT_") or name in KEPT_VARIABLES}
 
@@ -124,17 +126,17 @@ def run_raw(
             env=environment(os.environ, env or {}),
             input=sent,
             capture_output=True,
-            close_fds=False,  # what Python opens is never inherited, and looking for the rest takes as long as a git
+            close_fds=False,  # Python's files are never inherited, and a search for others takes as long as a git
             timeout=timeout,
             check=False,
         )
     except subprocess.TimeoutExpired:
         raise GitUnansweredError(f"'{_command(args)}' took more than {timeout:g} s", hint=f"try it in {cwd}") from None
     except FileNotFoundError:
-        raise _not_started(cwd) from None
-    # A failure is an answer; a command that was ended gave none, so its output is never read.
+        raise _start_error(cwd) from None
+    # A failure is an answer. A command that was ended gave none, so its output is not read.
     if signal_of(done.returncode):
-        raise _ended(args, cwd, signal_of(done.returncode))
+        raise _ended_error(args, cwd, signal_of(done.returncode))
     if check and done.returncode != 0:
         raise failure(args, cwd, _text(done.stderr))
     return done
@@ -142,23 +144,22 @@ def run_raw(
 
 def program() -> str:
     """The path of git, found once: a search at every start takes time."""
-    return _found(os.environ.get("PATH"))
+    return _git_path(os.environ.get("PATH"))
 
 
 @cache
-def _found(path: str | None) -> str:
+def _git_path(path: str | None) -> str:
     return shutil.which("git", path=path) or "git"
 
 
 def signal_of(code: int) -> int:
-    """The signal that ended the command, 0 when it ended by itself. A shell adds 128; git's own codes are 128 and
-    129."""
+    """The signal that ended the command; 0 when it exited. A shell adds 128; git's own codes are 128 and 129."""
     if code < 0:
         return -code
     return code - 128 if LAST_OWN_CODE < code <= 128 + LAST_SIGNAL else 0
 
 
-def _ended(args: Sequence[str], cwd: Path, signal: int) -> GitUnansweredError:
+def _ended_error(args: Sequence[str], cwd: Path, signal: int) -> GitUnansweredError:
     return GitUnansweredError(f"'{_command(args)}' was ended by signal {signal} in {cwd}", hint=ENDED_HINT)
 
 
@@ -171,14 +172,14 @@ def _command(args: Sequence[str]) -> str:
     return plain("git " + " ".join(words)[:200])
 
 
-def _not_started(cwd: Path) -> WindlassError:
+def _start_error(cwd: Path) -> WindlassError:
     if not cwd.is_dir():
         return GitError(f"folder '{cwd}' does not exist", hint="it was removed; run `windlass doctor`")
     return UserError("git is not installed", hint="install git 2.38 or newer")
 
 
 def failure(args: Sequence[str], cwd: Path, err: str) -> WindlassError:
-    tail = plain(err).strip()[-600:] or "it said nothing"
+    tail = plain(err).strip()[-600:] or "without a message"
     if "dubious ownership" in err:
         return UserError(f"git does not trust '{cwd}': another user owns it", hint=tail.rsplit("\n", 1)[-1].strip())
     if lock := lock_in_the_way(err):
@@ -190,7 +191,7 @@ def failure(args: Sequence[str], cwd: Path, err: str) -> WindlassError:
 
 
 def lock_in_the_way(err: str) -> GitLockError | None:
-    """The error for a lock that git reports, with its age and the way out; None when git reports none."""
+    """The error for a lock that git reports, with its age and a hint; None when git reports none."""
     found = LOCK.search(err)
     if not found:
         return None
@@ -203,7 +204,7 @@ def lock_in_the_way(err: str) -> GitLockError | None:
     return GitLockError(f"'{plain(str(lock))}' is in the way{age}: a git is at work, or was killed", hint=hint)
 
 
-def capped(args: Sequence[str], cwd: Path, limit: int) -> tuple[str, bool]:
+def capped_output(args: Sequence[str], cwd: Path, limit: int) -> tuple[str, bool]:
     """The first `limit` bytes of git's output, and whether there was more."""
     command = [program(), *ISOLATED, *args]
     env = environment(os.environ, {})
@@ -214,14 +215,14 @@ def capped(args: Sequence[str], cwd: Path, limit: int) -> tuple[str, bool]:
             child.kill()
         code = child.wait()
     if signal_of(code) and len(head) <= limit:
-        raise _ended(args, cwd, signal_of(code))
+        raise _ended_error(args, cwd, signal_of(code))
     if code != 0 and len(head) <= limit:
         raise failure(args, cwd, "")
     return head[:limit].decode("utf-8", "replace"), len(head) > limit
 
 
-def dated(date: float) -> dict[str, str]:
-    """Commits made with these variables have the same SHA whenever they are made."""
+def date_variables(date: float) -> dict[str, str]:
+    """Variables that give a repeated commit the same SHA."""
     stamp = f"@{int(date)} +0000"
     return {"GIT_AUTHOR_DATE": stamp, "GIT_COMMITTER_DATE": stamp}
 
@@ -244,21 +245,21 @@ def read_tracked(cwd: Path, *, timeout: float = READ_SECONDS) -> tuple[str, ...]
 
 
 async def head_sha(cwd: Path) -> str:
-    """Contract: never raises; '' on any error or after 5 seconds. Use `read_head` where an empty answer misleads."""
-    return await _forgiving("", read_head, cwd)
+    """Contract: never raises; '' on any error or after 5 seconds. Use `read_head` where an empty result misleads."""
+    return await _or_empty("", read_head, cwd)
 
 
 async def changed_files(cwd: Path, base: str = "") -> tuple[str, ...]:
     """Contract: never raises; () on any error or after 5 seconds. For reviews use `read_changed`."""
-    return await _forgiving((), read_changed, cwd, base)
+    return await _or_empty((), read_changed, cwd, base)
 
 
 async def tracked_files(cwd: Path) -> tuple[str, ...]:
     """Contract: never raises; () on any error or after 5 seconds."""
-    return await _forgiving((), read_tracked, cwd)
+    return await _or_empty((), read_tracked, cwd)
 
 
-async def _forgiving(empty: T, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+async def _or_empty(empty: T, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     try:
         async with asyncio.timeout(READ_SECONDS):
             return await asyncio.to_thread(read, *args, **kwargs)
@@ -281,9 +282,9 @@ def require_git() -> None:
 
 
 def read_refs(cwd: Path, *patterns: str, git_dir: Path | None = None) -> dict[str, str]:
-    """Name -> object, of the refs that exist and match, as a whole, as a folder or as a glob (all without patterns).
+    """Name -> object, of the refs that match exactly, as a folder or as a glob (all refs without patterns).
 
-    `git_dir`: of a bare repository, which git may be told not to find by itself (`safe.bareRepository`).
+    `git_dir`: for a bare repository, because `safe.bareRepository` may forbid git to discover it.
     """
     named = [f"--git-dir={git_dir}"] if git_dir else []
     lines = run([*named, "for-each-ref", "--format=%(objectname) %(refname)", *patterns], cwd).out.splitlines()

@@ -23,12 +23,12 @@ LONGEST_NAME = 120
 
 
 def hold_refs(run: str) -> str:
-    """The start of the names of a run's hold-refs. They are in one folder: every dispatch reads them twice."""
+    """The prefix of a run's hold-refs. They are in one folder: every dispatch reads them twice."""
     return f"refs/windlass/{_run_id(run)}/hold/"
 
 
 def name_held(ref: str, run: str) -> str:
-    """The name that a hold-ref was made for; '' for another ref."""
+    """The name in a hold-ref; '' for another ref."""
     start = hold_refs(run)
     return ref.removeprefix(start).rpartition(",@")[0].replace(",", "/") if ref.startswith(start) else ""
 
@@ -49,7 +49,7 @@ def _run_id(run: str) -> str:
 
 
 class RefMoves:
-    """The refs that this process set, in order, so that an agent's changes can be told from them.
+    """The refs that this process set, in order, to distinguish them from an agent's changes.
 
     A move is noted before it is made, because other threads compare refs meanwhile.
     """
@@ -72,7 +72,7 @@ class RefMoves:
                 self._unfinished -= set(places)
 
     def mark(self) -> int:
-        """Every move from here on may show in refs that are read after this call."""
+        """Later moves may appear in refs that are read after this call."""
         with self._lock:
             return min(self._unfinished, default=len(self._all))
 
@@ -99,20 +99,20 @@ class RunRefs:
         return self._refs.all()
 
     def tip(self, run: str) -> str:
-        """What the tip ref shows, '' without one. An agent may have moved it: a driver goes by its journal."""
+        """The value of the tip ref; '' without one. An agent may have moved it: a driver uses its journal."""
         loose = read_or_empty(self.git_dir / tip_ref(run)).strip()
         return loose or self._git("rev-parse", "--verify", "-q", tip_ref(run)).line
 
     def set_tip(self, run: str, new: str, old: str) -> bool:
-        """Compare and swap; `old` is '' for the first tip. False: somebody else moved it."""
+        """Compare and swap; `old` is '' for the first tip. False: it has another value."""
         moved = self._swap(tip_ref(run), new, old)
         if moved:
             self.shown[tip_ref(run)] = new
         return moved
 
     def show_tip(self, run: str, tip: str, known: Collection[str]) -> str:
-        """Point the tip ref at the tip. Returns what it pointed at instead, unless that is '' or `known`; that commit
-        stays reachable."""
+        """Point the tip ref at the tip. Returns its other value, unless that is '' or `known`; that commit stays
+        reachable."""
         ref = tip_ref(run)
         with self.fence():
             if ref in self.shown and self.set_tip(run, tip, self.shown[ref]):
@@ -124,7 +124,7 @@ class RunRefs:
                 commit = self._git("rev-parse", "--verify", "-q", f"{ref}^{{commit}}").line
                 if commit:
                     self.hold(run, "stray", commit)
-            # A ref below its name would keep it from being written.
+            # A ref below its name would prevent writing it.
             below = {name: sha for name, sha in refs.items() if name.startswith(f"{ref}/")}
             for sha in below.values():
                 self.hold(run, "stray", sha)
@@ -136,11 +136,11 @@ class RunRefs:
             return found if strange else next(iter(below), "")
 
     def hold(self, run: str, name: str, sha: str) -> None:
-        """Keep a head that the journal names reachable, next to earlier heads of that name."""
+        """Keep a head that the journal names reachable, in addition to earlier heads of that name."""
         self.point(f"{hold_refs(run)}{name.replace('/', ',') if len(name) < LONGEST_NAME else name},@{sha}", sha)
 
     def point(self, ref: str, sha: str) -> None:
-        """Set a ref that holds nothing alone: other refs lead to what it pointed at before."""
+        """Set a ref; other refs keep its old value reachable."""
         self._swap(ref, sha, None)
 
     def drop(self, refs: Sequence[str]) -> None:
@@ -150,11 +150,11 @@ class RunRefs:
             git.run(command, self.git_dir.parent, input="".join(f"delete {ref}\n" for ref in refs))
 
     def reaches(self, sha: str) -> bool:
-        """This process made a ref that leads to the commit. Asks no git, so False may also mean: not known."""
+        """This process made a ref that leads to the commit. Starts no git, so False may also mean unknown."""
         return sha in self._reached
 
     def forget(self) -> None:
-        """Forget what this object knows of the refs: somebody else repaired them."""
+        """Drop the cached refs after a repair by another process."""
         self.shown.clear()
         self._reached.clear()
 
@@ -170,7 +170,7 @@ class RunRefs:
 
 
 class UserRefs:
-    """Refs that Windlass writes in the user's repository."""
+    """Windlass's refs in the user's repository."""
 
     def __init__(self, user: UserRepo, barrier: Barrier) -> None:
         self._user = user
@@ -181,7 +181,7 @@ class UserRefs:
     def intent(self, names: Sequence[str]) -> Iterator[None]:
         """Around every git that moves or removes Windlass's refs in the user's repository.
 
-        When it is killed, its locks are known to be ours. When it ends, the refs wait for the disk.
+        When it is killed, its locks are known as Windlass's. When it ends, the refs wait to be synced.
         """
         with intent(self._intents, names):
             yield
@@ -189,15 +189,15 @@ class UserRefs:
         self._barrier.add([self._user.common_dir / name for name in names])
 
     def move(self, refs: Mapping[str, str]) -> None:
-        """Set these refs, all or none, whatever they are now."""
+        """Set these refs, all or none, whatever their values are."""
         commands = "".join(f"update {name} {sha}\n" for name, sha in refs.items())
         with self.intent(list(refs)):
             git.run(["update-ref", "--stdin"], self._user.root, input=commands)
 
     def pin_base(self, run: str, sha: str) -> None:
-        """A base that the user amends away must outlive their `git gc`."""
+        """A base that the user amends away must survive their `git gc`."""
         self.move({base_ref(run): sha})
 
     def remove_locks(self) -> None:
-        """Remove the locks that killed gits of Windlass left; what somebody may still hold stays."""
+        """Remove the locks that killed gits of Windlass left; a lock that may still be held stays."""
         remove_covered(self._intents, self._user.common_dir, self._user.root)

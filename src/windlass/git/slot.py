@@ -1,4 +1,4 @@
-"""A slot: a folder in which an agent works, with a small repository of its own, and safe access to its files."""
+"""A slot: a folder in which an agent works, with its own small repository, and safe access to its files."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ REDIRECTING = (
     "objects/info/commit-graph",
     "objects/info/http-alternates",
 )
-# The configuration is put back before every call; a commit graph that an agent wrote could still misstate history.
+# The configuration is restored before every call; a commit graph from an agent could still misstate history.
 TRUST = ("-c", "core.commitGraph=false")
 
 
 class Slot(Struct, frozen=True, eq=False):
     """Its repository has its own refs, stash, reflogs and configuration, and borrows the engine's objects. So an agent
-    may stash, branch, reset and rebase, and nobody else sees it."""
+    may stash, branch, reset and rebase without an effect on others."""
 
     n: int
     path: Path
     git_dir: Path
-    """Named in every call, because an agent can overwrite the slot's own `.git`."""
+    """Passed in every call, because an agent can overwrite the slot's `.git`."""
     sealed: Callable[[], Mapping[str, str]] = dict
-    """Files below `git_dir` that our own commands rely on, with their content."""
+    """Files below `git_dir` that Windlass's commands rely on, with their content."""
 
     def __eq__(self, other: object) -> bool:
         """Two slots are equal when they are the same folder."""
@@ -55,7 +55,7 @@ class Slot(Struct, frozen=True, eq=False):
         return git.run([*self.places(), *args], self.path, env=env, input=input, check=check)
 
     def places(self) -> tuple[str, ...]:
-        """The options that name the slot to a git of ours. Seals the repository first: its configuration names
+        """The options that name the slot to a git of Windlass. Seals the repository first: its configuration names
         programs to run."""
         self.seal()
         return (f"--git-dir={self.git_dir}", f"--work-tree={self.path}", *TRUST)
@@ -79,9 +79,8 @@ class Slot(Struct, frozen=True, eq=False):
         head = (self.git_dir / "HEAD").read_text().strip()
         return "HEAD" if head.startswith("ref:") else head
 
-    def stand_on(self, commit: str) -> None:
-        """Make a clean checkout of `commit`. Keeps nothing of what is there; the log of HEAD stays as the agent left
-        it."""
+    def check_out(self, commit: str) -> None:
+        """Make a clean checkout of `commit`. Keeps nothing; the log of HEAD stays as the agent left it."""
         log = self.git_dir / "logs" / "HEAD"
         before = log.read_bytes() if log.exists() else b""
         self.git("checkout", "-q", "--force", "--detach", commit)
@@ -95,8 +94,8 @@ class Slot(Struct, frozen=True, eq=False):
         return first[1] if len(first) > 1 else ""
 
     def clear_index_flags(self, *, absent: bool) -> bool:
-        """Remove the flags assume-unchanged and skip-worktree, which keep git from looking at a file: work in it would
-        neither be seen nor kept. True: some files are left with such a flag, because the checkout is partial.
+        """Remove the flags assume-unchanged and skip-worktree, which hide changes of a file from git: such work would
+        be lost. True: some files keep such a flag, because the checkout is partial.
 
         `absent`: also from files that are not in the folder, which then look deleted.
         """
@@ -110,21 +109,21 @@ class Slot(Struct, frozen=True, eq=False):
         return len(present) < len(skipped)
 
     def own_refs(self) -> list[Path]:
-        """Files that hold refs: an agent's branches, tags and stash. Windlass itself makes none here."""
+        """Files of refs: an agent's branches, tags and stash. Windlass makes none here."""
         files = [path for path in (self.git_dir / "refs").rglob("*") if not path.is_symlink() and path.is_file()]
         packed = self.git_dir / "packed-refs"
         return [*files, packed] if packed.is_file() and not packed.is_symlink() else files
 
 
 def restore(file: Path, text: str) -> None:
-    """Give the file this content, unless it has it."""
+    """Write this content, unless the file has it."""
     if file.is_symlink() or not file.is_file() or file.read_bytes() != text.encode("utf-8", "surrogateescape"):
         if file.is_dir() and not file.is_symlink():
             remove_tree(file)
         replace_file(file, text)
 
 
-# -- files below a folder that an agent filled: nothing outside it is read or written
+# -- files below an agent's folder: nothing outside it is read or written
 
 
 def check_path(path: str) -> PurePosixPath:
@@ -164,7 +163,7 @@ def read_file(root: Path, path: str) -> str | None:
 
 
 def copy_into(root: Path, source: Path, globs: Sequence[str]) -> list[str]:
-    """Copy plain files of `source` that match; the paths copied. Links are not followed out of it."""
+    """Copy regular files of `source` that match; returns their paths. Links are not followed out of it."""
     copied = []
     for path in sorted({path for glob in globs for path in source.glob(str(check_path(glob)))}):
         name = path.relative_to(source).as_posix()

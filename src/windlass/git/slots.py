@@ -12,7 +12,7 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from windlass.errors import GitError, StoppedError
-from windlass.git.disk import MIN_FREE_BYTES, lacking, make_writable, remove_tree
+from windlass.git.disk import MIN_FREE_BYTES, make_writable, remove_tree, space_problem
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.keep import PSEUDO_REFS, Attempt, Kept, keep
 from windlass.git.ref_audit import RefChange
@@ -24,7 +24,7 @@ from windlass.private_files import replace_file
 
 # `checkout --force` ends a merge, but not these.
 UNFINISHED = ("rebase-merge", "rebase-apply", "sequencer")
-# What a slot's repository holds when nothing is unfinished in it; some of it only where the user's is shallow.
+# The files of a slot's repository with nothing unfinished; some exist only in a shallow clone.
 PLAIN = frozenset(
     {"HEAD", "ORIG_HEAD", "COMMIT_EDITMSG", "index", "logs", "config", "info", "objects", "refs", "shallow", "modules"}
     | {"windlass-setup"}
@@ -34,11 +34,11 @@ PLAIN = frozenset(
 class SlotUse(StrEnum):
     FREE = "free"
     TAKEN = "taken"
-    #: an attempt began in it and nobody saw its end: it is not used again
+    #: an attempt began in it and its end is unknown: it is not used again
     RETIRED = "retired"
-    #: a person asked to keep the run's slots: only that run uses it again
+    #: kept on request of a person: only its run uses it again
     KEPT = "kept"
-    #: being removed; whoever collects next goes on with it
+    #: being removed; the next collector continues
     GOING = "going"
 
 
@@ -52,12 +52,12 @@ class Lease(Struct, frozen=True):
 
 
 class Slots(Struct, frozen=True):
-    """Leases slots to attempts, and keeps what is in a slot before somebody else gets it."""
+    """Leases slots to attempts, and keeps the work in a slot before its next use."""
 
     engine: EngineRepo
     min_free_bytes: int = MIN_FREE_BYTES
-    keeping: bool = False
-    """`--keep`: slots stay the run's own, and as they were left, when it gives them back."""
+    keep_slots: bool = False
+    """`--keep`: the run keeps its slots, unchanged, after it releases them."""
 
     @property
     def folder(self) -> Path:
@@ -74,11 +74,11 @@ class Slots(Struct, frozen=True):
         files = sorted(self.folder.glob("*.json"), key=lambda file: int(file.stem))
         return [lease for file in files if (lease := _parse(file))]
 
-    def held(self, run: str) -> list[Lease]:
+    def leases_of(self, run: str) -> list[Lease]:
         return [lease for lease in self.leases() if lease.run == run and lease.use is SlotUse.TAKEN]
 
     def take(self, run: str, key: str, at: str) -> Slot:
-        """A clean slot at that commit, leased until `release` or `retire`, whatever becomes of this process."""
+        """A clean slot at that commit. The lease lasts until `release` or `retire`, also when this process dies."""
         with file_lock(self.folder / "lock"):
             lease = self._choose(run, key)
             with self.engine.fence():
@@ -95,9 +95,9 @@ class Slots(Struct, frozen=True):
         ]
         if usable:
             return Lease(usable[0], SlotUse.TAKEN, run, key)
-        # A slot takes as much as the user's checkout, and so do the others that are made right now.
+        # A slot needs as much space as the user's checkout, and so do the others that are being made now.
         slots = 1 + len(list(self.folder.glob("*.changing")))
-        problem = lacking(self.folder, self.min_free_bytes + slots * checkout_bytes(self.engine.user))
+        problem = space_problem(self.folder, self.min_free_bytes + slots * checkout_bytes(self.engine.user))
         if problem:
             raise StoppedError(problem, hint="free some space, or run `windlass gc`, then `windlass resume`")
         return Lease(max((lease.n for lease in leases), default=0) + 1, SlotUse.TAKEN, run, key)
@@ -110,7 +110,7 @@ class Slots(Struct, frozen=True):
         undone: Sequence[RefChange] = (),
         seen: SlotStatus | None = None,
     ) -> Kept | None:
-        """None: nobody worked in it since it was made or half made. `seen`: as in `keep.keep`."""
+        """None: no agent has worked in it since it was made or half made. `seen`: as in `keep.keep`."""
         self._checkout.convert(slot)
         if self._checkout.mark(slot).exists() or not (slot.git_dir / "HEAD").exists():
             return None
@@ -120,7 +120,8 @@ class Slots(Struct, frozen=True):
     def place(
         self, slot: Slot, at: str, attempt: Attempt, date: float, seen: SlotStatus | None = None
     ) -> tuple[str, ...]:
-        """Keep what is in the slot, then make it a clean checkout of `at`. Ignored files stay. The keep-refs made."""
+        """Keep the work in the slot, then make it a clean checkout of `at`. Ignored files stay. Returns the new
+        keep-refs."""
         self.engine.require_fence()
         kept = self.keep(slot, attempt, date, seen=seen)
         clear_locks(slot)
@@ -128,22 +129,22 @@ class Slots(Struct, frozen=True):
         return kept.refs if kept else ()
 
     def reserve(self, slot: Slot, attempt: Attempt) -> None:
-        """Lease the slot, as it is, until that attempt's session continues in it, whatever becomes of this process."""
+        """Lease the slot unchanged until that attempt's session continues in it, also when this process dies."""
         with file_lock(self.folder / "lock"), self.engine.fence():
             write_lease(self.folder, Lease(slot.n, SlotUse.TAKEN, attempt.run, attempt.key, attempt.name))
 
     def release(self, slot: Slot, attempt: Attempt, date: float) -> tuple[str, ...]:
-        """Keep what is in the slot, then let others have it."""
-        if self.keeping:
+        """Keep the work in the slot, then free it for others."""
+        if self.keep_slots:
             return self._leave(slot, attempt, date, Lease(slot.n, SlotUse.KEPT, attempt.run, attempt.key))
         return self._leave(slot, attempt, date, Lease(slot.n, SlotUse.FREE))
 
     def retire(self, slot: Slot, attempt: Attempt, date: float) -> tuple[str, ...]:
-        """Keep what is in the slot, and never use it again: something may still be writing to it."""
+        """Keep the work in the slot, and never use it again: a process may still write to it."""
         return self._leave(slot, attempt, date, Lease(slot.n, SlotUse.RETIRED, attempt.run, attempt.key))
 
     def abandon(self, slot: Slot, attempt: Attempt) -> None:
-        """Never use the slot again, and keep nothing of it: git cannot read it any more."""
+        """Never use the slot again, and keep nothing: git cannot read it any more."""
         with file_lock(self.folder / "lock"):
             write_lease(self.folder, Lease(slot.n, SlotUse.RETIRED, attempt.run, attempt.key))
 
@@ -161,9 +162,9 @@ class Slots(Struct, frozen=True):
         return copied
 
     def remove(self, lease: Lease, date: float) -> bool:
-        """Keep what is in the slot, then remove it. False: the slot is not as `lease` says any more.
+        """Keep the work in the slot, then remove it. False: the slot no longer matches `lease`.
 
-        A collector that is killed half way is repeated by the next one.
+        The next collector repeats a removal that was killed half way.
         """
         slot, checkout = self.slot(lease.n), self._checkout
         with file_lock(self.folder / "lock"):
@@ -174,9 +175,9 @@ class Slots(Struct, frozen=True):
             if lease.run:
                 self.keep(slot, Attempt(lease.run, lease.key, 0), date)
         except GitError:
-            # A power cut tore it: nobody can say what is in it.
+            # A power cut damaged it: its content is unknown.
             checkout.set_aside(slot)
-        # From here on nothing in it is anybody's work, also for the collector that continues this.
+        # From here on the slot holds no work, also for a collector that continues this.
         checkout.mark(slot).touch()
         for path in (slot.path, slot.git_dir):
             remove_tree(path)
@@ -186,40 +187,40 @@ class Slots(Struct, frozen=True):
 
 
 class SlotCheckout(Struct, frozen=True):
-    """Makes a slot a clean checkout of a commit. What was in the slot has been kept before."""
+    """Makes a slot a clean checkout of a commit. The caller has kept its work."""
 
     engine: EngineRepo
     folder: Path
 
     def mark(self, slot: Slot) -> Path:
-        """A file that exists while the slot is being made clean: what is in the slot then is nobody's work."""
+        """A file that exists while the slot is being cleaned: the slot holds no work then."""
         return self.folder / f"{slot.n}.changing"
 
     def renew(self, slot: Slot, at: str, seen: SlotStatus | None = None) -> None:
-        """Make the slot a clean checkout of `at`. `seen`: the slot as it is now, when somebody looked."""
+        """Make the slot a clean checkout of `at`. `seen`: its current status, if known."""
         self.mark(slot).touch()
         if not (seen and self._step(slot, seen, at)):
             try:
                 self._reset(slot, at)
             except GitError:
-                # The agent left something that may not be written.
+                # The agent left read-only files or folders.
                 make_writable(slot.path)
                 try:
                     self._reset(slot, at)
                 except GitError:
-                    # After a power cut git may not be able to read it.
+                    # After a power cut git may be unable to read it.
                     self.set_aside(slot)
                     self._reset(slot, at)
         _start_log(slot, at)
         self.mark(slot).unlink()
 
     def _step(self, slot: Slot, seen: SlotStatus, at: str) -> bool:
-        """From one clean checkout to another; looks only at what differs. False: the slot has to be reset."""
+        """From one clean checkout to another; touches only the differences. False: the slot needs a reset."""
         unfinished = not {entry.name for entry in slot.git_dir.iterdir()} <= PLAIN
         if seen.dirty or seen.partial or not seen.detached or unfinished or slot.own_refs():
             return False
         changed = self.engine.diffs.between(seen.tree, self.engine.objects.tree_of(at))[1::2]
-        # What was ignored so far may be untracked from there on.
+        # Files that were ignored may be untracked from there on.
         if any(path.endswith(".gitignore") for path in changed):
             return False
         if changed and slot.git("read-tree", "-m", "-u", seen.tree, at, check=False).code != 0:
@@ -242,7 +243,7 @@ class SlotCheckout(Struct, frozen=True):
             _forget(slot)
 
     def repair(self, slot: Slot) -> None:
-        """Put back what our own commands rely on and an agent may have changed or removed."""
+        """Restore the files that Windlass's commands rely on: an agent may have changed or removed them."""
         self.engine.seal()
         slot.seal()
         clear_locks(slot)
@@ -252,8 +253,8 @@ class SlotCheckout(Struct, frozen=True):
         _detach(slot)
 
     def _create(self, slot: Slot, at: str) -> None:
-        """Make the slot's repository and rename it into place: killed half way, there is none."""
-        self.engine.objects.commit(at)  # raises before anything is made when there is no such commit
+        """Make the slot's repository and rename it into place: a killed call leaves none."""
+        self.engine.objects.commit(at)  # raises before anything is made if the commit does not exist
         self.set_aside(slot)
         new = self.folder / f"{slot.n}.git.new"
         remove_tree(new)
@@ -263,7 +264,7 @@ class SlotCheckout(Struct, frozen=True):
         new.rename(slot.git_dir)
 
     def convert(self, slot: Slot) -> None:
-        """Earlier versions made slots as worktrees of the engine's repository. Their work stays as it is."""
+        """Earlier versions made slots as worktrees of the engine's repository. Their work stays unchanged."""
         old = self.engine.path / "worktrees" / str(slot.n)
         if (slot.git_dir / "HEAD").exists() or not (old / "HEAD").is_file():
             return
@@ -275,12 +276,12 @@ class SlotCheckout(Struct, frozen=True):
         if head.startswith("ref: "):
             # A branch of the shared repository, which held every agent's branches.
             ref = head.removeprefix("ref: ").strip()
-            replace_file(new / "HEAD", f"{self.engine.refs.all().get(ref) or _last_logged(old)}\n")
+            replace_file(new / "HEAD", f"{self.engine.refs.all().get(ref) or _last_log_entry(old)}\n")
         new.rename(slot.git_dir)
         remove_tree(old)
 
     def set_aside(self, slot: Slot) -> None:
-        """Move the slot away: nobody knows what is in it, so it is not removed."""
+        """Move the slot away instead of removing it: its content is unknown."""
         self._move_aside(slot.path)
         self._move_aside(slot.git_dir)
 
@@ -296,7 +297,7 @@ def write_lease(folder: Path, lease: Lease) -> None:
 
 
 def _parse(file: Path) -> Lease | None:
-    """None: it was removed this moment. A lease that nobody can read does not say whose the slot is: retired."""
+    """None: it was removed this moment. A lease that cannot be read names no owner: the slot is retired."""
     try:
         data = json.loads(file.read_text())
         named = (str(data["run"]), str(data["key"]), str(data.get("attempt", "")))
@@ -308,7 +309,8 @@ def _parse(file: Path) -> Lease | None:
 
 
 def _forget(slot: Slot) -> None:
-    """Remove all that the slot's repository named, which is kept elsewhere now: the next agent finds none of it."""
+    """Remove all names in the slot's repository; their commits are kept elsewhere. The next agent finds none of
+    them."""
     for file in slot.own_refs():
         file.unlink(missing_ok=True)
     remove_tree(slot.git_dir / "worktrees")
@@ -318,7 +320,7 @@ def _forget(slot: Slot) -> None:
 
 
 def _start_log(slot: Slot, at: str) -> None:
-    """Begin a new log of HEAD. All that the old one named is reachable by now."""
+    """Begin a new log of HEAD. Everything in the old one is reachable by now."""
     for name in PSEUDO_REFS:
         (slot.git_dir / name).unlink(missing_ok=True)
     logs = slot.git_dir / "logs"
@@ -330,16 +332,16 @@ def _start_log(slot: Slot, at: str) -> None:
 
 
 def _detach(slot: Slot) -> None:
-    """A HEAD on a branch would move, or be left without a commit, when that branch is put back."""
+    """A HEAD on a branch would move, or lose its commit, when that branch is restored."""
     if not (slot.git_dir / "HEAD").read_text().startswith("ref:"):
         return
-    here = slot.git("rev-parse", "--verify", "-q", "HEAD^{commit}", check=False).line or _last_logged(slot.git_dir)
+    here = slot.git("rev-parse", "--verify", "-q", "HEAD^{commit}", check=False).line or _last_log_entry(slot.git_dir)
     if not here:
         raise GitError(f"slot {slot.n} is on a branch without a commit", hint="`windlass doctor`")
     slot.git("update-ref", "--no-deref", "HEAD", here)
 
 
-def _last_logged(git_dir: Path) -> str:
+def _last_log_entry(git_dir: Path) -> str:
     log = git_dir / "logs" / "HEAD"
     lines = log.read_text(errors="replace").splitlines() if log.is_file() else []
     return lines[-1].split(" ")[1] if lines else ""

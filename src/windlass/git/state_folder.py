@@ -1,7 +1,7 @@
 """Finds the state folder of a repository, also after the repository was moved or copied, or the folder was lost.
 
-A state folder is found by the repository's path. Both know each other by an id besides: the repository's is in
-`<git folder>/windlass/place.json`, the state folder's in `owner.json`.
+The repository's path leads to its state folder. An id in each confirms the other: the repository's is in `<git
+folder>/windlass/place.json`, the state folder's in `owner.json`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PLACE, OWNER = "place.json", "owner.json"
 
 
 class StateFolder(Struct, frozen=True):
-    """Where a repository and its state folder are, and what happened to them."""
+    """The places of a repository and its state folder, and what happened to them."""
 
     id: str
     path: str
@@ -31,14 +31,14 @@ class StateFolder(Struct, frozen=True):
     home: str
     """Its state folder."""
     note: str = ""
-    """What happened to it last, in words; '' when nothing did."""
+    """What happened to it last, for a person; '' for nothing."""
     noted_at: float = 0.0
     copied_at: float = 0.0
-    """Runs that began earlier belong to the repository that this one was copied from; 0 when it is no copy."""
+    """Earlier runs belong to the repository that this one was copied from; 0 when it is not a copy."""
 
 
 def repo_id(common_dir: Path) -> str:
-    """The same for every worktree of a repository, as long as it stays where it is."""
+    """The same for every worktree of a repository, until it is moved."""
     place = common_dir.resolve()
     name = place.parent.name if place.name == ".git" else place.name
     readable = "".join(c if c.isalnum() and c.isascii() else "-" for c in name)[:32].strip("-") or "repo"
@@ -46,17 +46,17 @@ def repo_id(common_dir: Path) -> str:
 
 
 def look_up(common_dir: Path, state_dir: Path) -> StateFolder:
-    """What `settle_home` would find; changes nothing."""
-    return _looked_up(common_dir, state_dir.resolve() / "windlass" / repo_id(common_dir))[0]
+    """The result of `settle_home`, without changes."""
+    return _look_up(common_dir, state_dir.resolve() / "windlass" / repo_id(common_dir))[0]
 
 
 def settle_home(common_dir: Path, state_dir: Path) -> StateFolder:
     """The repository's state folder, which moves with the repository. It need not exist yet."""
     home = state_dir.resolve() / "windlass" / repo_id(common_dir)
-    found, old = _looked_up(common_dir, home)
+    found, old = _look_up(common_dir, home)
     known = _read(common_dir / "windlass" / PLACE)
     if home.exists() and (owner := _owner(home)) not in ("", found.id):
-        # Another repository was at this path before: its state waits under its id.
+        # Another repository was at this path before: its state is kept under its id.
         home.rename(home.with_name(f"{home.name}-{owner}"))
     if old is not None and not home.exists():
         _require_at_rest(common_dir)
@@ -68,8 +68,8 @@ def settle_home(common_dir: Path, state_dir: Path) -> StateFolder:
     return found
 
 
-def _looked_up(common_dir: Path, home: Path) -> tuple[StateFolder, Path | None]:
-    """What the repository knows now, and the old state folder to move, if there is one."""
+def _look_up(common_dir: Path, home: Path) -> tuple[StateFolder, Path | None]:
+    """The repository's current state folder, and the old one to move, if there is one."""
     path, now = str(common_dir.resolve()), time.time_ns() / 1e9
     known = _read(common_dir / "windlass" / PLACE)
     if known is None:
@@ -109,7 +109,7 @@ def _left_behind(known: StateFolder) -> Path | None:
 
 
 def _read(file: Path) -> StateFolder | None:
-    """None: there is no file, or it cannot be read; then it is made anew."""
+    """None: there is no file, or it cannot be read; it is made again then."""
     try:
         return StateFolder(**json.loads(file.read_text()))
     except (OSError, ValueError, TypeError):
@@ -124,13 +124,14 @@ def _owner(home: Path) -> str:
 
 
 def owner_of(home: Path) -> Path | None:
-    """The git folder of the repository that a state folder belongs to. None: it is no state folder, or does not say."""
+    """The git folder of the repository that a state folder belongs to. None: it is not a state folder, or names
+    none."""
     try:
         return Path(str(json.loads((home / OWNER).read_text())["path"]))
     except (OSError, ValueError, KeyError, TypeError):
         pass
     try:
-        # Made before there was such a file.
+        # Made before that file existed.
         objects = (home / "repo.git" / "objects" / "info" / "alternates").read_text(errors="surrogateescape")
     except OSError:
         return None

@@ -1,4 +1,4 @@
-"""What a slot or a commit contains, and commits made without a checkout."""
+"""The content of a slot or a commit, and commits made without a checkout."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ GITLINK = "160000"
 class SlotStatus(Struct, frozen=True):
     head: str
     tree: str
-    """The tree of `head`, without what is uncommitted."""
+    """The tree of `head`, without uncommitted changes."""
     dirty: tuple[str, ...]
-    """Changed or untracked, not ignored. A folder that is a repository of its own ends with '/'."""
+    """Changed or untracked, not ignored. A nested repository ends with '/'."""
     detached: bool = True
     refused: str = ""
-    """Why commits that were made in the slot cannot be taken; their files count as uncommitted then."""
+    """Why commits of the slot cannot be taken; their files count as uncommitted then."""
     partial: bool = False
     """Some files of the index are not checked out (skip-worktree); they count as unchanged."""
 
@@ -50,12 +50,12 @@ class Change(Struct, frozen=True):
     path: str
     kind: ChangeKind
     nested: bool = False
-    """A repository of its own: only the name of a commit is stored, none of its files."""
+    """A nested repository: only the name of a commit is stored, none of its files."""
 
 
 def status(engine: EngineRepo, slot: Slot) -> SlotStatus:
-    """Look at a slot, and take its head into the engine's repository. A repository inside the slot is not entered: its
-    configuration names programs that git would run."""
+    """Read the status of a slot, and take its head into the engine's repository. Does not enter a repository inside the
+    slot: its configuration names programs that git would run."""
     options = ["--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=dirty"]
     partial = slot.clear_index_flags(absent=False)
     fields = slot.git("status", *options).fields
@@ -72,7 +72,7 @@ def status(engine: EngineRepo, slot: Slot) -> SlotStatus:
 
 
 def _without_commits(engine: EngineRepo, slot: Slot, error: RefusedObjectsError) -> SlotStatus:
-    """Put HEAD back to the commit that the slot was placed at; all files stay as they are."""
+    """Move HEAD back to the commit that the slot was placed at; all files stay."""
     placed = slot.placed_at()
     if not placed or not engine.objects.has(placed):
         raise error
@@ -88,14 +88,22 @@ def _path_of(entry: str) -> str:
 
 
 def harvest(engine: EngineRepo, slot: Slot, message: str, date: float) -> str:
-    """Commit everything that is not ignored. Returns the head, which is the old one when there was nothing to
-    commit."""
+    """Commit everything that is not ignored. Returns the head, which is unchanged when there was nothing to commit."""
     seen = status(engine, slot)
     if not seen.dirty:
         return seen.head
     clear_locks(slot)
     _add_all(engine, slot, seen.dirty, {"GIT_INDEX_FILE": str(slot.git_dir / "index")})
-    slot.git("commit", "-q", "--no-verify", "--allow-empty", "--cleanup=whitespace", "-m", message, env=git.dated(date))
+    slot.git(
+        "commit",
+        "-q",
+        "--no-verify",
+        "--allow-empty",
+        "--cleanup=whitespace",
+        "-m",
+        message,
+        env=git.date_variables(date),
+    )
     head = slot.git("rev-parse", "HEAD").line
     take_in(engine, slot, [head])
     return head
@@ -110,7 +118,7 @@ def clear_locks(slot: Slot) -> None:
 
 
 def work_tree(engine: EngineRepo, slot: Slot, seen: SlotStatus | None = None) -> str:
-    """The tree of all that is in the slot and not ignored. Changes neither the slot's index nor its files."""
+    """The tree of all files in the slot that are not ignored. Changes neither the slot's index nor its files."""
     seen = seen or status(engine, slot)
     if not seen.dirty:
         return seen.tree
@@ -124,10 +132,10 @@ def work_tree(engine: EngineRepo, slot: Slot, seen: SlotStatus | None = None) ->
 
 
 def _add_all(engine: EngineRepo, slot: Slot, dirty: Sequence[str], env: Mapping[str, str]) -> None:
-    """Add the files that differ; `git add -A` would look at every file again. Of a repository inside the slot git would
-    store only the name of a commit, so its files are stored."""
+    """Add the files that differ; `git add -A` would check every file again. Of a nested repository git would store only
+    the name of a commit, so its files are stored."""
     nested = [path.rstrip("/") for path in dirty if path.endswith("/")]
-    # A file that became a folder is replaced by what is in the folder: git refuses the name of a folder.
+    # The files of a folder replace the file that became this folder: git refuses the name of a folder.
     above = {path[:n] for path in dirty for n, char in enumerate(path) if char == "/"}
     folders = {
         path for path in dirty if path in above and (slot.path / path).is_dir() and not (slot.path / path).is_symlink()
@@ -216,21 +224,21 @@ def _change(entry: str, path: str) -> Change:
 
 def diff(engine: EngineRepo, base: str, head: str, max_bytes: int) -> str:
     options = ["--no-color", "--no-ext-diff", "--no-textconv", "--no-renames"]
-    text, more = git.capped([f"--git-dir={engine.path}", "diff", *options, base, head], engine.home, max_bytes)
+    text, more = git.capped_output([f"--git-dir={engine.path}", "diff", *options, base, head], engine.home, max_bytes)
     return f"{text}\n[diff cut after {max_bytes} bytes]\n" if more else text
 
 
 def places(engine: EngineRepo, base: str, head: str, most: int = 200) -> str:
-    """Where two commits differ: a file a line, with line numbers of `head`. No line of any file is in it."""
+    """The places where two commits differ: one file a line, with line numbers of `head`, without any content."""
     options = ["--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", "--no-prefix", "--unified=0"]
     found: dict[str, list[str]] = {}
     path, kind, skip = "", "", 0
     for line in engine.git("-c", "core.quotePath=false", "diff", *options, base, head).out.splitlines():
         if skip:
-            # a line of the file, whatever it looks like
+            # a line of the file, whatever it contains
             skip -= not line.startswith("\\")
         elif line.startswith("diff --git "):
-            # Without prefixes and renames it is the same name twice; what is not text has no other line with its name.
+            # Without prefixes and renames both names are equal; a binary file has no other line with its name.
             names = line.removeprefix("diff --git ")
             path, kind = names[: len(names) // 2], ""
         elif line.startswith(("new file", "deleted file")):
@@ -256,18 +264,18 @@ def _range(start: int, new: int, old: int) -> str:
 
 
 def read_at(engine: EngineRepo, commit: str, path: str, max_bytes: int) -> tuple[str, bool] | None:
-    """A file as the commit has it, and whether it was cut. Links are followed inside the commit, never out of it."""
+    """A file of the commit, and whether it was cut. Follows links inside the commit, never out of it."""
     asked = f"{commit}:{check_path(path)}\n"
     answer = engine.git("cat-file", "--batch-check", "--follow-symlinks", input=asked).out
     match answer.split("\n", 1)[0].split(" "):
         case [sha, "blob", _]:
-            return git.capped([f"--git-dir={engine.path}", "cat-file", "blob", sha], engine.home, max_bytes)
+            return git.capped_output([f"--git-dir={engine.path}", "cat-file", "blob", sha], engine.home, max_bytes)
         case _:
             return None
 
 
 def patch_id(engine: EngineRepo, base: str, head: str) -> str:
-    """Equal for the same change on another base, so it shows whether resolving a conflict changed what was reviewed."""
+    """Equal for the same change on another base: it shows whether a conflict's resolution changed reviewed work."""
     command = [f"--git-dir={engine.path}", "diff-tree", "-p", "--full-index", "--no-ext-diff", base, head]
     patch = git.run_raw(command, engine.home).stdout
     return engine.git("patch-id", "--stable", input=patch).line.partition(" ")[0]

@@ -1,8 +1,8 @@
-"""Bring the user's checkout from one commit to another: whole, or not at all, whatever is killed on the way.
+"""Moves the user's checkout from one commit to another: completely, or not at all, even when killed.
 
 The order of effects is: intent on disk, index lock, files, index, branch, unlock, record, intent gone. The branch moves
-when everything else has its new state, so it alone says what an interrupted move becomes: a branch at the new commit
-means finished, a branch at the old one means that the files are taken back, one by one.
+after everything else, so it alone decides the end of an interrupted move: with the branch at the new commit the move is
+finished; with the branch at the old one the files are restored, one by one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LOCK_LOOK_S = 0.05
 MANY = 5
 ABSENT = ("0", "")
 SCRATCH = (".part", ".lock-text", ".index", ".index.lock")
-"""Files that a killed command may leave next to the intent; nobody needs them."""
+"""Files that a killed command may leave next to the intent; they are not needed."""
 GITLINK, SYMLINK = "160000", "120000"
 
 
@@ -57,7 +57,7 @@ class CheckoutMove(Struct, frozen=True):
     facts: Mapping[str, str] = field(default_factory=dict)
     """Facts that `record` needs, also when another command finishes the move."""
     token: str = ""
-    """The content of our index lock; a lock with another content is somebody else's."""
+    """The content of Windlass's index lock; a lock with another content belongs to another program."""
     changes: tuple[PathChange, ...] = ()
 
 
@@ -68,18 +68,18 @@ class Settled(Struct, frozen=True):
     how: str
     """finished | taken back | left"""
     untouched: tuple[str, ...] = ()
-    """Files that are neither as they were before the move nor as it would have left them."""
+    """Files that match neither the state before the move nor the state after it."""
 
     @property
     def text(self) -> str:
         what = "A landing" if self.move.kind == LAND else "A step of the checkout"
-        said = f"{what} of run {self.move.run} on '{self.move.branch}' was interrupted; it is {self.how} now"
+        text = f"{what} of run {self.move.run} on '{self.move.branch}' was interrupted; it is {self.how} now"
         if self.how == "left":
-            said += ", because the branch has moved since: look at `git status`"
+            text += ", because the branch has moved since: look at `git status`"
         if not self.untouched:
-            return said
+            return text
         more = f" and {len(self.untouched) - MANY} more" if len(self.untouched) > MANY else ""
-        return f"{said}. Somebody changed {', '.join(self.untouched[:MANY])}{more} meanwhile: left as it is"
+        return f"{text}. Changed meanwhile, so left as it is: {', '.join(self.untouched[:MANY])}{more}"
 
 
 Record = Callable[[CheckoutMove], None]
@@ -90,16 +90,16 @@ def no_record(move: CheckoutMove) -> None:
 
 
 def advance(user: UserRepo, move: CheckoutMove, record: Record = no_record) -> None:
-    """Move the branch that is checked out, its index and its files from `move.before` to `move.after`.
+    """Move the checked-out branch, its index and its files from `move.before` to `move.after`.
 
-    Contract: `settle` was called, both commits are in the user's repository, and nothing tracked is uncommitted. Raises
-    with everything as it was. `record` runs when the move is done, before the intent goes; it may run twice.
+    Contract: `settle` was called, both commits are in the user's repository, and no tracked file is uncommitted. When
+    it raises, nothing has changed. `record` runs after the move, before the intent is removed; it may run twice.
     """
     with _exclusive(user) as folder:
         intent = _intent(folder, user)
         if intent.exists():
             raise UserError("another move of this checkout was interrupted", hint="run the same command again")
-        move = _planned(user, move)
+        move = _plan(user, move)
         replace_file(intent, json.dumps(to_builtins(move)), sync_to="name", scratch=intent.with_suffix(".part"))
         try:
             _lock_index(user, move, folder)
@@ -116,7 +116,7 @@ def advance(user: UserRepo, move: CheckoutMove, record: Record = no_record) -> N
 
 
 def settle(user: UserRepo, record: Record = no_record) -> Settled | None:
-    """Finish or take back what a killed command left in this checkout. None: nothing was left. Costs one `stat`."""
+    """Finish or undo an interrupted move of this checkout. None: there is none. Costs one `stat`."""
     if not _intent(_folder(user), user).exists():
         return None
     with _exclusive(user) as folder:
@@ -129,7 +129,7 @@ def settle(user: UserRepo, record: Record = no_record) -> Settled | None:
 # -- forward
 
 
-def _planned(user: UserRepo, move: CheckoutMove) -> CheckoutMove:
+def _plan(user: UserRepo, move: CheckoutMove) -> CheckoutMove:
     command = ["diff-tree", "-r", "-z", "--no-renames", "--no-ext-diff", move.before, move.after]
     fields = git.run(command, user.root).fields
     changes = []
@@ -162,8 +162,8 @@ def _perform(user: UserRepo, move: CheckoutMove, folder: Path) -> None:
 
 
 def _lock_index(user: UserRepo, move: CheckoutMove, folder: Path) -> None:
-    """Lock the index as git does, so that no git of the user changes it meanwhile. The content shows that the lock is
-    ours."""
+    """Lock the index as git does, so that no git of the user changes it meanwhile. The content identifies Windlass's
+    lock."""
     part = folder / f"{_name(user)}.lock-text"
     part.write_text(move.token, encoding="utf-8")
     lock = _index_lock(user)
@@ -187,8 +187,8 @@ def _require_unchanged(user: UserRepo, move: CheckoutMove) -> None:
 
 
 def _require_free(user: UserRepo, move: CheckoutMove) -> None:
-    """Refuse when an untracked file of the user, ignored ones included, is where a new file belongs."""
-    # Where file names ignore case, the old name of a renamed file is such a place.
+    """Refuse when an untracked file of the user, ignored ones included, is at the path of a new file."""
+    # On file systems that ignore case, the old name of a renamed file is such a path.
     leaving = {change.path.casefold() for change in move.changes if change.after == ABSENT}
     added = [c.path for c in move.changes if c.before == ABSENT and c.path.casefold() not in leaving]
     taken = [name for path in added for name in _occupants(user.root, path) if name.casefold() not in leaving]
@@ -215,7 +215,7 @@ def require_clean(user: UserRepo, what: str) -> None:
 
 def _copy_index(user: UserRepo, folder: Path) -> Path:
     index = folder / f"{_name(user)}.index"
-    # A git of ours that was killed left it; nobody else works on this checkout now.
+    # A killed git of Windlass left it; no other process works on this checkout now.
     index.with_name(f"{index.name}.lock").unlink(missing_ok=True)
     shutil.copy2(user.git_dir / "index", index)
     return index
@@ -243,7 +243,7 @@ def _settle(user: UserRepo, move: CheckoutMove, folder: Path, record: Record) ->
 
 
 def _take_back(user: UserRepo, move: CheckoutMove, folder: Path) -> tuple[str, ...]:
-    """Restore every path as it was before the move. Returns those that somebody else has changed since."""
+    """Restore every path to its state before the move. Returns those that another program has changed since."""
     if not _is_ours(user, move):
         if not (_index_lock(user).exists() or _is_begun(user)):
             return ()
@@ -258,13 +258,13 @@ def _take_back(user: UserRepo, move: CheckoutMove, folder: Path) -> tuple[str, .
 
 
 def _is_begun(user: UserRepo) -> bool:
-    """False: killed before the index was locked, so nothing was changed. The lock is removed last, when the branch has
-    moved; so without a lock, files are half moved only if a person removed the lock."""
+    """False: killed before the index was locked, so nothing was changed. The lock is removed last, after the branch has
+    moved. Without a lock, files are half moved only if a person removed the lock."""
     return user_repo.is_dirty(user, untracked=True)
 
 
 def _restore_index(user: UserRepo, move: CheckoutMove, env: Mapping[str, str]) -> set[str]:
-    """Give the entries that the move has set their old values. Returns the paths that are not checked out (sparse)."""
+    """Restore the index entries that the move has set. Returns the paths that are not checked out (sparse)."""
     listed = git.run(["ls-files", "-z", "-t", "-s"], user.root, env=env).fields
     entries, hidden = dict[str, tuple[str, str]](), set[str]()
     for line in listed:
@@ -277,7 +277,7 @@ def _restore_index(user: UserRepo, move: CheckoutMove, env: Mapping[str, str]) -
     set_by_us = [c for c in move.changes if entries.get(c.path, ABSENT) == c.after]
     if set_by_us:
         zero = "0" * len(move.before)
-        # Removals first: a file may stand where a folder was.
+        # Removals first: a file may replace a folder.
         ordered = sorted(set_by_us, key=lambda change: change.before != ABSENT)
         lines = "".join(f"{c.before[0]} {c.before[1] or zero}\t{c.path}\0" for c in ordered)
         git.run(["update-index", "-z", "--index-info"], user.root, env=env, input=lines)
@@ -308,7 +308,7 @@ def _restore_files(user: UserRepo, changes: Sequence[PathChange], env: Mapping[s
 def _may_restore(user: UserRepo, change: PathChange, found: tuple[str, str]) -> bool:
     if _matches(found, change.before) and change.before[1] != change.after[1]:
         return False
-    # Git removes a file before it writes the new one: what is missing overwrites nothing.
+    # Git removes a file before it writes the new one: restoring a missing file overwrites nothing.
     if _matches(found, change.after) or (found == ABSENT and change.before != ABSENT):
         return True
     return _is_torn(user, change, found)
@@ -322,7 +322,7 @@ def _matches(found: tuple[str, str], side: tuple[str, str]) -> bool:
 
 
 def _is_torn(user: UserRepo, change: PathChange, found: tuple[str, str]) -> bool:
-    """A killed git leaves the beginning of a file; all of it is in the commit as well."""
+    """A killed git leaves the beginning of a file; the commit has all of it."""
     if ABSENT in (found, change.after) or SYMLINK in (found[0], change.after[0]):
         return False
     whole = git.run_raw(["cat-file", "--filters", f"--path={change.path}", change.after[1]], user.root).stdout
@@ -330,7 +330,7 @@ def _is_torn(user: UserRepo, change: PathChange, found: tuple[str, str]) -> bool
 
 
 def _work_files(user: UserRepo, paths: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Mode and blob of each path as it is in the checkout; ABSENT also for a folder."""
+    """Mode and blob of each path in the checkout; ABSENT also for a folder."""
     found, plain = dict.fromkeys(paths, ABSENT), dict[str, str]()
     for path in paths:
         try:
@@ -368,7 +368,7 @@ def _remove(root: Path, path: str) -> None:
 
 
 def _is_blocked(root: Path, path: str) -> bool:
-    """A file of the user is where the file or one of its folders belongs: git would remove it."""
+    """A file of the user is at the path of the file or of one of its folders: git would remove it."""
     place = root / path
     above = [folder for folder in place.parents if folder != root and folder.is_relative_to(root)]
     in_the_way = any(os.path.lexists(folder) and (folder.is_symlink() or not folder.is_dir()) for folder in above)
@@ -413,7 +413,8 @@ def _is_ours(user: UserRepo, move: CheckoutMove) -> bool:
 
 @contextmanager
 def _exclusive(user: UserRepo) -> Iterator[Path]:
-    """One command at a time moves a checkout. Our gits inherit the lock: one that outlives us still holds it."""
+    """One command at a time moves a checkout. Windlass's gits inherit the lock: one that outlives this process still
+    holds it."""
     folder = _folder(user)
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder / f"{_name(user)}.lock", os.O_RDWR | os.O_CREAT, 0o600)

@@ -1,6 +1,6 @@
-"""The user's repository: where it is, what is special about it, and whether somebody changed it.
+"""The user's repository: where it is, what is special about it, and whether it was changed.
 
-Windlass looks at the user's checkout and refs before and after each dispatch. It reports changes and undoes none.
+Windlass compares the user's checkout and refs before and after each dispatch. It reports changes and undoes none.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ HERE = ("HEAD^{commit}", "--symbolic-full-name", "HEAD")
 MANY = 5
 """How many changed files a report names."""
 LOGGED = 20
-"""How many moves of a branch are read from its log: it may have moved again since it was seen."""
+"""How many moves of a branch are read from its log: it may have moved again since the last look."""
 OWN_REASON = "windlass: "
-"""What Windlass gives as the reason when it moves a branch; the run's id follows."""
+"""Windlass's reason in the log when it moves a branch; the run's id follows."""
 FRESH_S = 0.5
 """A look this old still counts as the state before a dispatch."""
 
@@ -36,7 +36,7 @@ FRESH_S = 0.5
 class UserRepo(Struct, frozen=True):
     root: Path
     common_dir: Path
-    """Shared by all worktrees of the repository: what Windlass stores there is seen from each of them."""
+    """Shared by all worktrees of the repository: each of them sees what Windlass stores there."""
     git_dir: Path
     head: str
     branch: str
@@ -58,7 +58,7 @@ def discover(path: Path) -> UserRepo:
 
 
 def _ask_in_turn(path: Path) -> UserRepo:
-    """Ask one by one, to find what is wrong."""
+    """Run the queries one by one, to find the fault."""
     done = git.run(["rev-parse", *QUESTIONS, *PLACES], path, check=False)
     if done.code != 0:
         raise _no_repository(path, done.err)
@@ -100,7 +100,7 @@ def is_tracked(repo: UserRepo, path: str) -> bool:
 
 
 def oddities(repo: UserRepo) -> list[str]:
-    """What works less well in this repository, for `doctor`."""
+    """Limitations in this repository, for `doctor`."""
     attributes = git.run(
         ["grep", "-lE", "filter=lfs", "HEAD", "--", ":(glob)**/.gitattributes"], repo.root, check=False
     )
@@ -118,7 +118,7 @@ def is_partial(repo: UserRepo) -> bool:
 
 
 def _promisor(repo: UserRepo) -> str:
-    """The remote that a partial clone fetches missing objects from; '' for a clone that has all of its own."""
+    """The remote that a partial clone fetches missing objects from; '' for a complete clone."""
     done = git.run(["config", "--name-only", "--get-regexp", r"^remote\..*\.promisor$"], repo.root, check=False)
     first = done.out.partition("\n")[0]
     return first.removeprefix("remote.").removesuffix(".promisor")
@@ -143,12 +143,12 @@ def fetch_missing(repo: UserRepo, commit: str) -> None:
 
 
 def names_like(branch: str) -> list[str]:
-    """A branch name, and the names to try where it is taken."""
+    """A branch name, and alternatives when it is taken."""
     return [branch, *(f"{branch}-{k}" for k in range(2, 100))]
 
 
 def checkout_bytes(user: UserRepo) -> int:
-    """The size of all tracked files: about what another checkout takes."""
+    """The size of all tracked files: about the size of another checkout."""
     size = 0
     for path in git.run(["ls-files", "-z", "--full-name", "--", ":/"], user.root).fields:
         with suppress(OSError):
@@ -160,7 +160,7 @@ def checkout_bytes(user: UserRepo) -> int:
 
 
 class UserSignature(Struct, frozen=True):
-    """Enough of the user's checkout and refs to notice that somebody changed them."""
+    """Enough of the user's checkout and refs to notice a change."""
 
     head: str
     index: str
@@ -169,36 +169,36 @@ class UserSignature(Struct, frozen=True):
     files: Mapping[str, str] = field(default_factory=dict)
     """Files that differ from HEAD: path -> time and size."""
     root: Path | None = None
-    """The checkout whose git knows who moved a ref; None: it is not asked."""
+    """The checkout with the logs of moved refs; None: logs are not read."""
 
     def differences(self, later: UserSignature) -> tuple[str, ...]:
-        """The changes, without those that other runs of Windlass made."""
-        moved = _unlike(self.refs, later.refs)
+        """The changes, without those of other runs of Windlass."""
+        moved = _differing_names(self.refs, later.refs)
         by_runs = {name for name in moved if later.root and _moved_by_a_run(later.root, name, later.refs.get(name, ""))}
         parts = [name for name in ("head", "index", "stash") if getattr(self, name) != getattr(later, name)]
         if later.head.strip().removeprefix("ref: ") in by_runs:
-            # The checkout followed another run, or somebody landed one.
+            # The checkout followed another run, or a run landed.
             parts = [name for name in parts if name != "index"]
         refs = [name for name in moved if name not in by_runs]
-        return (*parts, *refs, *_unlike(self.files, later.files)[:MANY])
+        return (*parts, *refs, *_differing_names(self.files, later.files)[:MANY])
 
 
 def _moved_by_a_run(root: Path, name: str, sha: str) -> bool:
-    """The log of a branch says who moved it. An agent can write there too, so this proves nothing; it spares a person a
-    false alarm. A run's tip does not depend on it: it is not in the user's repository."""
+    """The log of a branch names its mover. An agent can write there too, so this proves nothing; it prevents false
+    alarms. A run's tip does not depend on it: it is not in the user's repository."""
     if not sha or not name.startswith("refs/heads/"):
         return False
     done = git.run(["log", "-g", f"-{LOGGED}", "--format=%H %gs", name, "--"], root, check=False)
     return any(line.startswith(f"{sha} {OWN_REASON}") for line in done.out.splitlines())
 
 
-def _unlike(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+def _differing_names(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
     return [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
 
 
 def user_signature(user: UserRepo, ours: Sequence[str] = (), refs: Refs | None = None) -> UserSignature:
-    """`ours`: branches Windlass moves itself. A refreshed index is no change, so only its size is compared."""
-    # When somebody else moved the branch, the run is published as `-2` and so on.
+    """`ours`: branches that Windlass moves. A refreshed index is not a change, so only its size is compared."""
+    # When the branch was moved by others, the run is published as `-2` and so on.
     skipped = re.compile("|".join(["refs/windlass/.*", *(rf"refs/heads/{re.escape(name)}(-[0-9]+)?" for name in ours)]))
     head = read_or_empty(user.git_dir / "HEAD")
     return UserSignature(
@@ -206,15 +206,15 @@ def user_signature(user: UserRepo, ours: Sequence[str] = (), refs: Refs | None =
         index=_size(user.git_dir / "index"),
         stash=_size(user.common_dir / "logs" / "refs" / "stash"),
         refs={name: sha for name, sha in _refs(user, refs).items() if not skipped.fullmatch(name)},
-        # In place, the checkout follows the run: its files change because of us.
+        # In place, the checkout follows the run: Windlass changes its files.
         files={} if head.strip() in {f"ref: refs/heads/{branch}" for branch in ours} else _dirty(user.root),
         root=user.root,
     )
 
 
 class UserWatch:
-    """Looks at one checkout for many dispatches. A look takes tens of milliseconds in a large checkout, so one look
-    serves every caller that asked before it began."""
+    """Observes one checkout for many dispatches. A look takes tens of milliseconds in a large checkout, so one look
+    serves every caller that waited for it to begin."""
 
     def __init__(self, user: UserRepo, clock: Callable[[], float] = time.monotonic) -> None:
         self._user = user
@@ -260,7 +260,7 @@ class _Look(Struct, frozen=True):
 
 
 def _dirty(root: Path) -> dict[str, str]:
-    """Changed files with time and size: a file that is changed again counts too."""
+    """Changed files with time and size: a file that changes again counts too."""
     done = git.run(["status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=all"], root, check=False)
     return {path: _stamp(root / path) for path in (entry[3:] for entry in done.fields)}
 
@@ -274,7 +274,7 @@ def _stamp(path: Path) -> str:
 
 
 def _refs(user: UserRepo, known: Refs | None) -> dict[str, str]:
-    # A linked worktree has some refs of its own; git knows where.
+    # A linked worktree has its own refs; git knows where.
     is_main = user.git_dir == user.common_dir
     return (known or Refs(user.git_dir)).all() if is_main else git.read_refs(user.root)
 

@@ -1,4 +1,4 @@
-"""ask: fixed questions; an answer is a route or a setting."""
+"""ask: asks fixed questions; an answer is an outcome or a setting."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class AskSpec(PhaseSpec, frozen=True, kw_only=True, tag="ask"):
     ASKS: ClassVar[bool] = True
 
     question: str = ""
-    """A question of the flow; the answer is the route."""
+    """A question of the flow; its answer is the outcome."""
     settings: tuple[str, ...] = ()
-    """Settings to ask for, one at a time; those given beforehand are not asked."""
+    """Settings to ask for, one at a time; settings with a given value are not asked."""
     bound: Literal["", "person"] = ""
-    """`person`: a loop through this question is bounded by the person who answers it."""
+    """`person`: the person who answers this question ends the loop through it."""
 
     def outcomes(self, flow: FlowView) -> tuple[str, ...]:
         """The keys of its question's options; `ok` when it asks for settings."""
@@ -49,8 +49,8 @@ class AskSpec(PhaseSpec, frozen=True, kw_only=True, tag="ask"):
         yield from (f"the setting '{name}' has no `ask` text" for name in silent)
 
     def visit_cost(self, sizes: Sizes) -> VisitCost:
-        asked = [sizes.asked(name) for name in self.settings]
-        return VisitCost(0, 0, sum(one is True for one in asked), sum(one is not False for one in asked))
+        questions = [sizes.is_asked(name) for name in self.settings]
+        return VisitCost(0, 0, sum(one is True for one in questions), sum(one is not False for one in questions))
 
     def summary(self) -> str:
         return f"  {self.question or ', '.join(self.settings)}"
@@ -74,8 +74,8 @@ async def run(spec: AskSpec, ctx: Context) -> Outcome:
     if not spec.question:
         return Outcome("ok")
     answer = await ctx.ask(ctx.values.question(spec.question))
-    said = f": {answer.comment}" if answer.comment else ""
-    return Outcome(answer.value, f"'{answer.value}' was answered to '{spec.question}'{said}")
+    comment = f": {answer.comment}" if answer.comment else ""
+    return Outcome(answer.value, f"'{answer.value}' was answered to '{spec.question}'{comment}")
 
 
 KIND = Kind(AskSpec, run)

@@ -1,8 +1,8 @@
-"""What a kind is, and the few recorded verbs it may use.
+"""The protocol between a kind and the engine.
 
-A kind is a module with `KIND`: its fields in the flow language, what it can end with, and
-`async run(spec, ctx) -> Outcome`. It decides nothing about what comes next, and it touches the world only through
-the verbs of `Context`, so that a replay from the top gives the same calls in the same order.
+A kind is a module with `KIND`: the fields of its spec, its outcomes, and `async run(spec, ctx) -> Outcome`. A kind does
+not decide what comes next. It acts only through the verbs of `Context`, so a replay from the top makes the same calls
+in the same order.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Outcome(Struct, frozen=True):
 
 
 class Call(Struct, frozen=True):
-    """What a kind asks of an agent. `inputs` are compared on replay, `context` is only stored."""
+    """An agent call that a kind requests. A replay compares `inputs`; `context` is only stored."""
 
     role: str
     purpose: str
-    """Which prompt of the role's file: draft, revise, review, rereview, implement, fix ..."""
+    """The prompt of the role's file to use: draft, revise, review, rereview, implement, fix ..."""
     inputs: Mapping[str, Json] = field(default_factory=dict)
     context: Mapping[str, Json] = field(default_factory=dict)
     outs: tuple[str, ...] = ()
@@ -42,52 +42,52 @@ class Call(Struct, frozen=True):
     guard: bool = True
     flags: tuple[str, ...] = ()
     cycles: int = 0
-    """The cap of the loop this call belongs to, so that it can be shown as attempt k of max."""
+    """The cap of the loop that makes this call. It lets a view show "attempt k of max"."""
     since: str = ""
-    """A commit: the prompt shows what changed since then."""
+    """A commit. The prompt shows the changes since it."""
     label: str = ""
-    """The checkpoint name to show while it runs, as `fixing`."""
+    """The checkpoint name to show during the call, as `fixing`."""
     instructions: tuple[str, ...] = ()
-    """Files of the repository that the agent is told to follow, besides the flow's."""
+    """Files of the repository that the agent must follow, in addition to those of the flow."""
     contract: str = ""
-    """What the answer must look like, whatever the role's file says."""
+    """The contract of the answer. It replaces the contract in the role's file."""
     accept: Callable[[Mapping[str, str]], str] = lambda outs: ""
-    """Looks at the declared outputs; a problem in words is told to the agent and it tries again."""
+    """Checks the declared outputs. A problem that it returns goes to the agent, which tries again."""
     fits: Callable[[Json], str] = lambda data: ""
-    """Looks at the contract's block in the same way."""
+    """Checks the contract's block in the same way."""
 
 
 class Reply(Struct, frozen=True):
-    """What a dispatch gave. A failed one says why; its text is what the agent said last."""
+    """The result of a dispatch. A failed one has a reason; its text is the agent's last message."""
 
     ok: bool
     text: str = ""
     data: Json = None
-    """The contract's block, parsed and checked; None when the role has no contract. A failed reply may have one too:
-    it met the contract and was refused for another reason."""
+    """The parsed and checked block of the contract; None when the role has no contract. A failed reply can have one
+    too: it met the contract and was refused for another reason."""
     error: str = ""
     reason: str = ""
     head: str = ""
     tree: str = ""
     files: tuple[str, ...] = ()
-    """Changed since the scope's base, uncommitted and untracked included."""
+    """Files changed since the scope's base, uncommitted and untracked ones included."""
     outs: Mapping[str, str] = field(default_factory=dict)
-    """Declared artifacts that were produced: name -> content id."""
+    """The declared artifacts that were produced: name -> content id."""
     outcome: str = ""
-    """An outcome of its own that the contract's data demand, as `too_complex`."""
+    """An outcome that the contract's data demand, as `too_complex`."""
     notes: tuple[Finding, ...] = ()
-    """What the engine saw: a role beyond its bounds, a guard that was not met."""
+    """Findings of the engine: a role exceeded its permissions, or a guard was not met."""
 
 
 class PlanView(Struct, frozen=True):
-    """A plan artifact, parsed: tasks with their ids, or what is wrong with it."""
+    """A parsed plan artifact: its tasks, or the problem that prevents parsing."""
 
     tasks: tuple[Task, ...] = ()
     problem: str = ""
 
 
 class CommandRun(Struct, frozen=True):
-    """What a command gave."""
+    """The result of a command."""
 
     ok: bool
     output: str = ""
@@ -95,14 +95,14 @@ class CommandRun(Struct, frozen=True):
 
 
 class PublishResult(Struct, frozen=True):
-    """What became of a push, a pull request or a tag: done | already | left (no means for it here) | failed."""
+    """The result of a push, a pull request or a tag: done | already | left (this machine cannot do it) | failed."""
 
     state: str
     detail: str = ""
 
 
 class Place(Protocol):
-    """Where in the run a kind is performed, and with which code."""
+    """The position in the run at which a kind is performed, and the code there."""
 
     @property
     def key(self) -> Key: ...
@@ -112,22 +112,22 @@ class Place(Protocol):
 
     @property
     def to_fix(self) -> tuple[Finding, ...]:
-        """Entered by `fix`: what was found before, and its fixer goes first."""
+        """The findings to fix, when a `fix` route led here. The fixer goes first then."""
         ...
 
     @property
     def since(self) -> str:
-        """A commit: only what changed since then is to be judged; '' for everything."""
+        """A commit. Only changes since it are judged; '' judges everything."""
         ...
 
     @property
     def why(self) -> str:
-        """Why this place was entered again: what went wrong, what a person said to it."""
+        """Why this place was entered again: the problem, or the comment of a person."""
         ...
 
     @property
     def tree(self) -> str:
-        """The code of this scope, as git's tree id: an input of whoever judges it."""
+        """The git tree id of this scope's code: an input of every call that judges it."""
         ...
 
     @property
@@ -135,16 +135,16 @@ class Place(Protocol):
 
     @property
     def changed(self) -> tuple[str, ...]:
-        """Files changed since the scope's base."""
+        """Files that changed since the scope's base."""
         ...
 
     def id(self, name: str = "") -> str:
-        """A step's own name below `key`: inside a task it is led by the step's id."""
+        """The name of a step below `key`. Inside a task the step's id comes first."""
         ...
 
 
 class Values(Protocol):
-    """What a kind may read. Contract: the same answer on every replay; nothing is changed."""
+    """The values that a kind may read. Contract: every replay gets the same values; reading changes nothing."""
 
     @property
     def facts(self) -> RunFacts: ...
@@ -152,19 +152,19 @@ class Values(Protocol):
     def has_role(self, role: str) -> bool: ...
 
     def setting(self, value: int | str) -> str:
-        """`$name` becomes the setting's value, anything else itself."""
+        """The value of the setting for `$name`; any other value unchanged."""
         ...
 
     def artifact(self, name: str) -> str | None:
-        """The content now in force, None while nobody produced it."""
+        """The content in force; None before the artifact is produced."""
         ...
 
     def problem(self, name: str) -> str:
-        """What the artifact's contract or `ensure` finds wrong with it; empty when nothing."""
+        """A violation of the artifact's contract or `ensure` rules; '' when there is none."""
         ...
 
-    def unmet(self, name: str, content: str) -> str:
-        """What the artifact's `ensure` rules miss in this content; '' when nothing."""
+    def ensure_violation(self, name: str, content: str) -> str:
+        """The `ensure` rules that this content violates; '' when there are none."""
         ...
 
     def plan(self, name: str) -> PlanView: ...
@@ -176,20 +176,20 @@ class Values(Protocol):
         ...
 
     def setting_question(self, name: str) -> Question | None:
-        """None: it is given, or its `when` does not hold."""
+        """None when the setting has a value or its `when` does not hold."""
         ...
 
     def option(self, question: str, key: str) -> Target: ...
 
     def feedback(self, question: str) -> str | None:
-        """The comment of the answer that led here; None when no answer to that question did."""
+        """The comment of the answer that led here; None when no answer to that question led here."""
         ...
 
     def fact(self, name: str) -> Json: ...
 
 
 class Context(Protocol):
-    """The recorded verbs. Contract: a verb that has a result returns it without touching the world."""
+    """The recorded verbs. Contract: a verb with a recorded result returns it and does nothing else."""
 
     @property
     def place(self) -> Place: ...
@@ -198,17 +198,17 @@ class Context(Protocol):
     def values(self) -> Values: ...
 
     def dispatch(self, id: str, call: Call, *, cycle: int | None = None) -> Awaitable[Reply]:
-        """Run an agent once, or return what it returned. Raises when the run has to stop."""
+        """Run an agent once, or return the recorded reply. Raises when the run has to stop."""
         ...
 
     def earlier(self, id: str, call: Call, *, cycle: int | None = None) -> Reply | None:
-        """The same step's reply in a visit that a person's retry repeats; None when this is no such visit."""
+        """The reply of the same step in the visit that a person's retry repeats; None in any other visit."""
         ...
 
     async def ask(self, question: Question, *, id: str = "", cycle: int | None = None) -> Answer:
-        """Store the question, wait for the first valid answer. Raises when the driver shall not wait.
-        `id` and `cycle` tell the rounds of a loop apart. What was answered in a visit that a person's retry repeats is
-        not asked again."""
+        """Store the question and wait for the first valid answer. Raises when the driver must not wait. `id` and
+        `cycle` distinguish the rounds of a loop. In a visit that a person's retry repeats, an answered question is not
+        asked again."""
         ...
 
     async def make(self, name: str, content: str, *, cycle: int | None = None) -> None:
@@ -216,13 +216,13 @@ class Context(Protocol):
         ...
 
     def refine(self, request: str) -> None:
-        """From here on this is what was asked for."""
+        """Replace the request of the run."""
         ...
 
     def set_setting(self, name: str, value: str) -> None: ...
 
     async def observe(self, id: str, fn: Callable[[], Awaitable[Json]]) -> Json:
-        """A fact of the world, read once and remembered."""
+        """Read a fact outside the run once, and record it."""
         ...
 
     async def command(self, id: str, name: str, *, cycle: int | None = None) -> CommandRun:
@@ -230,11 +230,11 @@ class Context(Protocol):
         ...
 
     def emit(self, *events: Event, at: str = "") -> None:
-        """Say what happened, once per place; a replay does not say it again."""
+        """Record events once per place; a replay does not record them again."""
         ...
 
     def flush(self) -> None:
-        """What was said so far is committed now."""
+        """Commit the events emitted so far."""
         ...
 
     async def publish(self, what: str, *, remote: str, base: str, tag: str) -> PublishResult:
@@ -244,21 +244,21 @@ class Context(Protocol):
     async def report(self, template: str, to: Sequence[str]) -> None: ...
 
     def whole_run(self) -> AbstractAsyncContextManager[Context]:
-        """The same place, looking at everything the run has changed."""
+        """The same place with all changes of the run as its scope."""
         ...
 
     async def land_fix(self, id: str) -> str:
-        """Join what was fixed for the whole run with its tip, checks first; why not, or '' when it is done."""
+        """Merge a fix for the whole run into its tip after the checks. Returns the refusal; '' when it landed."""
         ...
 
 
 class Kind(Struct, frozen=True):
-    """What the rest of Windlass knows of a kind of phase."""
+    """What the rest of Windlass knows about a kind of phase."""
 
     spec: type[PhaseSpec]
-    """Its fields in the flow language, and what checks, drawings and simulations must know of it."""
+    """The fields of the phase in a flow file, and what checks, graphs and simulations must know."""
     run: Callable[[Any, Any], Awaitable[Outcome]]
-    """Takes the phase as it is written, and a `Context`."""
+    """Takes the spec of the phase and a `Context`."""
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""From a call in a flow file to a call of an agent: which inputs are compared, which are only context."""
+"""Makes the call of an agent from a call in a flow file. Decides which inputs a replay compares."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from windlass.kinds.base import Call, Context, Outcome, Reply
 from windlass.kinds.spec import CallSpec
 from windlass.model import ErrorClass, Finding, Json, content_id
 
-#: characters of an agent's last words that a person is shown
+#: characters of an agent's last message that a person sees
 MAX_OUTPUT = 500
 MAX_UNREADABLE = 300
 
@@ -23,17 +23,17 @@ def make_call(
     context: dict[str, Json] | None = None,
     findings: Sequence[Finding] = (),
 ) -> Call:
-    """A task's own fields, the request and findings are inputs. An artifact is an input outside tasks and context
-    inside them: with the whole plan as an input, a typo in its header would buy every task again."""
+    """The task's fields, the request and findings are inputs. An artifact is an input outside tasks and context inside
+    them: as an input, a typo in the header of the plan would repeat every task."""
     compared: dict[str, Json] = {"request": ctx.values.facts.request, **(inputs or {})}
-    # Why it is done again is told, not compared: a visit has a key of its own.
+    # The reason for a repeated visit goes into the prompt and is not compared: each visit has its own key.
     stored: dict[str, Json] = {**({"feedback": ctx.place.why} if ctx.place.why else {}), **(context or {})}
     if ctx.place.task is not None:
         compared["task"] = {**ctx.place.task.to_json(), "visit": 1, "depends_on": []}
     if findings:
         compared["findings"] = [finding.to_json() for finding in findings]
     for name in spec.ins:
-        _take(ctx, name, compared, stored)
+        _add_input(ctx, name, compared, stored)
     return Call(
         role=spec.role,
         purpose=purpose,
@@ -47,46 +47,46 @@ def make_call(
     )
 
 
-def keeps_form(ctx: Context) -> Callable[[Mapping[str, str]], str]:
-    """For `Call.accept`: the rules of form that the flow lays on its artifacts."""
+def ensure_check(ctx: Context) -> Callable[[Mapping[str, str]], str]:
+    """For `Call.accept`: the `ensure` rules of the flow's artifacts."""
 
     def accept(outs: Mapping[str, str]) -> str:
-        return "; ".join(filter(None, (_unmet(ctx, name, text) for name, text in outs.items())))
+        return "; ".join(filter(None, (_violation(ctx, name, text) for name, text in outs.items())))
 
     return accept
 
 
-def _unmet(ctx: Context, name: str, text: str) -> str:
-    """A plan that cannot be read at all has an outcome of its own."""
+def _violation(ctx: Context, name: str, text: str) -> str:
+    """A plan that cannot be parsed has its own outcome."""
     is_plan = ctx.values.fact(f"artifact.{name}.contract") == "tasks"
-    return "" if is_plan and ctx.values.parse_plan(name, text).problem else ctx.values.unmet(name, text)
+    return "" if is_plan and ctx.values.parse_plan(name, text).problem else ctx.values.ensure_violation(name, text)
 
 
 def format_finding(finding: Finding) -> str:
-    """For whoever mends it: severity, place, what is wrong, how to close it."""
+    """A finding as text for the fixer: severity, place, problem, suggestion."""
     place = f" {finding.file}{f':{finding.line}' if finding.line else ''}" if finding.file else ""
     about = f" (tasks: {', '.join(finding.tasks)})" if finding.tasks else ""
     hint = f"\n  suggestion: {finding.suggestion}" if finding.suggestion else ""
     return f"- [{finding.severity.word}]{place} {finding.message}{about}{hint}"
 
 
-def unusable(role: str, reply: Reply) -> Outcome:
-    """A call that came to nothing, in words for a person: what failed, and what the agent said last."""
+def failed_call_outcome(role: str, reply: Reply) -> Outcome:
+    """The outcome of a failed call, with its reason and the agent's last message."""
     if reply.error == ErrorClass.BAD_OUTPUT:
-        return Outcome("invalid", failure_words(role, reply, MAX_UNREADABLE))
-    return Outcome("failed", failure_words(role, reply, MAX_OUTPUT))
+        return Outcome("invalid", failure_text(role, reply, MAX_UNREADABLE))
+    return Outcome("failed", failure_text(role, reply, MAX_OUTPUT))
 
 
-def failure_words(role: str, reply: Reply, most: int = MAX_OUTPUT) -> str:
-    said = reply.text.strip()
-    cut = said if len(said) <= most else said[:most] + "…"
-    return f"{role}: {reply.reason}" + (f"\nIts output:\n{cut}" if said else "")
+def failure_text(role: str, reply: Reply, most: int = MAX_OUTPUT) -> str:
+    message = reply.text.strip()
+    cut = message if len(message) <= most else message[:most] + "…"
+    return f"{role}: {reply.reason}" + (f"\nIts output:\n{cut}" if message else "")
 
 
-def _take(ctx: Context, name: str, compared: dict[str, Json], stored: dict[str, Json]) -> None:
+def _add_input(ctx: Context, name: str, compared: dict[str, Json], stored: dict[str, Json]) -> None:
     content = ctx.values.artifact(name)
     if name == "reason":
-        # Why the visit before did not do: what a person's retry is to make better.
+        # Why the visit before failed: the retry has to improve this.
         compared |= {"feedback": content} if content else {}
         return
     if name in ("request", "task") or content is None:
@@ -96,8 +96,8 @@ def _take(ctx: Context, name: str, compared: dict[str, Json], stored: dict[str, 
         compared[name] = content_id(content)
 
 
-def reached(ctx: Context, label: str, at: str) -> None:
-    """A name that a document demands for this place, said where it is reached."""
+def record_label(ctx: Context, label: str, at: str) -> None:
+    """Record the label that a document demands for this place."""
     if not label:
         return
     ctx.emit(StepEntered(ctx.place.key.text, label, ctx.place.task.id if ctx.place.task else ""), at=at)

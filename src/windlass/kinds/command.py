@@ -1,4 +1,4 @@
-"""command: the engine runs commands itself, stores and classifies what they gave."""
+"""command: the engine runs commands, stores their output and classifies failures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from windlass.conversion import Path
 from windlass.kinds.base import CommandRun, Context, Kind, Outcome
 from windlass.kinds.calls import make_call
-from windlass.kinds.spec import CallSpec, Count, FlowView, PhaseSpec, fixed_by
+from windlass.kinds.spec import CallSpec, Count, FlowView, PhaseSpec, fixer_text
 from windlass.kinds.visit_cost import Sizes, VisitCost
 
 
@@ -28,9 +28,9 @@ class CommandSpec(PhaseSpec, frozen=True, kw_only=True, tag="command"):
     run: str = "checks"
     """checks | acceptance | a name under [commands] in the config"""
     classify: Literal["", "first-file"] = ""
-    """`first-file`: a failure is told apart by the first project file its output names."""
+    """`first-file`: classifies a failure by the first project file in its output."""
     fixer: CallSpec | None = None
-    """Who mends what failed, before the commands run again."""
+    """The role that repairs a failure before the commands run again."""
     max: Count = 0
     """How often the fixer may try."""
 
@@ -57,7 +57,7 @@ class CommandSpec(PhaseSpec, frozen=True, kw_only=True, tag="command"):
         return VisitCost(max_dispatches=sizes.number(self.max) if self.fixer else 0)
 
     def summary(self) -> str:
-        return f"  {self.run}{fixed_by(self.fixer, self.max)}"
+        return f"  {self.run}{fixer_text(self.fixer, self.max)}"
 
 
 async def run(spec: CommandSpec, ctx: Context) -> Outcome:

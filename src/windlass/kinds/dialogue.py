@@ -1,7 +1,7 @@
 """dialogue: agent and person alternate in free text until the agent is ready and the person confirms.
 
-The agent's status alone decides whether it is asked again; what counts as a yes is decided by code. Rounds are counted
-from what is recorded, so a restart gives no more of them.
+Only the agent's status decides whether another round follows; code decides what counts as a yes. Rounds are counted
+from the record, so a restart adds none.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ READY = "ready"
 SATISFIED = "Are you satisfied with the requirement? (yes to proceed; anything else goes back as your reply)"
 YES = frozenset({"yes", "y", "ok", "okay", "sure", "approve", "approved", "proceed", "lgtm"})
 YES_PHRASES = (("go", "ahead"), ("looks", "good"))
-#: with one of these a reply says more than yes, so it is a reply
+#: a reply with one of these words is not a plain yes
 RESERVATIONS = frozenset({"but", "except", "however", "unless", "not", "no", "don't", "dont", "wait", "if"})
 
 
@@ -33,16 +33,16 @@ class DialogueSpec(PhaseSpec, frozen=True, kw_only=True, tag="dialogue"):
     OUTCOMES: ClassVar[tuple[str, ...]] = ("ok", "limit", "failed")
 
     role: str
-    """Who talks with the person."""
+    """The role that talks with the person."""
     max: Count = 10
-    """The most rounds."""
+    """The greatest number of rounds."""
     ins: Names = field(default=(), name="in")
     out: Names = ()
-    """What the talk makes: the summary that the person confirmed, else the request as it was."""
+    """The result: the summary that the person confirmed, otherwise the unchanged request."""
     log: str = ""
-    """The artifact that holds the conversation, saved after each round."""
+    """The artifact with the conversation, saved after each round."""
     replaces: Literal["", "request"] = ""
-    """`request`: the refined text stands for the request from then on."""
+    """`request`: the refined text replaces the request."""
 
     def artifacts_in(self) -> set[str]:
         return set(self.ins)
@@ -71,21 +71,21 @@ class DialogueSpec(PhaseSpec, frozen=True, kw_only=True, tag="dialogue"):
 
 
 def question_ids(phase: str) -> tuple[str, str]:
-    """Under these names an answer may be given beforehand."""
+    """The names under which answers may be given in advance."""
     return phase, f"{phase}-confirm"
 
 
 async def run(spec: DialogueSpec, ctx: Context) -> Outcome:
     most = int(ctx.values.setting(spec.max))
     ctx.emit(
-        RunSaid(f"Clarifying what is wanted for '{ctx.values.fact('repository')}': the {spec.role} may ask you back.")
+        RunSaid(f"Clarifying the request for '{ctx.values.fact('repository')}': the {spec.role} may ask you questions.")
     )
     history: list[Json] = []
     for round in range(1, most + 1):
         reply = await ctx.dispatch("turn", _turn(spec, ctx, history, most), cycle=round)
         if not reply.ok:
             return Outcome("failed", f"{spec.role}: {reply.reason}")
-        ready, message = _said(reply)
+        ready, message = _message_of(reply)
         answer = await ctx.ask(_question(spec, ready, message), id="round", cycle=round)
         if ready and is_affirmative(answer.value):
             return await _settle(spec, ctx, message, history, confirmed=True)
@@ -96,23 +96,23 @@ async def run(spec: DialogueSpec, ctx: Context) -> Outcome:
 
 
 def _turn(spec: DialogueSpec, ctx: Context, history: list[Json], most: int) -> Call:
-    told = "\n\n".join(f"{entry['role']}: {entry['text']}" for entry in history if isinstance(entry, dict))
+    transcript = "\n\n".join(f"{entry['role']}: {entry['text']}" for entry in history if isinstance(entry, dict))
     caller = CallSpec(role=spec.role, ins=spec.ins)
-    call = make_call(ctx, caller, "clarify", inputs={"history": [*history]}, context={"history": told})
+    call = make_call(ctx, caller, "clarify", inputs={"history": [*history]}, context={"history": transcript})
     return Call(call.role, call.purpose, call.inputs, call.context, cycles=most)
 
 
-def _said(reply: Reply) -> tuple[bool, str]:
+def _message_of(reply: Reply) -> tuple[bool, str]:
     assert isinstance(reply.data, dict)
     return reply.data["status"] == READY, str(reply.data["message"])
 
 
 def _question(spec: DialogueSpec, ready: bool, message: str) -> Question:
-    asked, confirm = question_ids(spec.id)
+    open, confirm = question_ids(spec.id)
     if ready:
         return Question(confirm, SATISFIED, type="input", detail=message, yes="yes")
-    # As the detail it keeps its lines and its length; a question's own text is one line.
-    return Question(asked, f"The {spec.role} asks. What do you answer?", type="input", detail=message)
+    # The detail keeps its line breaks and its length; the text of a question is one line.
+    return Question(open, f"The {spec.role} asks. What do you answer?", type="input", detail=message)
 
 
 def _exchange(message: str, answer: Answer) -> list[Json]:
@@ -134,7 +134,7 @@ async def _save(spec: DialogueSpec, ctx: Context, history: list[Json], round: in
 
 
 def is_affirmative(reply: str) -> bool:
-    """A plain yes, as the whole reply or at its beginning. A reply that also asks or restricts something is none."""
+    """A plain yes, as the whole reply or at its beginning. A reply that also asks or restricts something is not one."""
     words = re.findall(r"[a-z']+", reply.lower())
     if not words or "?" in reply or RESERVATIONS & set(words):
         return False

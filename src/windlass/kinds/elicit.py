@@ -1,7 +1,7 @@
 """elicit: an agent proposes items by contract, a person handles them one at a time.
 
-Questions are answered, one approach is chosen, design sections are approved or sent back one by one. What a person
-settled stays settled: a revision changes the one section it is for, and neither a crash nor a retry asks again.
+The person answers questions, chooses one approach, and approves or sends back design sections one by one. An approved
+item stays approved: a revision changes only its section, and a crash or a retry does not ask again.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from windlass.conversion import Path
 from windlass.events import ItemsProposed, Warned
 from windlass.kinds import proposals
 from windlass.kinds.base import Call, Context, Kind, Outcome, Reply
-from windlass.kinds.calls import make_call, unusable
+from windlass.kinds.calls import failed_call_outcome, make_call
 from windlass.kinds.spec import CallSpec, FlowView, Names, Number, PhaseSpec, Reference
 from windlass.kinds.visit_cost import Sizes, VisitCost
 from windlass.model import ErrorClass, Json
 
-#: no usable answer after the reminders; where it is not routed, it has failed
+#: no usable answer after the reminders; unrouted, it counts as failed
 EXTRA_OUTCOMES = ("invalid",)
 LEAST = {"questions": 1, "approaches": 2, "sections": 1}
-"""With fewer there is nothing to handle; other counts that an agent insists on are taken with a warning."""
+"""Fewer items leave nothing to handle. Another wrong count that an agent insists on is accepted with a warning."""
 
 
 class ElicitSpec(PhaseSpec, frozen=True, kw_only=True, tag="elicit"):
     OUTCOMES: ClassVar[tuple[str, ...]] = ("ok", "failed")
 
     role: str
-    """Who proposes."""
+    """The role that proposes."""
     item: Literal["questions", "approaches", "sections"]
-    """What is proposed."""
+    """The kind of item."""
     min: Number = 1
-    """The fewest items."""
+    """The least number of items."""
     max: Number
-    """The most items."""
+    """The greatest number of items."""
     other: bool = False
     """The person may answer in their own words."""
     revise: bool = False
@@ -81,7 +81,7 @@ class ElicitSpec(PhaseSpec, frozen=True, kw_only=True, tag="elicit"):
 
 
 class NoProposalError(Exception):
-    """An agent gave nothing that a person could be asked about."""
+    """The agent proposed nothing to ask a person about."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(outcome.detail)
@@ -90,7 +90,7 @@ class NoProposalError(Exception):
 
 async def run(spec: ElicitSpec, ctx: Context) -> Outcome:
     try:
-        data = await _proposed(spec, ctx)
+        data = await _propose(spec, ctx)
         content = await HANDLE[spec.item](spec, ctx, data)
     except NoProposalError as nothing:
         return nothing.outcome if nothing.outcome.name in spec.on else replace(nothing.outcome, name="failed")
@@ -99,10 +99,10 @@ async def run(spec: ElicitSpec, ctx: Context) -> Outcome:
     return Outcome("ok")
 
 
-# -- what is proposed
+# -- the proposal
 
 
-async def _proposed(spec: ElicitSpec, ctx: Context) -> Json:
+async def _propose(spec: ElicitSpec, ctx: Context) -> Json:
     call = replace(_call(spec, ctx, spec.item), fits=lambda data: _count_problem(spec, data))
     id = ctx.place.id(spec.role)
     earlier = _earlier(ctx, id, call)
@@ -110,7 +110,7 @@ async def _proposed(spec: ElicitSpec, ctx: Context) -> Json:
     if earlier is None:
         best = proposals.approaches(data).recommendation if spec.item == "approaches" else ""
         why = str(data.get("reasoning") or "") if isinstance(data, dict) else ""
-        ctx.emit(ItemsProposed(ctx.place.key.text, spec.item, proposals.proposed(spec.item, data), best, why))
+        ctx.emit(ItemsProposed(ctx.place.key.text, spec.item, proposals.item_list(spec.item, data), best, why))
     return data
 
 
@@ -120,75 +120,75 @@ def _call(spec: ElicitSpec, ctx: Context, purpose: str, **inputs: str) -> Call:
 
 
 def _earlier(ctx: Context, id: str, call: Call, cycle: int | None = None) -> Reply | None:
-    """What a person's retry need not buy again."""
+    """A reply that a person's retry need not pay for again."""
     earlier = ctx.earlier(id, call, cycle=cycle)
     return earlier if earlier and earlier.ok else None
 
 
 def _data(spec: ElicitSpec, ctx: Context, reply: Reply) -> Json:
-    """A wrong number of items that an agent insists on is not worth a person's time, as long as there are some."""
+    """Accepts a wrong number of items from an agent that insists on it, unless there are too few to handle."""
     if reply.ok:
         return reply.data
-    if reply.error == ErrorClass.BAD_OUTPUT and len(_listed(spec, reply.data)) >= LEAST[spec.item]:
+    if reply.error == ErrorClass.BAD_OUTPUT and len(_items(spec, reply.data)) >= LEAST[spec.item]:
         ctx.emit(
-            Warned("elicit", f"{spec.role}: {_count_problem(spec, reply.data)}; taken as they are", ctx.place.key.text)
+            Warned("elicit", f"{spec.role}: {_count_problem(spec, reply.data)}; accepted anyway", ctx.place.key.text)
         )
         return reply.data
-    raise NoProposalError(unusable(spec.role, reply))
+    raise NoProposalError(failed_call_outcome(spec.role, reply))
 
 
 def _count_problem(spec: ElicitSpec, data: Json) -> str:
-    count = len(_listed(spec, data))
-    wanted = f"{spec.min} to {spec.max}" if spec.min < spec.max else str(spec.min)
-    return "" if spec.min <= count <= spec.max else f"there are {count} {spec.item}, {wanted} are wanted"
+    count = len(_items(spec, data))
+    limits = f"{spec.min} to {spec.max}" if spec.min < spec.max else str(spec.min)
+    return "" if spec.min <= count <= spec.max else f"there are {count} {spec.item}, {limits} are wanted"
 
 
-def _listed(spec: ElicitSpec, data: Json) -> list[dict[str, Json]]:
+def _items(spec: ElicitSpec, data: Json) -> list[dict[str, Json]]:
     return proposals.entries(data, spec.item)
 
 
-# -- how it is handled
+# -- the handling of each item
 
 
 async def _questions(spec: ElicitSpec, ctx: Context, data: Json) -> str:
     queries = proposals.queries(data)
-    asked: list[tuple[proposals.ProposedQuestion, str]] = []
+    answers: list[tuple[proposals.ProposedQuestion, str]] = []
     for number, query in enumerate(queries, 1):
-        answer = await ctx.ask(proposals.asking(query, number, len(queries)))
-        asked.append((query, query.said(answer)))
-    return proposals.answers_text(asked)
+        answer = await ctx.ask(proposals.item_question(query, number, len(queries)))
+        answers.append((query, query.answer_text(answer)))
+    return proposals.answers_text(answers)
 
 
 async def _approaches(spec: ElicitSpec, ctx: Context, data: Json) -> str:
-    proposed = proposals.approaches(data)
-    answer = await ctx.ask(proposals.choosing(proposed, other=spec.other))
-    chosen = proposed.chosen(answer)
-    own = await ctx.ask(proposals.own_words()) if chosen is None else None
-    return proposals.approach_text(chosen, own.value if own else "")
+    proposal = proposals.approaches(data)
+    answer = await ctx.ask(proposals.approach_question(proposal, other=spec.other))
+    choice = proposal.choice(answer)
+    own = await ctx.ask(proposals.own_approach_question()) if choice is None else None
+    return proposals.approach_text(choice, own.value if own else "")
 
 
 async def _sections(spec: ElicitSpec, ctx: Context, data: Json) -> str:
-    proposed = list(proposals.sections(data))
-    for place in range(len(proposed)):
-        others = [one for one in proposed if one is not proposed[place]]
-        proposed[place] = await _approved(spec, ctx, proposed[place], others)
-    return proposals.design_text(ctx.values.facts.request, proposed)
+    drafts = list(proposals.sections(data))
+    for place in range(len(drafts)):
+        others = [one for one in drafts if one is not drafts[place]]
+        drafts[place] = await _approve_section(spec, ctx, drafts[place], others)
+    return proposals.design_text(ctx.values.facts.request, drafts)
 
 
-async def _approved(
+async def _approve_section(
     spec: ElicitSpec, ctx: Context, section: proposals.Section, others: list[proposals.Section]
 ) -> proposals.Section:
-    """Shown until the person says yes; each time only this section was written anew."""
+    """Shows the section until the person approves it; each revision changes only this section."""
     cycle = 1
     while True:
-        answer = await ctx.ask(proposals.approving(section, revise=spec.revise), id=section.id, cycle=cycle)
+        answer = await ctx.ask(proposals.section_question(section, revise=spec.revise), id=section.id, cycle=cycle)
         if answer.value == proposals.YES:
             return section
-        section = await _revised(spec, ctx, section, others, answer.comment, cycle)
+        section = await _revise_section(spec, ctx, section, others, answer.comment, cycle)
         cycle += 1
 
 
-async def _revised(
+async def _revise_section(
     spec: ElicitSpec, ctx: Context, section: proposals.Section, others: list[proposals.Section], wish: str, cycle: int
 ) -> proposals.Section:
     call = _call(spec, ctx, "revise-section", feedback=wish, section=section.text)
@@ -199,8 +199,8 @@ async def _revised(
     earlier = _earlier(ctx, id, call, cycle)
     reply = earlier or await ctx.dispatch(id, call, cycle=cycle)
     if not reply.ok:
-        raise NoProposalError(unusable(spec.role, reply))
-    new = proposals.revised(section, reply.data)
+        raise NoProposalError(failed_call_outcome(spec.role, reply))
+    new = proposals.replace_section(section, reply.data)
     if earlier is None:
         ctx.emit(ItemsProposed(ctx.place.key.text, spec.item, [new.to_json()]), at=f"{id}#{cycle}")
     return new

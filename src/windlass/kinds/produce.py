@@ -10,32 +10,32 @@ from msgspec.structs import replace
 from windlass.conversion import Path
 from windlass.events import Warned
 from windlass.kinds.base import Context, Kind, Outcome, Reply
-from windlass.kinds.calls import failure_words, keeps_form, make_call, reached, unusable
-from windlass.kinds.spec import CallSpec, FlowStruct, FlowView, Number, PhaseSpec, listed
+from windlass.kinds.calls import ensure_check, failed_call_outcome, failure_text, make_call, record_label
+from windlass.kinds.spec import CallSpec, FlowStruct, FlowView, Number, PhaseSpec, comma_list
 from windlass.kinds.visit_cost import Sizes, VisitCost, holds
 
-#: a contract may add outcomes of its own, named by its block's status; one that is not routed counts as failed
+#: outcomes that the status of a contract's block may add; unrouted, they count as failed
 EXTRA_OUTCOMES = ("rejected", "too_complex", "needs_decision")
 
 
-#: characters of a spoilt file that a person is shown
+#: characters of an invalid file that a person sees
 MAX_SHOWN = 2_000
 
 
 class Empty(FlowStruct, frozen=True, kw_only=True):
     retry: Number = 0
-    """How often the calls are made once more, with what was missing as feedback, before the outcome is `empty`."""
+    """How often the calls are repeated, with the problem as feedback, before the outcome is `empty`."""
 
 
 class ProduceSpec(PhaseSpec, frozen=True, kw_only=True, tag="produce"):
     OUTCOMES: ClassVar[tuple[str, ...]] = ("ok", "failed", "empty", "invalid")
 
     calls: tuple[CallSpec, ...]
-    """One after the other; each may use what the ones before it made."""
+    """One after the other; each may use the artifacts of those before it."""
     empty: Empty = Empty()
-    """What is done about a plan without tasks before the outcome is `empty`."""
+    """The retries for a plan without tasks."""
     harvest: str = ""
-    """The label of the engine's commit of what the agent left uncommitted."""
+    """The label of the engine's commit of the agent's uncommitted changes."""
 
     def artifacts_in(self) -> set[str]:
         return {name for call in self.calls for name in call.ins}
@@ -78,7 +78,7 @@ class ProduceSpec(PhaseSpec, frozen=True, kw_only=True, tag="produce"):
         return VisitCost(fewest, most)
 
     def summary(self) -> str:
-        return listed(call.role for call in self.calls)
+        return comma_list(call.role for call in self.calls)
 
 
 async def run(spec: ProduceSpec, ctx: Context) -> Outcome:
@@ -92,7 +92,7 @@ async def run(spec: ProduceSpec, ctx: Context) -> Outcome:
 
 
 async def _call(spec: ProduceSpec, call: CallSpec, ctx: Context, id: str) -> Outcome | None:
-    """None: go on with the next call."""
+    """None: continue with the next call."""
     tries = 1 + (spec.empty.retry if _is_plan(call, ctx) else 0)
     feedback, looped = "", tries > 1
     first = make_call(ctx, call, _purpose(ctx))
@@ -101,11 +101,11 @@ async def _call(spec: ProduceSpec, call: CallSpec, ctx: Context, id: str) -> Out
         return None
     for cycle in range(1, tries + 1):
         job = make_call(ctx, call, _purpose(ctx), inputs={"feedback": feedback} if feedback else None)
-        reply = await ctx.dispatch(id, replace(job, accept=keeps_form(ctx)), cycle=cycle if looped else None)
+        reply = await ctx.dispatch(id, replace(job, accept=ensure_check(ctx)), cycle=cycle if looped else None)
         if not reply.ok:
-            return _failed(spec, call, reply)
-        # The engine committed what the agent left before the reply was recorded.
-        reached(ctx, spec.harvest, f"{id}.harvest")
+            return _failure(spec, call, reply)
+        # The engine committed the agent's uncommitted changes before it recorded the reply.
+        record_label(ctx, spec.harvest, f"{id}.harvest")
         ctx.flush()
         if reply.outcome:
             return Outcome(reply.outcome if reply.outcome in spec.on else "failed", _failure_text(reply))
@@ -113,24 +113,24 @@ async def _call(spec: ProduceSpec, call: CallSpec, ctx: Context, id: str) -> Out
         if not feedback:
             _warn_of_silence(call, ctx)
             return None
-    return _spoilt(spec, call, ctx, feedback, reply)
+    return _invalid(spec, call, ctx, feedback, reply)
 
 
 def _failure_text(reply: Reply) -> str:
-    """The errors that a contract lists, else the agent's words."""
+    """The errors that a contract lists, otherwise the agent's text."""
     errors = reply.data.get("errors") if isinstance(reply.data, dict) else None
     return "; ".join(str(error) for error in errors) if isinstance(errors, list) and errors else reply.text
 
 
-def _failed(spec: ProduceSpec, call: CallSpec, reply: Reply) -> Outcome:
-    outcome = unusable(call.role, reply)
+def _failure(spec: ProduceSpec, call: CallSpec, reply: Reply) -> Outcome:
+    outcome = failed_call_outcome(call.role, reply)
     return outcome if outcome.name in spec.on else replace(outcome, name="failed")
 
 
-def _spoilt(spec: ProduceSpec, call: CallSpec, ctx: Context, problem: str, reply: Reply) -> Outcome:
-    """A plan without tasks is `empty`, anything else that breaks its form `invalid`; what is not routed has failed."""
+def _invalid(spec: ProduceSpec, call: CallSpec, ctx: Context, problem: str, reply: Reply) -> Outcome:
+    """A plan without tasks is `empty`, any other violation `invalid`; an unrouted outcome is `failed`."""
     name = "empty" if _is_plan(call, ctx) else "invalid"
-    words = failure_words(call.role, replace(reply, reason=problem))
+    words = failure_text(call.role, replace(reply, reason=problem))
     shown = [f"{path}:\n{ctx.values.artifact(path)}"[:MAX_SHOWN] for path in call.out if ctx.values.artifact(path)]
     return Outcome(name if name in spec.on else "failed", "\n".join([words, *shown]))
 
@@ -138,7 +138,7 @@ def _spoilt(spec: ProduceSpec, call: CallSpec, ctx: Context, problem: str, reply
 def _warn_of_silence(call: CallSpec, ctx: Context) -> None:
     silent = [name for name in call.out if not (ctx.values.artifact(name) or "").strip()]
     if silent:
-        ctx.emit(Warned("empty", f"{call.role} had nothing to say; the run goes on without it", ctx.place.key.text))
+        ctx.emit(Warned("empty", f"{call.role} wrote nothing; the run continues without it", ctx.place.key.text))
 
 
 def _is_plan(call: CallSpec, ctx: Context) -> bool:

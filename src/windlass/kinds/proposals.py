@@ -1,4 +1,4 @@
-"""What an agent proposed, and how a person is asked about it: questions, approaches, design sections."""
+"""The items that an agent proposes, and the questions about them: questions, approaches, design sections."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from windlass.model import Answer, Choice, Json, Question, is_id
 
 OTHER = "other"
 MOST = 20
-"""No contract lets more items through."""
-TOLD = ("title", "summary", "tradeoffs")
+"""The greatest number of items in any contract."""
+APPROACH_TEXTS = ("title", "summary", "tradeoffs")
 YES, REVISE = "yes", "revise"
 DECIDE = "No preference: take what fits best, and say so in the design."
 
 
 class ProposedQuestion(Struct, frozen=True):
-    """A question that an agent wants answered."""
+    """A question that an agent asks the person."""
 
     id: str
     text: str
@@ -31,8 +31,8 @@ class ProposedQuestion(Struct, frozen=True):
         kind = "choice" if self.options else "input"
         return {"id": self.id, "text": self.text, "type": kind, "options": list(self.options)}
 
-    def said(self, answer: Answer) -> str:
-        """The answer in words: an option by its label."""
+    def answer_text(self, answer: Answer) -> str:
+        """The answer as text: an option by its label."""
         return next((c.label for c in option_keys(self.options) if c.key == answer.value), answer.value)
 
 
@@ -44,7 +44,7 @@ class Approach(Struct, frozen=True):
     tasks: float = 0
 
     def to_json(self) -> dict[str, Json]:
-        words: dict[str, Json] = {name: getattr(self, name) for name in ("id", *TOLD)}
+        words: dict[str, Json] = {name: getattr(self, name) for name in ("id", *APPROACH_TEXTS)}
         return {**words, "taskEstimate": self.tasks}
 
     @property
@@ -53,12 +53,12 @@ class Approach(Struct, frozen=True):
 
 
 class Approaches(Struct, frozen=True):
-    listed: tuple[Approach, ...]
+    items: tuple[Approach, ...]
     recommendation: str
     reasoning: str = ""
 
-    def chosen(self, answer: Answer) -> Approach | None:
-        return next((a for a in self.listed if a.id == answer.value), None)
+    def choice(self, answer: Answer) -> Approach | None:
+        return next((a for a in self.items if a.id == answer.value), None)
 
 
 class Section(Struct, frozen=True):
@@ -68,7 +68,7 @@ class Section(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        return f"## {self.title}\n\n{_demoted(self.content)}"
+        return f"## {self.title}\n\n{_demote_headings(self.content)}"
 
     def to_json(self) -> dict[str, Json]:
         return {"id": self.id, "title": self.title, "content": self.content}
@@ -78,8 +78,8 @@ class Section(Struct, frozen=True):
 
 
 def entries(data: Json, name: str) -> list[dict[str, Json]]:
-    listed = data.get(name) if isinstance(data, dict) else None
-    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    items = data.get(name) if isinstance(data, dict) else None
+    return [one for one in items if isinstance(one, dict)] if isinstance(items, list) else []
 
 
 def queries(data: Json) -> tuple[ProposedQuestion, ...]:
@@ -87,27 +87,27 @@ def queries(data: Json) -> tuple[ProposedQuestion, ...]:
 
 
 def _query(one: dict[str, Json], number: int) -> ProposedQuestion:
-    listed = one.get("options")
-    options = tuple(str(o) for o in listed) if isinstance(listed, list) and one.get("type") == "choice" else ()
+    items = one.get("options")
+    options = tuple(str(o) for o in items) if isinstance(items, list) and one.get("type") == "choice" else ()
     return ProposedQuestion(f"question-{number}", str(one["text"]), options, str(one.get("placeholder") or ""))
 
 
 def approaches(data: Json) -> Approaches:
-    """Ids stand in answers and on the command line, so one that cannot is replaced by its number."""
+    """Answers and command lines use these ids. An id that they cannot use is replaced by its number."""
     assert isinstance(data, dict)
-    listed = entries(data, "approaches")
-    ids = {str(one["id"]): _answerable(str(one["id"]), n) for n, one in enumerate(listed, 1)}
-    found = tuple(_approach(one, ids[str(one["id"])]) for one in listed)
-    return Approaches(found, ids[str(data["recommendation"])], str(data.get("reasoning") or ""))
+    items = entries(data, "approaches")
+    ids = {str(one["id"]): _answer_key(str(one["id"]), n) for n, one in enumerate(items, 1)}
+    parsed = tuple(_approach(one, ids[str(one["id"])]) for one in items)
+    return Approaches(parsed, ids[str(data["recommendation"])], str(data.get("reasoning") or ""))
 
 
-def _answerable(id: str, number: int) -> str:
+def _answer_key(id: str, number: int) -> str:
     return id if is_id(id) and not id.isdecimal() and id.casefold() != OTHER else f"approach-{number}"
 
 
 def _approach(one: dict[str, Json], id: str) -> Approach:
     size = one.get("taskEstimate")
-    title, summary, tradeoffs = (" ".join(str(one.get(name) or "").split()) for name in TOLD)
+    title, summary, tradeoffs = (" ".join(str(one.get(name) or "").split()) for name in APPROACH_TEXTS)
     return Approach(id, title, summary, tradeoffs, float(size) if isinstance(size, int | float) else 0)
 
 
@@ -119,24 +119,24 @@ def _section(one: dict[str, Json], number: int) -> Section:
     return Section(f"section-{number}", " ".join(str(one["title"]).split()), str(one["content"]).strip())
 
 
-def proposed(item: str, data: Json) -> list[Json]:
-    """As the engine names them from here on."""
+def item_list(item: str, data: Json) -> list[Json]:
+    """The items with the ids that the engine uses from here on."""
     match item:
         case "questions":
             return [query.to_json() for query in queries(data)]
         case "approaches":
-            return [approach.to_json() for approach in approaches(data).listed]
+            return [approach.to_json() for approach in approaches(data).items]
         case _:
             return [section.to_json() for section in sections(data)]
 
 
-def revised(section: Section, data: Json) -> Section:
-    """The one section of the answer in the old one's place, whatever id it was given."""
+def replace_section(section: Section, data: Json) -> Section:
+    """The section of the answer under the id of the old one, whatever its id is."""
     [new] = sections(data)
     return replace(new, id=section.id)
 
 
-# -- what is asked
+# -- the questions
 
 
 def ids(item: str) -> tuple[str, ...]:
@@ -151,7 +151,7 @@ def ids(item: str) -> tuple[str, ...]:
             return tuple(f"section-{n}" for n in numbers)
 
 
-def asking(query: ProposedQuestion, number: int, total: int) -> Question:
+def item_question(query: ProposedQuestion, number: int, total: int) -> Question:
     choices = option_keys(query.options)
     return Question(
         id=query.id,
@@ -160,51 +160,51 @@ def asking(query: ProposedQuestion, number: int, total: int) -> Question:
         options=choices,
         type="choice" if choices else "input",
         detail=query.placeholder,
-        # An agent puts the option it would take first; in its own words there is nothing to take.
+        # An agent puts its preferred option first; free text has no such option.
         yes=choices[0].key if choices else DECIDE,
     )
 
 
 def option_keys(labels: Sequence[str]) -> tuple[Choice, ...]:
-    """A readable key for each option. A bare number would be taken for an option's place in the list."""
+    """A readable key for each option. A bare number would mean an option's position in the list."""
     slugs = [re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")[:40].strip("-") for label in labels]
     plain = [slug and not slug.isdecimal() and slugs.count(slug) == 1 for slug in slugs]
     keys = [slug if good else f"option-{n}" for n, (slug, good) in enumerate(zip(slugs, plain, strict=True), 1)]
     return tuple(Choice(key, label) for key, label in zip(keys, labels, strict=True))
 
 
-def choosing(proposed: Approaches, *, other: bool) -> Question:
+def approach_question(approaches: Approaches, *, other: bool) -> Question:
     own = (Choice(OTHER, "Other", "describe an approach of your own"),) if other else ()
     return Question(
         id="approach",
         title="Choose Approach",
         text="Which approach shall it be?",
-        options=(*(_choice(a, proposed) for a in proposed.listed), *own),
-        detail=_weighed(proposed),
-        yes=proposed.recommendation,
+        options=(*(_choice(a, approaches) for a in approaches.items), *own),
+        detail=_comparison(approaches),
+        yes=approaches.recommendation,
     )
 
 
-def _choice(approach: Approach, proposed: Approaches) -> Choice:
-    star = "★ recommended" if approach.id == proposed.recommendation else ""
-    # The star and the size first: a narrow screen cuts what is long, and that is the summary.
+def _choice(approach: Approach, approaches: Approaches) -> Choice:
+    star = "★ recommended" if approach.id == approaches.recommendation else ""
+    # The star and the size come first: a narrow screen cuts the end, which is the summary.
     facts = ", ".join(filter(None, (star, approach.size)))
     return Choice(approach.id, approach.title, ". ".join(filter(None, (facts, approach.summary))))
 
 
-def _weighed(proposed: Approaches) -> str:
-    """What the options do not say: why one is recommended, and what each one costs."""
-    best = next(a.title for a in proposed.listed if a.id == proposed.recommendation)
-    why = f": {proposed.reasoning}" if proposed.reasoning else ""
-    costs = "\n".join(f"- **{a.title}**: {a.tradeoffs}" for a in proposed.listed if a.tradeoffs)
+def _comparison(approaches: Approaches) -> str:
+    """The reason of the recommendation, and what each approach costs."""
+    best = next(a.title for a in approaches.items if a.id == approaches.recommendation)
+    why = f": {approaches.reasoning}" if approaches.reasoning else ""
+    costs = "\n".join(f"- **{a.title}**: {a.tradeoffs}" for a in approaches.items if a.tradeoffs)
     return "\n\n".join(filter(None, (f"★ Recommended is {best}{why}", f"Trade-offs:\n\n{costs}" if costs else "")))
 
 
-def own_words() -> Question:
+def own_approach_question() -> Question:
     return Question(id="own-approach", title="Your approach", text="Describe the approach you want.", type="input")
 
 
-def approving(section: Section, *, revise: bool) -> Question:
+def section_question(section: Section, *, revise: bool) -> Question:
     back = (Choice(REVISE, "No, revise", "say what to change"),) if revise else ()
     return Question(
         id=section.id,
@@ -219,17 +219,17 @@ def approving(section: Section, *, revise: bool) -> Question:
     )
 
 
-# -- what is kept
+# -- the artifacts
 
 
-def answers_text(asked: Iterable[tuple[ProposedQuestion, str]]) -> str:
-    return _json([{"id": query.id, "question": query.text, "answer": said} for query, said in asked])
+def answers_text(answers: Iterable[tuple[ProposedQuestion, str]]) -> str:
+    return _json([{"id": query.id, "question": query.text, "answer": answer} for query, answer in answers])
 
 
-def approach_text(chosen: Approach | None, words: str) -> str:
-    if chosen is None:
+def approach_text(choice: Approach | None, words: str) -> str:
+    if choice is None:
         return _json({"id": OTHER, "title": "The user's own approach", "summary": words})
-    return _json({"id": chosen.id, "title": chosen.title, "summary": chosen.summary, "tradeoffs": chosen.tradeoffs})
+    return _json({"id": choice.id, "title": choice.title, "summary": choice.summary, "tradeoffs": choice.tradeoffs})
 
 
 def design_text(request: str, approved: Iterable[Section]) -> str:
@@ -242,8 +242,8 @@ def _json(value: Json) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def _demoted(content: str) -> str:
-    """Below a section's own heading: a plan is held against the headings of the second level."""
+def _demote_headings(content: str) -> str:
+    """Moves headings below the section's heading: the plan is compared with second-level headings."""
     lines, fenced = [], False
     for line in content.split("\n"):
         fenced = fenced != line.lstrip().startswith(("```", "~~~"))

@@ -1,4 +1,4 @@
-"""publish: the run's branch leaves this machine: push, pull request, tag. Never by force, never twice."""
+"""publish: pushes the run's branch, opens a pull request, sets a tag. Never by force, never twice."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class PublishSpec(PhaseSpec, frozen=True, kw_only=True, tag="publish"):
     RUN_TEMPLATES: ClassVar[tuple[str, ...]] = ("tag",)
 
     do: tuple[Literal["push", "pr", "tag"], ...]
-    """In order: push the branch, open a pull request, set a tag. What the machine has no means for is left out, and
-    the commands that do it are shown."""
+    """In order: push the branch, open a pull request, set a tag. A step that this machine cannot do is left out, and
+    its commands are shown."""
     remote: str = ""
-    """Where to; a name or a $setting. Not given: what git would push to."""
+    """The remote: a name or a $setting. Default: the remote that git would push to."""
     base: str = ""
-    """The branch that the pull request is for; a name or a $setting. Not given: what was checked out at the start."""
+    """The base of the pull request: a name or a $setting. Default: the branch checked out at the start."""
     tag: str = "{slug}-{id8}"
-    """The tag's name; {slug}, {id8} and {date} are filled in."""
+    """The tag's name, with the placeholders {slug}, {id8} and {date}."""
 
 
 async def run(spec: PublishSpec, ctx: Context) -> Outcome:

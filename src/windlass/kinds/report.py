@@ -1,4 +1,4 @@
-"""report: the run's record, rendered by a template and put where people look."""
+"""report: renders the record of the run with a template and writes it to each destination."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""review: reviewers judge, a fixer mends, the loop converges or ends at its cap.
+"""review: reviewers judge, a fixer repairs, the loop ends with a pass or at its cap.
 
-A finding is the same finding by role, file and message. A re-review gets the fix and the open findings, not everything
-again. The loop ends on a pass, at the cap, or when a cycle closes nothing.
+Role, file and message identify a finding. A re-review gets the fix and the open findings, not everything again. The
+loop ends on a pass, at the cap, or when a cycle closes no finding.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from windlass.conversion import Path
 from windlass.events import ReviewFinished, Warned
 from windlass.kinds.base import NOBODY_REVIEWED, Call, Context, Kind, Outcome, Reply
-from windlass.kinds.calls import format_finding, keeps_form, make_call, reached
-from windlass.kinds.spec import CallSpec, Count, FlowView, PhaseSpec, Reference, fixed_by, listed, words_of
+from windlass.kinds.calls import ensure_check, format_finding, make_call, record_label
+from windlass.kinds.spec import CallSpec, Count, FlowView, PhaseSpec, Reference, comma_list, fixer_text, words_of
 from windlass.kinds.visit_cost import Sizes, VisitCost, holds
 from windlass.model import Choice, Finding, Json, Question, Severity, Task, Verdict, content_id
 
@@ -45,26 +45,26 @@ class ReviewSpec(PhaseSpec, frozen=True, kw_only=True, tag="review"):
     ANNOUNCES_ITSELF: ClassVar[bool] = True
 
     of: str
-    """The artifact that is judged."""
+    """The artifact to judge."""
     scope: Literal["task", "run"] = "task"
-    """What `changes` means: those of the task, or of the whole run."""
+    """The scope of `changes`: the task, or the whole run."""
     reviewers: tuple[CallSpec, ...]
-    """Who judges; optional ones may be missing."""
+    """The roles that judge; optional ones may be missing."""
     order: Literal["sequence", "parallel"] = "sequence"
-    """One after the other, or side by side."""
+    """One after the other, or at the same time."""
     fixer: CallSpec | None = None
-    """Who mends what blocks, before the reviewers look again."""
+    """The role that repairs blocking findings before the next review."""
     mode: str = "iterative"
     """iterative | single-pass | $setting"""
     max: Count = 3
     """How often the fixer may try."""
     threshold: str = ""
-    """Findings below it are noted: low | medium | high | critical | $setting. Not given: everything blocks in an
+    """Findings below it are only noted: low | medium | high | critical | $setting. Default: everything blocks in an
     iterative review, nothing in a single pass."""
     feedback: str = ""
-    """The question whose comment is a finding of the next visit."""
+    """A question; its comment becomes a finding of the next visit."""
     completes: str = ""
-    """The tasks phase whose tasks nobody judged one by one: a pass of this review completes them."""
+    """A tasks phase without a review of each task: a pass of this review completes its tasks."""
 
     def artifacts_in(self) -> set[str]:
         calls = [*self.reviewers, *([self.fixer] if self.fixer else [])]
@@ -89,7 +89,7 @@ class ReviewSpec(PhaseSpec, frozen=True, kw_only=True, tag="review"):
         return ("pass", "noted", *blocking, *exhausted, "inconclusive")
 
     def optional_outcomes(self, flow: FlowView) -> tuple[str, ...]:
-        """As the reviewer's contract has them. Unrouted, they never pass."""
+        """Outcomes of the reviewer's contract. Unrouted, they never pass."""
         return ("hard_stop", "needs_decision")
 
     def agent_calls(self) -> Iterator[tuple[Path, CallSpec]]:
@@ -121,8 +121,8 @@ class ReviewSpec(PhaseSpec, frozen=True, kw_only=True, tag="review"):
         return VisitCost(fewest, most * (cycles + 1) + cycles)
 
     def summary(self) -> str:
-        by = listed(call.role for call in self.reviewers)[1:]
-        return f"  {self.of} by{by}{fixed_by(self.fixer, self.max)}"
+        by = comma_list(call.role for call in self.reviewers)[1:]
+        return f"  {self.of} by{by}{fixer_text(self.fixer, self.max)}"
 
     def can_fix(self) -> bool:
         return self.fixer is not None
@@ -138,7 +138,7 @@ class ReviewSpec(PhaseSpec, frozen=True, kw_only=True, tag="review"):
 
 
 class Round(Struct, frozen=True):
-    """What one cycle of reviews said, joined."""
+    """The joined verdicts of one cycle."""
 
     verdict: Verdict
     blocking: tuple[Finding, ...] = ()
@@ -154,11 +154,11 @@ async def run(spec: ReviewSpec, ctx: Context) -> Outcome:
 
 
 async def _run(spec: ReviewSpec, ctx: Context) -> Outcome:
-    reviewers = [r for r in spec.reviewers if holds(r.when, ctx.values.fact) and _there(r, ctx)]
-    wished = ctx.place.to_fix if spec.fixer and ctx.place.to_fix else _wish(spec, ctx)
-    if wished:
-        failed = await _fix(spec, ctx, wished, 0, int(ctx.values.setting(spec.max)))
-        failed = failed or await _land(spec, ctx, wished)
+    reviewers = [r for r in spec.reviewers if holds(r.when, ctx.values.fact) and _is_available(r, ctx)]
+    requests = ctx.place.to_fix if spec.fixer and ctx.place.to_fix else _wish(spec, ctx)
+    if requests:
+        failed = await _fix(spec, ctx, requests, 0, int(ctx.values.setting(spec.max)))
+        failed = failed or await _land(spec, ctx, requests)
         if failed:
             return failed
     if not reviewers:
@@ -170,7 +170,7 @@ async def _run(spec: ReviewSpec, ctx: Context) -> Outcome:
 async def _cycles(spec: ReviewSpec, ctx: Context, reviewers: Sequence[CallSpec]) -> Outcome:
     iterative = ctx.values.setting(spec.mode) == "iterative" and spec.fixer is not None
     cap = int(ctx.values.setting(spec.max)) if iterative else 0
-    open_findings, since = _rejoined(ctx), ctx.place.since
+    open_findings, since = _change_finding(ctx), ctx.place.since
     for cycle in range(1, cap + 2):
         round = await _review(spec, ctx, reviewers, cycle, cap, open_findings, since)
         if not (iterative and round.blocking) or round.verdict is Verdict.HARD_STOP:
@@ -201,24 +201,24 @@ async def _review(
     open_findings: tuple[Finding, ...],
     since: str,
 ) -> Round:
-    reached(ctx, spec.label.enter, f"{ctx.place.id()}#{cycle}")
+    record_label(ctx, spec.label.enter, f"{ctx.place.id()}#{cycle}")
     jobs = [_call(spec, ctx, r, cap, open_findings, since) for r in reviewers]
     ids = [_id(ctx, r.role, len(reviewers)) for r in reviewers]
     calls = [ctx.dispatch(id, job, cycle=cycle) for id, job in zip(ids, jobs, strict=True)]
-    replies = await _side_by_side(calls) if spec.order == "parallel" else [await call for call in calls]
+    replies = await _gather(calls) if spec.order == "parallel" else [await call for call in calls]
     rounds = [_judge(spec, ctx, r.role, reply) for r, reply in zip(reviewers, replies, strict=True)]
     for reviewer, round in zip(reviewers, rounds, strict=True):
-        _tell(ctx, reviewer.role, round, cycle)
-    return _joined(rounds)
+        _record_round(ctx, reviewer.role, round, cycle)
+    return _join(rounds)
 
 
-async def _side_by_side(calls: Sequence[Awaitable[Reply]]) -> list[Reply]:
-    """All come to their end, also when one raises: what the others said is on record then."""
-    found = await asyncio.gather(*calls, return_exceptions=True)
-    errors = [one for one in found if isinstance(one, BaseException)]
+async def _gather(calls: Sequence[Awaitable[Reply]]) -> list[Reply]:
+    """Waits for all calls, also when one raises: the replies of the others are recorded then."""
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    errors = [one for one in results if isinstance(one, BaseException)]
     if errors:
         raise errors[0]
-    return [one for one in found if isinstance(one, Reply)]
+    return [one for one in results if isinstance(one, Reply)]
 
 
 def _call(
@@ -229,17 +229,17 @@ def _call(
     call = make_call(ctx, reviewer, f"{again}review{kind}", inputs=_subject(spec, ctx), findings=open_findings)
     content = ctx.values.artifact(spec.of)
     context = {**call.context, "criteria": reviewer.criteria, **({spec.of: content} if content else {})}
-    fits = _consistent(_passable(spec, ctx))
+    fits = _consistency_check(_least_failing_severity(spec, ctx))
     return replace(call, cycles=cap, since=since if spec.of == "changes" else "", context=context, fits=fits)
 
 
-def _passable(spec: ReviewSpec, ctx: Context) -> Severity:
-    """The least severity that a passing review cannot hold: the flow's threshold, else what the roles are told."""
+def _least_failing_severity(spec: ReviewSpec, ctx: Context) -> Severity:
+    """The least severity that a pass cannot contain: the flow's threshold, otherwise the one in the role files."""
     return Severity.of(ctx.values.setting(spec.threshold)) if spec.threshold else Severity.MEDIUM
 
 
-def _consistent(least: Severity) -> Callable[[Json], str]:
-    """For `Call.fits`: a pass over a finding that fails it says two things, and nobody knows which one is meant."""
+def _consistency_check(least: Severity) -> Callable[[Json], str]:
+    """For `Call.fits`: refuses a pass with a finding that should fail it. Such a verdict contradicts itself."""
 
     def fits(data: Json) -> str:
         if not isinstance(data, dict) or data.get("verdict") not in [verdict.value for verdict in PASSES]:
@@ -247,14 +247,14 @@ def _consistent(least: Severity) -> Callable[[Json], str]:
         worst = [f for f in _findings(data.get("findings"), "") if f.severity >= least]
         if not worst:
             return ""
-        named = f"[{worst[0].severity.word}] {worst[0].message[:200]}"
-        return f"the status passes it, but a finding is {least.word} or worse: {named}; a finding like that fails it"
+        example = f"[{worst[0].severity.word}] {worst[0].message[:200]}"
+        return f"the status passes it, but a finding is {least.word} or worse: {example}; a finding like that fails it"
 
     return fits
 
 
 def _subject(spec: ReviewSpec, ctx: Context) -> dict[str, Json]:
-    """What is judged is what is compared."""
+    """The inputs of a replay's comparison: the judged content."""
     if spec.of == "changes":
         return {"tree": ctx.place.tree}
     return {spec.of: content_id(ctx.values.artifact(spec.of) or "")}
@@ -264,13 +264,13 @@ def _judge(spec: ReviewSpec, ctx: Context, role: str, reply: Reply) -> Round:
     if not reply.ok or not isinstance(reply.data, dict):
         return Round(Verdict.INCONCLUSIVE, summary=f"{role}: {reply.reason or 'gave no verdict'}")
     verdict = Verdict(str(reply.data["verdict"]))
-    listed = reply.data.get("findings")
-    findings = _findings(listed, role)
+    items = reply.data.get("findings")
+    findings = _findings(items, role)
     summary = str(reply.data.get("summary") or "")
     if verdict is not Verdict.PASS and not findings and verdict is not Verdict.INCONCLUSIVE:
         findings = [Finding(summary or f"{role} did not pass it and did not say why", Severity.MEDIUM, role=role)]
     if verdict in PASSES and spec.threshold and any(f.severity is Severity.CRITICAL for f in findings):
-        # On record from a version that took such an answer; by now it is asked again, and is no reply.
+        # An older version recorded such an answer. Today the agent is asked again.
         verdict = Verdict.FAIL
     if verdict not in (Verdict.FAIL, Verdict.HARD_STOP):
         return Round(verdict, noted=tuple(findings), summary=summary)
@@ -279,10 +279,10 @@ def _judge(spec: ReviewSpec, ctx: Context, role: str, reply: Reply) -> Round:
     return Round(verdict, blocking, tuple(f for f in findings if f.severity < least), summary)
 
 
-def _findings(listed: Json, role: str) -> list[Finding]:
-    if not isinstance(listed, list):
+def _findings(items: Json, role: str) -> list[Finding]:
+    if not isinstance(items, list):
         return []
-    return [Finding.from_json(item).by(role) for item in listed if isinstance(item, dict)]
+    return [Finding.from_json(item).by(role) for item in items if isinstance(item, dict)]
 
 
 def _threshold(spec: ReviewSpec, ctx: Context) -> int:
@@ -291,7 +291,7 @@ def _threshold(spec: ReviewSpec, ctx: Context) -> int:
     return Severity.LOW if ctx.values.setting(spec.mode) == "iterative" else NEVER
 
 
-def _joined(rounds: Sequence[Round]) -> Round:
+def _join(rounds: Sequence[Round]) -> Round:
     verdicts = {round.verdict for round in rounds}
     order = (Verdict.HARD_STOP, Verdict.NEEDS_DECISION, Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS_WITH_NOTES)
     worst = next((verdict for verdict in order if verdict in verdicts), Verdict.PASS)
@@ -319,12 +319,12 @@ def _outcome(round: Round, iterative: bool) -> Outcome:
     return Outcome("noted", words, findings)
 
 
-# -- mending
+# -- the fixer
 
 
 async def _fix(spec: ReviewSpec, ctx: Context, findings: tuple[Finding, ...], cycle: int, cap: int) -> Outcome | None:
-    """None: mended, judge it again."""
-    reached(ctx, spec.label.fix, f"{ctx.place.id('fix')}#{cycle}")
+    """None: fixed, judge it again."""
+    record_label(ctx, spec.label.fix, f"{ctx.place.id('fix')}#{cycle}")
     before = _tasks_of(spec, ctx)
     name, number = (ctx.place.id("fix"), cycle) if cycle else (ctx.place.id("wish"), None)
     failed = await _revise(spec, ctx, findings, name, number, cap)
@@ -336,23 +336,23 @@ async def _revise(
 ) -> Outcome | None:
     assert spec.fixer is not None
     purpose = "revise" if spec.of != "changes" else "fix-run" if spec.scope == "run" else "fix"
-    # In the prompt, not compared: the findings and the task are what a fix is for.
+    # In the prompt, not compared: the findings and the task are the inputs of a fix.
     context: dict[str, Json] = {"review_type": spec.id, **_content(spec, ctx)}
     call = make_call(ctx, spec.fixer, purpose, findings=findings, context=context)
-    call = replace(call, cycles=cap, label=spec.label.fix, accept=_keeps_plan(spec, ctx))
+    call = replace(call, cycles=cap, label=spec.label.fix, accept=_plan_check(spec, ctx))
     reply = await ctx.dispatch(name, call, cycle=cycle)
     if reply.ok:
         return None
     return Outcome("inconclusive", f"{spec.fixer.role} could not mend it: {reply.reason}", findings)
 
 
-async def _land(spec: ReviewSpec, ctx: Context, wished: tuple[Finding, ...]) -> Outcome | None:
-    """What was mended for the whole run joins its tip; refused by the checks, the findings stand as they were."""
-    refused = await ctx.land_fix(ctx.place.id("land")) if spec.scope == "run" else ""
-    if not refused:
+async def _land(spec: ReviewSpec, ctx: Context, requests: tuple[Finding, ...]) -> Outcome | None:
+    """Merges a fix for the whole run into its tip. When the checks refuse it, the findings stay open."""
+    refusal = await ctx.land_fix(ctx.place.id("land")) if spec.scope == "run" else ""
+    if not refusal:
         return None
-    why = Finding(f"the fix was not taken: {refused}", Severity.HIGH, role="windlass")
-    return Outcome("noted", why.message, (why, *wished))
+    why = Finding(f"the fix was not taken: {refusal}", Severity.HIGH, role="windlass")
+    return Outcome("noted", why.message, (why, *requests))
 
 
 def _content(spec: ReviewSpec, ctx: Context) -> dict[str, Json]:
@@ -360,28 +360,28 @@ def _content(spec: ReviewSpec, ctx: Context) -> dict[str, Json]:
     return {spec.of: content} if content else {}
 
 
-def _keeps_plan(spec: ReviewSpec, ctx: Context) -> Callable[[Mapping[str, str]], str]:
-    """For `Call.accept`: a plan stays one that can be carried out, and keeps the form that the flow lays on it."""
+def _plan_check(spec: ReviewSpec, ctx: Context) -> Callable[[Mapping[str, str]], str]:
+    """For `Call.accept`: a revised plan can still be carried out, and keeps the `ensure` rules of the flow."""
     was_plan = bool(_tasks_of(spec, ctx))
-    form = keeps_form(ctx)
+    form = ensure_check(ctx)
 
     def accept(outs: Mapping[str, str]) -> str:
         problem = ctx.values.parse_plan(spec.of, outs.get(spec.of, "")).problem if was_plan else ""
-        # What was approved before the plan was written stays, whoever wants the plan changed.
+        # The rules of the approved documents hold for every revision of the plan.
         return f"the revised plan cannot be carried out: {problem}" if problem else form(outs)
 
     return accept
 
 
 def _tasks_of(spec: ReviewSpec, ctx: Context) -> tuple[Task, ...]:
-    """Of the plan that the fixer revises; empty for anything else."""
+    """The tasks of the plan that the fixer revises; empty for anything else."""
     return ctx.values.plan(spec.of).tasks if spec.fixer and spec.of in spec.fixer.out else ()
 
 
 async def _settle_drops(
     spec: ReviewSpec, ctx: Context, findings: tuple[Finding, ...], before: tuple[Task, ...], cycle: int, cap: int
 ) -> Outcome | None:
-    """A task may go when a finding is about it. What disappears without one, a person decides."""
+    """A revision may drop a task that a finding is about. A person decides about any other dropped task."""
     for nth in itertools.count(1):
         lost = dropped_tasks(before, _tasks_of(spec, ctx), findings)
         if not lost:
@@ -402,7 +402,7 @@ async def _settle_drops(
 
 def _drop_question(lost: Sequence[Task], findings: Sequence[Finding]) -> Question:
     titles = ", ".join(f"'{task.title}'" for task in lost)
-    found = "\n".join(format_finding(finding) for finding in findings)
+    findings_text = "\n".join(format_finding(finding) for finding in findings)
     return Question(
         id=DROPPED,
         title="Dropped tasks",
@@ -411,7 +411,7 @@ def _drop_question(lost: Sequence[Task], findings: Sequence[Finding]) -> Questio
             Choice("accept", "Yes", "go on with the revised plan"),
             Choice("restore", "No", "have them put back"),
         ),
-        detail=f"The findings that the plan was revised for:\n{found}",
+        detail=f"The findings that the plan was revised for:\n{findings_text}",
         comment="optional",
         back=("restore",),
     )
@@ -426,9 +426,10 @@ _STRUCTURE = re.compile(
 
 
 def dropped_tasks(before: Sequence[Task], after: Sequence[Task], findings: Sequence[Finding]) -> list[Task]:
-    """Tasks that are gone though no finding is about them or about the plan's structure, and no person asked for it."""
+    """The dropped tasks, unless a finding is about them or about the plan's structure, or a person asked for a
+    revision."""
     if any(finding.role == USER for finding in findings):
-        # What a person sent back is shown to them again, with its list of tasks.
+        # The person who sent the plan back sees it again, with its list of tasks.
         return []
     kept = {_title(task.title) for task in after}
     lost = [(n, task) for n, task in enumerate(before, 1) if _title(task.title) not in kept]
@@ -440,8 +441,8 @@ def _title(text: str) -> str:
 
 
 def _is_about(finding: Finding, number: int, task: Task) -> bool:
-    named = {_title(one).removeprefix("task ").lstrip("#") for one in finding.tasks}
-    if named & {"plan", "all", str(number), task.id.casefold(), _title(task.title)}:
+    names = {_title(one).removeprefix("task ").lstrip("#") for one in finding.tasks}
+    if names & {"plan", "all", str(number), task.id.casefold(), _title(task.title)}:
         return True
     text = _title(f"{finding.message} {finding.suggestion}")
     if _title(task.title) in text or re.search(rf"\b{re.escape(task.id.casefold())}\b", text):
@@ -450,40 +451,40 @@ def _is_about(finding: Finding, number: int, task: Task) -> bool:
 
 
 def _numbers(text: str) -> set[int]:
-    """Of tasks that a text names: `task 2`, `tasks 1, 3 and 5-7`, `#4`."""
-    pairs = [pair for listed in _NUMBERS.findall(text) for pair in _RANGE.findall(listed)]
-    found: set[int] = set()
+    """The numbers of the tasks in a text: `task 2`, `tasks 1, 3 and 5-7`, `#4`."""
+    pairs = [pair for list_text in _NUMBERS.findall(text) for pair in _RANGE.findall(list_text)]
+    numbers: set[int] = set()
     for first, last in pairs:
-        found |= set(range(int(first), min(int(last), int(first) + 1000) + 1)) if last else {int(first)}
-    return found
+        numbers |= set(range(int(first), min(int(last), int(first) + 1000) + 1)) if last else {int(first)}
+    return numbers
 
 
 def _wish(spec: ReviewSpec, ctx: Context) -> tuple[Finding, ...]:
-    """What the person who sent it back asked for comes before the reviewers."""
+    """The comment of the person who sent it back comes before the reviewers."""
     text = ctx.values.feedback(spec.feedback) if spec.fixer and spec.feedback else None
     if text is None:
         return ()
     return (Finding(text or "The user wants it revised: mend its weakest points.", Severity.HIGH, role=USER),)
 
 
-# -- small things
+# -- helpers
 
 
-def _rejoined(ctx: Context) -> tuple[Finding, ...]:
-    """What was reviewed before is judged again for one reason only."""
+def _change_finding(ctx: Context) -> tuple[Finding, ...]:
+    """The finding that has a reviewed task judged again after a change."""
     text = f"It was changed after your review ({ctx.place.why}): does it still meet the requirements?"
     return (Finding(text, Severity.MEDIUM, role="windlass"),) if ctx.place.since else ()
 
 
 def _warn_unreviewed(spec: ReviewSpec, ctx: Context) -> None:
-    """Where only critical findings count, the reviewers are an extra; elsewhere their absence is said."""
+    """Reviewers are optional where only critical findings count. Elsewhere their absence is a warning."""
     if ctx.place.task and not spec.threshold:
         roles = ", ".join(reviewer.role for reviewer in spec.reviewers)
-        text = f"'{ctx.place.task.title}' goes on without its {spec.id} review: no agent plays {roles}"
+        text = f"'{ctx.place.task.title}' continues without its {spec.id} review: no agent plays {roles}"
         ctx.emit(Warned("unreviewed", text, ctx.place.key.text, ctx.place.task.id), at=f"{ctx.place.id()}.nobody")
 
 
-def _there(reviewer: CallSpec, ctx: Context) -> bool:
+def _is_available(reviewer: CallSpec, ctx: Context) -> bool:
     return not reviewer.optional or ctx.values.has_role(reviewer.role)
 
 
@@ -491,7 +492,7 @@ def _id(ctx: Context, role: str, count: int) -> str:
     return ctx.place.id() if count == 1 and ctx.place.task else ctx.place.id(role)
 
 
-def _tell(ctx: Context, role: str, round: Round, cycle: int) -> None:
+def _record_round(ctx: Context, role: str, round: Round, cycle: int) -> None:
     findings: list[Json] = [f.to_json() for f in round.blocking + round.noted]
     task = ctx.place.task.id if ctx.place.task else ""
     ctx.emit(

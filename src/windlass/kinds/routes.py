@@ -27,14 +27,14 @@ class To(StrEnum):
     MODE = "mode"
     #: the same phase once more, as a new visit
     AGAIN = "again"
-    #: go on, with a recorded waiver
+    #: continue, with a recorded waiver
     WAIVE = "waive"
     #: one more round of the review's fixer, as a new visit
     FIX = "fix"
     #: inside tasks: the whole task once more, as a new visit
     REDO = "redo"
     SKIP = "skip"
-    #: inside tasks: what the failure policy says
+    #: inside tasks: apply the failure policy
     FAIL = "fail"
     #: inside tasks: leave the task list with outcome `escape`
     ESCAPE = "escape"
@@ -43,7 +43,7 @@ class To(StrEnum):
 BARE = {to.value: to for to in To if to not in (To.GOTO, To.ASK, To.RESTART, To.MODE)}
 TASK_ONLY = frozenset({To.REDO, To.SKIP, To.FAIL, To.ESCAPE})
 PHASE_ONLY = frozenset({To.RESTART, To.MODE})
-#: targets that make the machine enter something it has already been in
+#: targets that enter a phase or a step again
 BACK = frozenset({To.AGAIN, To.REDO, To.RESTART, To.FIX})
 
 
@@ -82,7 +82,7 @@ class Target(Struct, frozen=True):
 
 
 class Route(Struct, frozen=True):
-    """A target, or a counted one: at most `max` times, `then` where it goes after that."""
+    """A target, or a counted one: at most `max` times, after that `then`."""
 
     target: Target
     max: int | str | None = None

@@ -1,6 +1,6 @@
-"""How a phase is written in a flow file, and what the rest of Windlass must know of it.
+"""The spec of a phase in a flow file, and what the rest of Windlass must know about it.
 
-Checks, drawings, simulations and the engine ask a phase through the methods of `PhaseSpec`. They name no kind.
+Checks, graphs, simulations and the engine use the methods of `PhaseSpec`. They name no kind.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from windlass.kinds.visit_cost import Sizes, VisitCost, When
 
 
 class FlowStruct(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of everything read from a flow file: frozen, unknown keys refused."""
+    """Base of everything read from a flow file: frozen; unknown keys are refused."""
 
 
 def _one_or_many(value: Any) -> Any:
@@ -30,7 +30,7 @@ def _setting_or_int(value: Any) -> Any:
 
 
 def _whole_number(value: Any, fault: str = "not a whole number") -> int:
-    """Flow files hold texts: their YAML knows no numbers."""
+    """Values in flow files are texts: strict YAML has no numbers."""
     if not isinstance(value, str) or not (value.isascii() and value.isdecimal()):
         raise ValueError(f"'{value}' is {fault}")
     return int(value)
@@ -44,7 +44,7 @@ Number: TypeAlias = Annotated[int, Parser(_whole_number)]
 
 
 class Label(FlowStruct, frozen=True, kw_only=True):
-    """Names that a document demands for entering, leaving and repairing."""
+    """The labels that a document demands for entry, end and repair."""
 
     enter: str = ""
     done: str = ""
@@ -56,30 +56,30 @@ def _label(value: Any) -> Any:
 
 
 class CallSpec(FlowStruct, frozen=True, kw_only=True):
-    """One agent call: who, with what, for what."""
+    """One agent call: the role, its inputs and its outputs."""
 
     role: str
-    """Who is called."""
+    """The role to call."""
     profile: str = ""
     """Use that role's settings (agent, model, tools) with this role's prompt."""
     guard: bool | str = ""
-    """`off`: without the TDD guard, although the profile has one."""
+    """`off`: no TDD guard, although the profile has one."""
     flags: tuple[str, ...] = ()
     """Passed to the role's prompt."""
     when: When = {}
-    """Made only if these facts hold."""
+    """The call is made only if these facts hold."""
     ins: Names = field(default=(), name="in")
-    """What the prompt is given: request, task, artifacts."""
+    """Inputs of the prompt: request, task, artifacts."""
     out: Names = ()
-    """Artifacts it has to make."""
+    """Artifacts that the call must produce."""
     otherwise: str = field(default="", name="or")
-    """The role that stands in when the first is not available."""
+    """The role to call when the first is not available."""
     optional: bool = False
-    """A role that no agent plays is left out instead of being an error."""
+    """Leave the call out when no agent plays the role. Otherwise that is an error."""
     criteria: str = ""
-    """A file with the criteria a reviewer judges by."""
+    """A file with the criteria of a reviewer."""
     instructions: Names = ()
-    """Files of the repository that it is told to follow, besides the flow's."""
+    """Files of the repository that the agent must follow, in addition to those of the flow."""
 
 
 class Reference(Struct, frozen=True):
@@ -92,7 +92,7 @@ class Reference(Struct, frozen=True):
 
 
 class FlowView(Protocol):
-    """What a phase may know of its flow."""
+    """What a phase may know about its flow."""
 
     @property
     def settings(self) -> Mapping[str, Any]: ...
@@ -110,7 +110,7 @@ class FlowView(Protocol):
 
 
 class PhaseSpec(FlowStruct, frozen=True, kw_only=True, tag_field="kind"):
-    """What every phase, and every step of a task, has."""
+    """The fields of every phase and of every step of a task."""
 
     id: str
     """Its name in routes, keys and logs."""
@@ -139,38 +139,38 @@ class PhaseSpec(FlowStruct, frozen=True, kw_only=True, tag_field="kind"):
         return set()
 
     def parts(self) -> set[tuple[str, str]]:
-        """Who is called: each role with the profile that it is called with, '' for its own settings."""
+        """Each role that is called, with its profile; '' means the role's own settings."""
         return {(role, "") for role in self.roles()}
 
-    # -- what is declared once for all phases of a kind
+    # -- declared once for all phases of a kind
 
     OUTCOMES: ClassVar[tuple[str, ...]] = ()
-    """All that a phase of this kind can end with."""
+    """All outcomes of this kind."""
     OWN_SLOTS: ClassVar[bool] = False
-    """It has tasks, and these work in slots of their own."""
+    """The phase has tasks, and each task works in its own slot."""
     ASKS: ClassVar[bool] = False
-    """Its work is a question to a person."""
+    """The phase asks a person a question."""
     REPORTS_FAILURE: ClassVar[bool] = False
-    """Entered by a route only, it reports what failed before; a retry goes back to that."""
+    """The phase reports an earlier failure when a route enters it; a retry goes back to the phase that failed."""
     HAS_FINDINGS: ClassVar[bool] = False
-    """What it found can be used as `ID.findings`."""
+    """Its findings are available as `ID.findings`."""
     ANNOUNCES_ITSELF: ClassVar[bool] = False
     """Its own events say that it began."""
     RUN_TEMPLATES: ClassVar[tuple[str, ...]] = ()
-    """Fields in which the run's names are filled in, as {slug}."""
+    """Fields with placeholders of the run, as {slug}."""
 
-    # -- what depends on how the phase is written
+    # -- depends on the fields of the phase
 
     def outcomes(self, flow: FlowView) -> tuple[str, ...]:
-        """What this phase can end with. Each but `ok` and `done` must be routed."""
+        """The outcomes of this phase. Each of them except `ok` and `done` must be routed."""
         return self.OUTCOMES
 
     def optional_outcomes(self, flow: FlowView) -> tuple[str, ...]:
-        """What a contract or a failure may add. A flow may leave these unrouted."""
+        """Outcomes that a contract or a failure may add. A flow may leave these unrouted."""
         return ()
 
     def own_routes(self, flow: FlowView) -> dict[str, Route] | None:
-        """Where its outcomes lead, if `on` does not say so."""
+        """The routes that the phase itself defines, for outcomes that are not in `on`."""
         return None
 
     def agent_calls(self) -> Iterator[tuple[Path, CallSpec]]:
@@ -187,11 +187,11 @@ class PhaseSpec(FlowStruct, frozen=True, kw_only=True, tag_field="kind"):
             yield from (Reference("input", (*path, "in"), name) for name in call.ins)
 
     def word_fields(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Fields that hold a word or a $setting, with the words that fit."""
+        """Fields that hold a word or a $setting, with the allowed words."""
         yield from ()
 
     def disagreements(self, flow: FlowView) -> Iterator[str]:
-        """What is wrong with the fields taken together."""
+        """Faults of the fields taken together."""
         yield from ()
 
     def visit_cost(self, sizes: Sizes) -> VisitCost:
@@ -199,11 +199,11 @@ class PhaseSpec(FlowStruct, frozen=True, kw_only=True, tag_field="kind"):
         return VisitCost()
 
     def summary(self) -> str:
-        """What a drawing shows after the kind."""
-        return listed(name for _, name in self.role_names())
+        """The text after the kind in a graph."""
+        return comma_list(name for _, name in self.role_names())
 
     def task_steps(self) -> tuple[PhaseSpec, ...]:
-        """What each task goes through."""
+        """The steps of each task."""
         return ()
 
     def task_list(self) -> str:
@@ -215,22 +215,22 @@ class PhaseSpec(FlowStruct, frozen=True, kw_only=True, tag_field="kind"):
         return None
 
     def retries_tasks(self, sizes: Sizes) -> bool:
-        """A task that failed may be done once more."""
+        """Whether a failed task may be repeated once."""
         return False
 
     def asked_question(self) -> str:
-        """The question of the flow whose answers are its routes."""
+        """The question of the flow that routes this phase."""
         return ""
 
     def asked_settings(self) -> tuple[str, ...]:
         return ()
 
     def bounded_by_person(self) -> bool:
-        """A loop through its question ends when the person wants it to end."""
+        """The person ends a loop through its question."""
         return False
 
     def loops_with_person(self) -> bool:
-        """A person can send its work back as often as they like."""
+        """A person can send its work back any number of times."""
         return False
 
     def can_fix(self) -> bool:
@@ -238,15 +238,15 @@ class PhaseSpec(FlowStruct, frozen=True, kw_only=True, tag_field="kind"):
         return False
 
     def judges_changes(self) -> bool:
-        """It reviews the code that changed."""
+        """It reviews changed code."""
         return False
 
     def completes_tasks_of(self) -> str:
-        """The phase whose tasks a pass of this one completes."""
+        """The id of the tasks phase that a pass of this phase completes."""
         return ""
 
     def answer_names(self) -> set[str]:
-        """Names, besides the flow's questions, under which answers may be given beforehand."""
+        """Names in addition to the flow's questions for which answers may be given in advance."""
         return set()
 
 
@@ -256,7 +256,7 @@ class Land(FlowStruct, frozen=True, kw_only=True):
     checks: Literal["all", "none"] = "all"
     """Whether the configured checks must pass on the joined tree."""
     fixer: CallSpec | None = None
-    """Who mends a conflict, red checks or a missing proof."""
+    """The role that repairs a conflict, failed checks or a missing proof."""
     max: Count = 1
     """How often the fixer may try."""
     label: Annotated[Label, Before(_label)] = Label()
@@ -272,11 +272,11 @@ class Land(FlowStruct, frozen=True, kw_only=True):
         return VisitCost(max_dispatches=sizes.number(self.max) if self.fixer else 0)
 
     def summary(self) -> str:
-        return fixed_by(self.fixer, self.max)
+        return fixer_text(self.fixer, self.max)
 
 
 def words_of(flow: FlowView, word: str) -> tuple[str, ...]:
-    """The words that a field can hold: itself, or what its $setting can be."""
+    """The words that a field can hold: its own, or those of its $setting."""
     if not word.startswith("$"):
         return (word,)
     setting = flow.settings.get(word[1:])
@@ -284,7 +284,7 @@ def words_of(flow: FlowView, word: str) -> tuple[str, ...]:
 
 
 def targets_of(flow: FlowView, route: Route) -> Iterator[Target]:
-    """Where a route can lead in the end: through its count and through a question's answers."""
+    """Every target that a route can lead to, through its count and through the answers of a question."""
     for target in (route.target, route.then):
         if target is None:
             continue
@@ -298,7 +298,7 @@ DEFAULTED = frozenset({"ok", "done"})
 
 
 def routes_of(flow: FlowView, phase: PhaseSpec) -> dict[str, Route]:
-    """Every outcome with where it leads, the defaults included."""
+    """The route of every outcome, defaults included."""
     own = phase.own_routes(flow)
     if own is not None:
         return own
@@ -307,10 +307,10 @@ def routes_of(flow: FlowView, phase: PhaseSpec) -> dict[str, Route]:
     return {name: Route(Target(To.NEXT)) for name in known if name in DEFAULTED} | given
 
 
-def fixed_by(fixer: CallSpec | None, most: int | str) -> str:
+def fixer_text(fixer: CallSpec | None, most: int | str) -> str:
     return f", fixed by {fixer.role}, at most {most} times" if fixer else ""
 
 
-def listed(names: Iterator[str]) -> str:
+def comma_list(names: Iterator[str]) -> str:
     found = ", ".join(dict.fromkeys(names))
     return f"  {found}" if found else ""

@@ -9,18 +9,18 @@ from windlass.model import Task
 
 
 def layers(tasks: Sequence[Task]) -> dict[str, int]:
-    """A wave's number by task: one more than the highest of what it depends on."""
+    """The wave of each task: one more than the highest wave of its dependencies."""
     return _longest({task.id: task.depends_on for task in tasks})
 
 
 def with_groups(key: str, tasks: Sequence[Task]) -> TasksListed:
-    """The list as it is recorded: each task with the wave it can run in."""
+    """The recorded list: each task with its wave."""
     group = layers(tasks)
     return TasksListed(key, [{**task.to_json(), "group": group[task.id]} for task in tasks])
 
 
 def chains(tasks: Sequence[Task]) -> dict[str, int]:
-    """How many tasks one after the other still hang on this one, itself included."""
+    """The length of the longest chain of tasks that begins with each task."""
     after: dict[str, list[str]] = {task.id: [] for task in tasks}
     for task in tasks:
         for id in task.depends_on:
@@ -30,7 +30,7 @@ def chains(tasks: Sequence[Task]) -> dict[str, int]:
 
 
 def _longest(next_of: Mapping[str, Collection[str]]) -> dict[str, int]:
-    """The longest way from each node, in nodes. Without recursion: a plan may be one long chain."""
+    """The longest path from each node, in nodes. Without recursion: a plan may be one long chain."""
     found: dict[str, int] = {}
     for start in next_of:
         todo, on_the_way = [(start, iter(next_of[start]))], {start}

@@ -1,4 +1,4 @@
-"""tasks: a plan's tasks, each through its own steps, each landed on the run's tip."""
+"""tasks: takes each task of a plan through its steps and lands it on the run's tip."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ class TasksSpec(PhaseSpec, frozen=True, kw_only=True, tag="tasks"):
     source: str = field(name="from")
     """The artifact that lists the tasks."""
     order: Order = "list"
-    """`list`: as the plan has them; `deps`: who has the most waiting for it first; `waves`: layer by layer, each landed
-    as a whole. A task never starts before what it depends on has landed."""
+    """`list`: in the order of the plan; `deps`: first the task that most others wait for; `waves`: layer by layer, each
+    landed as a whole. A task never starts before its dependencies have landed."""
     slots: Count = 1
-    """Tasks at work at the same time, unless the command line or the config says how many."""
+    """Tasks that run at the same time, unless the command line or the config sets the number."""
     pause: str = ""
     """auto | checkpoint | batch | $setting"""
     pause_every: Count = 3
     """Tasks between pauses, with `batch`."""
     failure: str = "stop"
-    """retry (once, then without it) | continue (without it) | stop | $setting: what `fail` means."""
+    """The meaning of `fail`: retry (once, then without it) | continue (without it) | stop | $setting."""
     steps: tuple[Step, ...]
-    """What each task goes through: phases of the kinds produce, review and command."""
+    """The steps of each task: phases of the kinds produce, review and command."""
     land: Land = Land()
     """How a task's commits join the run's tip."""
     done_label: str = ""
@@ -78,7 +78,7 @@ class TasksSpec(PhaseSpec, frozen=True, kw_only=True, tag="tasks"):
         return ("done", *(("stopped",) if stopped else ()), *(("escape",) if To.ESCAPE in ends else ()))
 
     def optional_outcomes(self, flow: FlowView) -> tuple[str, ...]:
-        """With another failure policy: tasks failed and none landed."""
+        """`stopped` with another failure policy: tasks failed and none landed."""
         return ("stopped",) if To.FAIL in self._ends(flow) else ()
 
     def _ends(self, flow: FlowView) -> set[To]:
@@ -118,7 +118,7 @@ class TasksSpec(PhaseSpec, frozen=True, kw_only=True, tag="tasks"):
 
 
 class RunsTasks(Context, Protocol):
-    """What this kind may do besides the verbs of every kind."""
+    """The verbs of every kind, and the one of this kind."""
 
     def run_tasks(self, spec: TasksSpec) -> Awaitable[Outcome]:
         """Start the plan's tasks as the schedule allows, take each through its steps, and land it."""

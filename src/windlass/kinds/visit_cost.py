@@ -1,4 +1,4 @@
-"""What a visit of a phase can cost: dispatches and questions, fewest and most."""
+"""The cost of one visit of a phase: dispatches and questions, fewest and most."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ When: TypeAlias = dict[str, bool | str | tuple[str, ...]]
 
 
 class VisitCost(Struct, frozen=True):
-    """Infinite minima mean: there is no way to the end from here."""
+    """Infinite minima mean that no route leads to the end from here."""
 
     min_dispatches: float = 0
     max_dispatches: float = 0
@@ -45,7 +45,7 @@ class VisitCost(Struct, frozen=True):
 
 
 class Sizes(Protocol):
-    """A flow with a number of tasks and with given settings; the other settings keep their defaults."""
+    """A flow with a number of tasks and some settings; the other settings have their defaults."""
 
     @property
     def flow(self) -> Any: ...
@@ -58,22 +58,22 @@ class Sizes(Protocol):
     def words(self, word: str) -> tuple[str, ...]: ...
 
     def count(self, calls: Sequence[Any]) -> tuple[int, int]:
-        """How many dispatches these calls are, at least and at most."""
+        """The least and the greatest number of dispatches of these calls."""
         ...
 
-    def asked(self, name: str) -> bool | None:
-        """Whether this setting is asked for: yes, no, or None while the run decides."""
+    def is_asked(self, name: str) -> bool | None:
+        """Whether the run asks for this setting; None when only the run decides."""
         ...
 
 
 def holds(when: When, fact: Callable[[str], Json]) -> bool:
-    return all(_equal(fact(name), wanted) for name, wanted in when.items())
+    return all(_equal(fact(name), expected) for name, expected in when.items())
 
 
-def _equal(value: Json, wanted: bool | str | Sequence[str]) -> bool:
-    if isinstance(wanted, tuple | list):
-        return any(_equal(value, one) for one in wanted)
-    return _word(value) == _word(wanted)
+def _equal(value: Json, expected: bool | str | Sequence[str]) -> bool:
+    if isinstance(expected, tuple | list):
+        return any(_equal(value, one) for one in expected)
+    return _word(value) == _word(expected)
 
 
 def _word(value: Any) -> str:

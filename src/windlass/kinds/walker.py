@@ -22,7 +22,7 @@ LAND = "land"
 FINISH = "(finish)"
 END = "(end)"
 UNCHANGED = "unchanged"
-"""The outcome of a landing that found nothing to land and nobody who confirmed that."""
+"""The outcome of a landing with no changes that nothing confirmed as intended."""
 
 Known: TypeAlias = Callable[[When], bool | None]
 """Whether a condition holds: yes, no, or None when only the run decides."""
@@ -41,7 +41,7 @@ class RouteRow(Struct, frozen=True):
     id: str
     routes: Mapping[str, Route]
     fallback: Route | None = None
-    """Taken by an outcome without a route; None: such an outcome is an error."""
+    """The route of an outcome that has none; None: such an outcome is an error."""
     via: bool = False
     """Only a route enters it."""
     conditions: tuple[When, ...] = ()
@@ -57,14 +57,14 @@ class StageRow(Struct, frozen=True):
 
 
 class RouteTable(Struct, frozen=True):
-    """Everything that the walker knows of a flow, or of the steps of a task."""
+    """What the walker knows about a flow, or about the steps of a task."""
 
     rows: Mapping[str, RouteRow]
     sequence: tuple[str, ...]
     last: RouteNode
     """Where `next` leads after the last step."""
     modes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Each mode has a sequence of its own."""
+    """Each mode has its own sequence."""
     stages: tuple[StageRow, ...] = ()
     restarts: Route | None = None
     """How often each stage may be restarted, and the target after that."""
@@ -77,7 +77,7 @@ class RouteTable(Struct, frozen=True):
         return self.modes.get(mode, self.sequence)
 
     def after(self, node: RouteNode) -> RouteNode:
-        """The following step; `via` steps are passed over."""
+        """The following step; skips `via` steps."""
         ids = self.in_order(node.mode)
         return self._first_of(ids[ids.index(node.id) + 1 :], node.mode)
 
@@ -89,7 +89,7 @@ class RouteTable(Struct, frozen=True):
 
 
 class RoutedFlow(FlowView, Protocol):
-    """What the table of a flow's phases is made from."""
+    """The parts of a flow that its route table is made from."""
 
     @property
     def modes(self) -> Mapping[str, tuple[str, ...]]: ...
@@ -125,7 +125,7 @@ def _phase_routes(flow: FlowView, phase: PhaseSpec) -> dict[str, Route]:
         return routes_of(flow, phase)
     routes = {**dict.fromkeys(DEFAULTED, Route(Target(To.NEXT))), **routes_of(flow, phase), **phase.on}
     if "inconclusive" in routes:
-        # Only a contract knows whether a reviewer can say these, and the check of flow files does not see contracts.
+        # Only a contract knows whether a reviewer can return these, and the check of flow files does not see contracts.
         unrouted = [name for name in ("hard_stop", "needs_decision") if name in phase.optional_outcomes(flow)]
         routes = {**dict.fromkeys(unrouted, routes["inconclusive"]), **routes}
     return routes
@@ -146,7 +146,7 @@ def task_table(spec: PhaseSpec) -> RouteTable:
     }
     on = dict(land.on) if land else {}
     if "unproved" in on:
-        # A task that changed nothing and that nobody confirmed is as little shown to be done as one without a proof.
+        # A task without changes and without a confirmation is unproved, like a task without a proof.
         on = {UNCHANGED: on["unproved"], **on}
     rows[LAND] = RouteRow(LAND, on, failure)
     return RouteTable(rows, tuple(rows), RouteNode(END))
@@ -182,7 +182,7 @@ class Move(Struct, frozen=True):
     to: RouteNode
     """The step that is entered, or an end."""
     note: str = ""
-    """Why another target was taken than the one that was asked for."""
+    """Why the walker took another target than the requested one."""
 
 
 def next_step(table: RouteTable, state: AnyWalkState, outcome: str, facts: WalkFacts) -> tuple[AnyWalkState, Move]:
@@ -192,7 +192,7 @@ def next_step(table: RouteTable, state: AnyWalkState, outcome: str, facts: WalkF
 
 
 def count_route(table: RouteTable, state: AnyWalkState, outcome: str, facts: WalkFacts) -> tuple[AnyWalkState, Target]:
-    """The target of an outcome's route; a counted route leads to its `then` when its count is used up."""
+    """The target of an outcome's route. A counted route leads to its `then` after its last count."""
     route = table.route(state.at, outcome)
     if route is None:
         raise StoppedError(
@@ -209,8 +209,7 @@ def count_route(table: RouteTable, state: AnyWalkState, outcome: str, facts: Wal
 
 
 def take(table: RouteTable, state: AnyWalkState, target: Target, facts: WalkFacts) -> tuple[AnyWalkState, Move]:
-    """Go where a target leads. The caller looks at the conditions of the step that is entered, and takes `next` to pass
-    over it."""
+    """Go to a target. The caller checks the conditions of the entered step, and takes `next` to skip it."""
     node = RouteNode(state.at, state.mode)
     if target.to is To.ASK:
         return state, Move(target, node)
@@ -220,7 +219,7 @@ def take(table: RouteTable, state: AnyWalkState, target: Target, facts: WalkFact
     if not found:
         raise _dead_end(target)
     to = found[0]
-    # At an end the walker stays: a retry begins with the step that it stands in.
+    # At an end the walker keeps its step: a retry begins with it.
     moved = state if to.id not in table.rows else replace(state, at=to.id, mode=to.mode or state.mode)
     return moved, Move(target, to)
 
@@ -287,7 +286,7 @@ def restart_stages(table: RouteTable, node: RouteNode, target: Target, known: Kn
 
 
 def _until_certain(wanted: Sequence[StageRow], last: StageRow | None, known: Known) -> Iterator[RestartChoice]:
-    """The first of the wanted stages that is on; else the last one, whether it is on or not."""
+    """The first wanted stage that is on; otherwise the last stage, on or off."""
     off: list[When] = []
     for stage in wanted:
         verdict = known(stage.when)

@@ -86,7 +86,7 @@ def inspect_agent(project: Project, config: Config, name: str, roles: tuple[str,
         return AgentInfo(name, "", f"'{program}' is not installed", adapter.capabilities, roles)
     options = config.agents.options(name)
     version = _version(name, path, options, environ)
-    warning, login = installed.untested(name, version), _login(name, options, environ)
+    warning, login = installed.version_warning(name, version), _login(name, options, environ)
     return AgentInfo(name, path, "", adapter.capabilities, roles, version, warning, login)
 
 

@@ -37,7 +37,7 @@ class RunQuestions(Struct, frozen=True):
                 return row, Answer(checked.value, checked.comment, by)
         winner = self.store.questions.find(run, row.key)
         assert winner is not None
-        raise _answered(winner)
+        raise _already_answered(winner)
 
     def _find(self, run: str, key: str) -> QuestionRow:
         self._refuse_final(run)
@@ -49,7 +49,7 @@ class RunQuestions(Struct, frozen=True):
             raise UserError("more than one question is open", hint=f"name one: {', '.join(row.key for row in found)}")
         for row in reversed(self.store.questions.all(run)):
             if row.state == "answered" and key in (row.key, row.id):
-                raise _answered(row)
+                raise _already_answered(row)
         hint = near(key, [row.key for row in pending]) if pending else "windlass status shows what the run is doing"
         raise UserError(f"no question '{key}' is open" if key else "no question is open", hint=hint)
 
@@ -59,5 +59,5 @@ class RunQuestions(Struct, frozen=True):
             raise UserError(f"run {run} is {state} and takes no more answers", hint=f"windlass show {run}")
 
 
-def _answered(row: QuestionRow) -> UserError:
+def _already_answered(row: QuestionRow) -> UserError:
     return UserError(f"'{row.id}' was already answered with '{row.answer}' by {row.by}", hint="windlass status")

@@ -177,5 +177,5 @@ async def _canary(checker: Checker, engine: EngineRepo, workspace: Workspace) ->
 
 def _retire_leftovers(slots: Slots, now: float) -> None:
     """A killed check may still have a process in its slot."""
-    for lease in slots.held(RUN):
+    for lease in slots.leases_of(RUN):
         slots.retire(slots.slot(lease.n), Attempt(RUN, lease.key, 0), now)

@@ -14,7 +14,7 @@ from msgspec import Struct
 from windlass.agents import installed, registry
 from windlass.agents.assignment import assign
 from windlass.agents.contracts import registry as contracts
-from windlass.agents.process.supervise import marked
+from windlass.agents.process.supervise import marked_processes
 from windlass.engine.journal import Journal
 from windlass.engine.repair import record_of, repair_repositories
 from windlass.errors import UserError, WindlassError
@@ -258,7 +258,7 @@ def _leftovers(project: Project) -> Iterator[DoctorFinding]:
         if not row.state.final and service.store.attempts.running(row.id):
             text = f"run {row.id} lost its driver while an agent was running"
             yield DoctorFinding(Level.WARN, "leftovers", text, f"windlass resume {row.id}")
-    for pid, marker in marked(project.host.place.home):
+    for pid, marker in marked_processes(project.host.place.home):
         if marker.split(":")[0] in {*at_rest, CHECK}:
             yield DoctorFinding(Level.WARN, "leftovers", f"process {pid} is a leftover of {marker}", f"kill {pid}")
     known = {row.id for row in rows if not row.state.final}

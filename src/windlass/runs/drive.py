@@ -1,4 +1,4 @@
-"""Drive a run: take its lock, put its services together, perform it, record its end."""
+"""Drives a run: takes its lock, builds its services, performs it, records its end."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from windlass.engine.machine import End
 from windlass.engine.questions import PausedError, Questions, WaitingError
 from windlass.engine.quota import QuotaPatience, QuotaWaits
 from windlass.engine.repair import RepositoryRepair, repair_repositories
-from windlass.engine.requests import heed, obey
+from windlass.engine.requests import apply_request, poll_requests
 from windlass.engine.services import Assignments, DriverHost, StopRequests, known_secrets
 from windlass.engine.tip import Tip
 from windlass.engine.values import RunValues
@@ -92,18 +92,18 @@ class DriveResult(Struct, frozen=True):
     reason: str = ""
     hint: str = ""
     kept: tuple[Path, ...] = ()
-    """Folders that `--keep` left as they were."""
+    """Folders that `--keep` left unchanged."""
 
 
 class DriverServices(Struct, frozen=True):
-    """The parts of one driver that are used after it was built."""
+    """The parts of one driver that are used after its construction."""
 
     run: RunScope
     site: LocalSite
     slots: Slots
     views: ViewFiles
     folder: Path
-    """The run's."""
+    """The folder of the run."""
 
 
 class DriverControls(Struct, frozen=True):
@@ -116,7 +116,7 @@ class DriverControls(Struct, frozen=True):
         self._requests.pause = why
 
     def go_on(self) -> None:
-        """Take back a pause that the driver has not obeyed yet."""
+        """Take back a pause that the driver has not applied yet."""
         self._requests.pause = ""
 
     def stop(self, why: str = INTERRUPTED) -> None:
@@ -125,7 +125,7 @@ class DriverControls(Struct, frozen=True):
         self._requests.stop.set()
 
 
-Beside = Callable[[DriverControls], AbstractAsyncContextManager[None]]
+InterfaceSession = Callable[[DriverControls], AbstractAsyncContextManager[None]]
 """An interface in the driver's event loop: entered before the run continues, left after its end is recorded."""
 
 
@@ -139,7 +139,7 @@ def drive(
     *,
     on_event: Callable[[Recorded], None],
     asker: Asker | None = None,
-    beside: Beside | None = None,
+    interface: InterfaceSession | None = None,
     policy: AnswerPolicy | None = None,
     budget: float | None = None,
     agent: str = "",
@@ -154,7 +154,7 @@ def drive(
     with notified(project, run, on_event) as heard, driver_lock(host.place.lock(run), run) as lock:
         store = host.open_store(drives=True)
         try:
-            driver = _Driver(project, store, lock, crash_points(host.environ), beside or _alone)
+            driver = _Driver(project, store, lock, crash_points(host.environ), interface or _alone)
             return driver.run(store.runs.get(run), heard, asker, policy, budget, cast, script)
         finally:
             store.close()
@@ -164,13 +164,18 @@ class _Driver:
     """One driver's hold on a run, from the lock to the recorded end."""
 
     def __init__(
-        self, project: Project, store: Store, lock: DriverLock, crash: Callable[[str], None], beside: Beside
+        self,
+        project: Project,
+        store: Store,
+        lock: DriverLock,
+        crash: Callable[[str], None],
+        interface: InterfaceSession,
     ) -> None:
         self._project = project
         self._lock = lock
         self._before: DriverId | None = None
-        """The driver before this one, when it may still be alive."""
-        self._beside = beside
+        """The driver before this one, if it may still be alive."""
+        self._interface = interface
         self._store = store
         self._host = project.host
         self._crash = crash
@@ -204,7 +209,7 @@ class _Driver:
     def _take(
         self, row: RunRow, policy: AnswerPolicy | None, budget: float | None, cast: RoleOverrides, script: str
     ) -> tuple[EpochClaim, RunRow]:
-        """A new epoch; what was said on this command line is remembered for the next driver."""
+        """A new epoch. Stores the options of this command line for the next driver."""
         config = self._project.config()
         options: dict[str, Json] = {**row.options, CONFIG_LIMIT: config.budget.stop_usd}
         options |= RoleOverrides.remembered(row.options).changed_to(cast).to_json() | (
@@ -215,9 +220,9 @@ class _Driver:
         if policy is not None:
             options["policy"] = policy.to_json()
         if row.state in (RunState.STOPPED, RunState.BLOCKED):
-            # Whoever goes on after a stop retries it, once: a driver that dies before it did hands that on.
+            # The next driver after a stop retries it, once. A driver that dies before that passes it on.
             options[RETRY] = self._retries(row.id)
-        limit = budget if budget is not None else _raised(row, config)
+        limit = budget if budget is not None else _raised_limit(row, config)
         with self._store.transaction():
             self._require_same(row)
             claim = self._store.runs.take(row.id, DriverId.own().to_json(), self._lock.require)
@@ -227,11 +232,11 @@ class _Driver:
                 self._store.runs.set_budget(claim, limit, config.budget.warn_usd)
                 changed = BudgetChanged(limit, "command line" if budget is not None else "config")
                 self._new_limit = self._store.events.add(claim, changed)
-            # Inside: a moment later it may be another driver's.
+            # Inside: a moment later another driver may have the run.
             return claim, self._store.runs.get(row.id)
 
     def _require_same(self, row: RunRow) -> None:
-        """While this driver looked at the run, another one may have taken it, or somebody ended it."""
+        """Meanwhile another driver may have taken the run, or a person may have ended it."""
         self._lock.require()
         now = self._store.runs.get(row.id)
         if now.epoch != row.epoch or now.state.final:
@@ -240,9 +245,9 @@ class _Driver:
         self._before = before if before and before.may_live else None
 
     def _check(self, row: RunRow, options: Mapping[str, Json]) -> None:
-        """Who cannot play is refused before the run is touched."""
+        """Refuse a role without a working agent before the run is touched."""
         cast, roles = RoleOverrides.remembered(options), self._project.roles()
-        config, flow = self._project.config(told=cast.roles), self._flow(row, roles)
+        config, flow = self._project.config(cli_roles=cast.roles), self._flow(row, roles)
         check_agents(self._project.adapters(config, str(options.get("script") or "")), flow, roles, config, cast)
 
     def _flow(self, row: RunRow, roles: Mapping[str, Role]) -> Flow:
@@ -260,22 +265,22 @@ class _Driver:
     ) -> DriveResult:
         services = self._build(row, claim, fence, on_event, asker)
         run = services.run
-        async with self._beside(DriverControls(run.requests)):
+        async with self._interface(DriverControls(run.requests)):
             if self._new_limit:
                 on_event(self._new_limit)
-            watcher = asyncio.create_task(heed(run.journal, run.requests))
+            watcher = asyncio.create_task(poll_requests(run.journal, run.requests))
             _on_signals(run.requests)
             try:
-                ended = await self._guarded(row, services, retry)
+                ended = await self._drive_guarded(row, services, retry)
                 watcher.cancel()
                 ended = self._end(services, ended)
-                ended = replace(ended, kept=_kept(services.slots, row.id))
+                ended = replace(ended, kept=_kept_folders(services.slots, row.id))
                 if ended.state is RunState.FINISHED and run.values.flow.agent_branch:
                     await asyncio.to_thread(_clean_pool, services.slots, self._host.clock())
             finally:
                 watcher.cancel()
                 services.views.close()
-                # Only now: a terminal that closes hangs up more than once, and the end is to be on record.
+                # Only now: a closing terminal sends several signals, and the end must be recorded.
                 _ignore_signals()
             return ended
 
@@ -285,13 +290,13 @@ class _Driver:
         if ended.state is RunState.FINISHED and views.view.shortfall:
             ended = replace(ended, exit=Exit.IN_PART, reason=views.view.shortfall)
         if ended.state.final or self._store.runs.get(ended.run).wanted == ABORT:
-            # Cleared before the end is on record: killed in between, nobody would come by again.
+            # Cleared before the end is recorded: after a kill in between, no driver would return to clear it.
             views.flush(final=True)
         ended = self._record(journal, ended)
         views.flush(final=ended.state.final)
         return ended
 
-    async def _guarded(self, row: RunRow, services: DriverServices, retry: bool) -> DriveResult:
+    async def _drive_guarded(self, row: RunRow, services: DriverServices, retry: bool) -> DriveResult:
         run = services.run
         try:
             await self._recover(row, services)
@@ -300,7 +305,7 @@ class _Driver:
             await _warn_unpriced(run, RoleOverrides.remembered(row.options))
             await _settle_edits(run, services.folder)
             end = await RunLoop(run, retry=retry).run()
-            return _ended(row.id, end)
+            return _end_result(row.id, end)
         except WaitingError as error:
             return DriveResult(row.id, RunState.WAITING, error.exit, error.message, error.hint)
         except (PausedError, InterruptedDriverError) as error:
@@ -332,11 +337,11 @@ class _Driver:
         if row.epoch > 1 or not engine.refs.tip(row.id):
             await self._repair(row, services.run)
         open_before = self._store.attempts.running(row.id)
-        found = await asyncio.to_thread(self._recovered, row, services)
-        # In their order: whoever looks on hears of an interrupted attempt before it hears of the resume.
+        found = await asyncio.to_thread(self._recover_attempts, row, services)
+        # In order: an observer sees the interrupted attempt before the resume.
         journal.events.catch_up()
         for attempt in open_before:
-            # Their processes have ended; the driver that began them had no time for it.
+            # Their processes have ended; the driver that began them did not redact them.
             await asyncio.to_thread(services.site.redact, attempt.intent.folder)
         if row.epoch > 1:
             reason = f"{found.lost} interrupted" if found.lost else ""
@@ -345,7 +350,7 @@ class _Driver:
             with journal.writing("resume", RunResumed(row.epoch, reason)):
                 pass
 
-    def _recovered(self, row: RunRow, services: DriverServices) -> Recovery:
+    def _recover_attempts(self, row: RunRow, services: DriverServices) -> Recovery:
         assignments = services.run.assignments
         store = self._host.open_store()
         unknown_usd = assignments.config.budget.unknown_usd
@@ -380,12 +385,12 @@ class _Driver:
         on_event: Callable[[Recorded], None],
         asker: Asker | None,
     ) -> DriverServices:
-        """The composition of a driver: every service is given what it needs, once."""
+        """The composition of a driver: gives every service what it needs, once."""
         here = self._host
         folder = here.place.run_folder(row.id)
         make_private(folder)
         cast, roles = RoleOverrides.remembered(row.options), self._project.roles()
-        config, flow = self._project.config(told=cast.roles), self._flow(row, roles)
+        config, flow = self._project.config(cli_roles=cast.roles), self._flow(row, roles)
         in_place = here.place.root if row.options.get("in_place") else None
         later = asyncio.get_running_loop().call_later
         tdd = _tdd_mode(flow, config)
@@ -399,7 +404,7 @@ class _Driver:
             return views.report(template, here.clock())
 
         requests = StopRequests(require_claim=partial(self._store.require, claim))
-        obey(requests, row.wanted)
+        apply_request(requests, row.wanted)
         engine = EngineRepo.open(user_repo.discover(here.cwd), state_dir(here.environ), fence=fence.held)
         journal = Journal(self._store, claim, publish=publish, crash=self._crash, barrier=engine.barrier)
         tip = Tip(journal, engine)
@@ -412,7 +417,7 @@ class _Driver:
         assignments = Assignments(config, roles, adapters, cast.agent, frozenset(cast.roles))
         secrets = redactor(known_secrets(config, here.environ, engine.user.root))
 
-        slots = Slots(engine, keeping=bool(row.options.get("keep")))
+        slots = Slots(engine, keep_slots=bool(row.options.get("keep")))
         host = DriverHost(socket.gethostname(), boot_id(), here.environ, here.clock)
         commands = CommandRunner(journal, config, slots, folder, here.environ, requests, secrets)
         site = LocalSite(values.facts, folder, slots, host, config, adapters, secrets, commands)
@@ -447,7 +452,7 @@ class _Driver:
         return DriverServices(run, site, slots, views, folder)
 
     def _record(self, journal: Journal, ended: DriveResult) -> DriveResult:
-        """An abort that was asked for while the run came to rest ends it: nobody else will look."""
+        """An abort that was requested while the run ended its work ends the run: no other process will apply it."""
         journal.flush()
         with journal.writing("end"):
             if not ended.state.final and self._store.runs.get(ended.run).wanted == ABORT:
@@ -457,7 +462,7 @@ class _Driver:
         return ended
 
 
-# -- small things
+# -- helpers
 
 
 def _budget(journal: Journal, questions: Questions, flow: Flow, config: Config) -> Budget:
@@ -469,7 +474,7 @@ def _budget(journal: Journal, questions: Questions, flow: Flow, config: Config) 
 
 
 async def _warn_unpriced(run: RunScope, cast: RoleOverrides) -> None:
-    """Said before the first dispatch, once: a model whose price nobody knows is bounded by its tokens alone."""
+    """Warn once before the first dispatch: only tokens limit a model without a known price."""
     flow, roles, config = run.values.flow, run.assignments.roles, run.assignments.config
     for text in await asyncio.to_thread(unpriced_models, flow, roles, config, cast):
         run.journal.emit("prices", Warned("budget", text))
@@ -477,7 +482,7 @@ async def _warn_unpriced(run: RunScope, cast: RoleOverrides) -> None:
 
 
 def _tdd_mode(flow: Flow, config: Config) -> str:
-    """Without a command that runs tests by file, nobody can prove that they came first."""
+    """Without a command that runs tests by file, no proof can show that the tests came first."""
     if flow.tdd == "off":
         return "off"
     return "enforced" if config.tests.run_files is not None else "unchecked"
@@ -490,21 +495,21 @@ def _two_drivers(before: DriverId) -> str:
 
 
 def _clean_pool(slots: Slots, now: float) -> None:
-    """A flow whose agents have branches of their own ends with its pool: the worktrees go, what `--keep` kept stays.
-    What cannot be removed now is left to `windlass gc`."""
+    """Remove the slots of a flow with agent branches at its end; slots of `--keep` stay. `windlass gc` removes what
+    cannot be removed now."""
     for lease in slots.leases():
         if lease.use is SlotUse.FREE:
             with suppress(OSError, WindlassError):
                 slots.remove(lease, now)
 
 
-def _kept(slots: Slots, run: str) -> tuple[Path, ...]:
+def _kept_folders(slots: Slots, run: str) -> tuple[Path, ...]:
     kept = [lease for lease in slots.leases() if (lease.use, lease.run) == (SlotUse.KEPT, run)]
     return tuple(slots.slot(lease.n).path for lease in kept)
 
 
 def _published_tip(store: Store, run: str) -> str:
-    """A landing that was not published yet does not count: a driver may die in between."""
+    """A landing that is not published yet does not count: a driver may die in between."""
     last = store.events.last(run, BranchPublished)
     return last.commit if last else ""
 
@@ -533,15 +538,15 @@ def _values(flow: Flow, row: RunRow, store: Store, branch: str, repository: str,
     return values
 
 
-def _raised(row: RunRow, config: Config) -> float | None:
-    """A limit that was raised in the config since the last driver counts; what the config always said does not."""
+def _raised_limit(row: RunRow, config: Config) -> float | None:
+    """A limit that was raised in the config since the last driver counts; an unchanged one does not."""
     before = row.options.get(CONFIG_LIMIT)
     if row.budget_usd is None or not isinstance(before, int | float) or config.budget.stop_usd <= before:
         return row.budget_usd
     return max(config.budget.stop_usd, row.budget_usd)
 
 
-def _ended(run: str, end: End) -> DriveResult:
+def _end_result(run: str, end: End) -> DriveResult:
     exits = {
         RunState.FINISHED: Exit.OK,
         RunState.ABORTED: Exit.ABORTED,
@@ -563,7 +568,7 @@ def _ignore_signals() -> None:
 
 
 async def _settle_edits(run: RunScope, folder: Path) -> None:
-    """Files that somebody edited while the run was at rest: one question each, before anything else happens."""
+    """Files that a person edited while no driver ran: one question each, before anything else happens."""
     journal, id, flow = run.journal, run.values.facts.id, run.values.flow
     store = journal.store
     for edit in edits(store, id, folder):
@@ -590,7 +595,7 @@ def crash_points(environ: Mapping[str, str]) -> Callable[[str], None]:
 
 @contextmanager
 def notified(project: Project, run: str, on_event: Callable[[Recorded], None]) -> Iterator[Callable[[Recorded], None]]:
-    """Events go to the interface first. Where messages are configured, they go out as well."""
+    """Events go to the interface first, then to the configured message services."""
     if not project.config().notify.urls:
         yield on_event
         return

@@ -115,7 +115,7 @@ def _key(recorded: Recorded) -> str:
     return recorded.event.key
 
 
-# -- inside
+# -- helpers
 
 
 def _flow(project: Project, row: RunRow) -> Flow:

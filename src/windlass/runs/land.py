@@ -11,14 +11,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from windlass.agents.process.supervise import ProcessActivity, at_work
+from windlass.agents.process.supervise import ProcessActivity, running_processes
 from windlass.errors import StoppedError, UserError
 from windlass.events import BranchPublished, CommandFinished
 from windlass.git import run as git
 from windlass.git import user_repo
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.gc import OwnBranch, collect_homes, gc
-from windlass.git.publish import LandPlan, bring, land_commit, land_plan, plan_landing, publish
+from windlass.git.publish import LandPlan, copy_tip, land_commit, land_plan, plan_landing, publish
 from windlass.git.slots import Lease
 from windlass.locks import is_driven
 from windlass.model import Collected, GcRemoved, LandResult, LandStyle, RunState
@@ -74,7 +74,7 @@ def land(
     if tip == view.base:
         raise UserError(f"run {row.id} has no landed tasks", hint=f"windlass show {row.id}")
     name = view.published or f"run {row.id}"
-    bring(engine, tip)
+    copy_tip(engine, tip)
     landed = _was_landed(user, view, tip)
     plan = None if landed else plan_landing(user, tip, name, _style(options))
     if plan is None or plan.kind == "already":
@@ -101,7 +101,7 @@ def catch_up(service: Service, engine: EngineRepo, run: str, tip: str) -> None:
     now = git.read_refs(engine.user.root, ref).get(ref, "")
     if now not in (last.commit, tip) or not now:
         return
-    bring(engine, tip)
+    copy_tip(engine, tip)
     done = publish(engine, run, last.branch, tip, now)
     if done.commit == tip:
         service.store.events.add(Person(run), BranchPublished(done.branch, done.commit, done.note, tip))
@@ -216,7 +216,7 @@ def collect(
         date=host.clock(),
         named=refs,
         chosen=by_name,
-        occupant=partial(_occupant, at_work()),
+        occupant=partial(_occupant, running_processes()),
         branches=branches,
     )
     removed = [] if keep_transcripts else [_remove_transcripts(host, run, dry=dry) for run in sorted(final)]

@@ -25,13 +25,15 @@ from windlass.runs.service import Host
 class Project(Struct, frozen=True):
     host: Host
 
-    def config(self, budget: float | None = None, told: Mapping[str, str] | None = None) -> Config:
-        """`told`: the roles of the command line."""
+    def config(self, budget: float | None = None, cli_roles: Mapping[str, str] | None = None) -> Config:
+        """`cli_roles`: the roles of the command line."""
         given: dict[str, Any] = {} if budget is None else {"budget": {"stop_usd": budget}}
         config = self._with_default(self._load(given))
-        if not told:
+        if not cli_roles:
             return config
-        return self._with_default(self._load({**given, "roles": role_overrides.overrides(told, config, self.roles())}))
+        return self._with_default(
+            self._load({**given, "roles": role_overrides.overrides(cli_roles, config, self.roles())})
+        )
 
     def _load(self, given: dict[str, Any]) -> Config:
         return load_config(self.host.place.root, config_dir(self.host.environ), given)

@@ -29,7 +29,7 @@ from windlass.flow.route_graph import back_options
 from windlass.flow.schema import Flow
 from windlass.git import run as git
 from windlass.git import user_repo
-from windlass.git.disk import MIN_FREE_BYTES, lacking
+from windlass.git.disk import MIN_FREE_BYTES, space_problem
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.publish import enter_in_place
 from windlass.git.user_repo import UserRepo
@@ -101,7 +101,7 @@ def _create(
     engine.refs.set_tip(run, repo.head, "")
     if start.in_place:
         enter_in_place(repo, branch, repo.head)
-    given = _given(flow, start)
+    given = _given_artifacts(flow, start)
     row = RunRow(
         *(run, start.request, flow.flow, source.text, slug, date, repo.head, branch, settings),
         options={**_options(start, given), "from": repo.branch},
@@ -142,9 +142,9 @@ def check_agents(
     needed = needed_roles(flow)
     for role, profile in sorted({pair for phase in flow.all_phases() for pair in phase.parts()}):
         found = assign(config, roles, role, profile, everyone=overrides.agent, named=overrides.roles)
-        if not found.is_filled and role not in needed:
+        if not found.has_agent and role not in needed:
             continue
-        if not found.is_filled:
+        if not found.has_agent:
             raise UserError(
                 f"no agent is available for role '{role}'",
                 hint=f"--agent NAME, or agent = … under [roles.{role}] in .windlass/config.toml; see windlass agents",
@@ -196,7 +196,7 @@ def _date(now: float) -> str:
 def _require_room(repo: UserRepo, state: Path) -> None:
     """Refuse to start on a full disk, before anything is written."""
     for folder in (repo.common_dir, state):
-        problem = lacking(folder, MIN_FREE_BYTES)
+        problem = space_problem(folder, MIN_FREE_BYTES)
         if problem:
             raise UserError(problem, hint="free some space, or run `windlass gc`")
 
@@ -267,7 +267,7 @@ def _steps(flow: Flow) -> list[PhaseSpec]:
     return [step for phase in flow.all_phases() for step in phase.task_steps()]
 
 
-def _given(flow: Flow, start: Start) -> dict[str, str]:
+def _given_artifacts(flow: Flow, start: Start) -> dict[str, str]:
     """Artifacts that exist at the start: the user's plan, or a plan made from the request."""
     names = [name for name, artifact in flow.artifacts.items() if artifact.given]
     if start.plan and not names:

@@ -1,4 +1,4 @@
-"""The configured checks and commands, on known trees: run where the workspace is, remembered by tree."""
+"""Runs the configured checks and commands on known trees, in the workspace, and caches passed ones by tree."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from windlass.model import Json, Key
 
 
 class CheckVerdict(Struct, frozen=True):
-    """What the checks said of one tree."""
+    """The result of the checks on one tree."""
 
     ok: bool
     label: str
@@ -32,14 +32,14 @@ class CheckVerdict(Struct, frozen=True):
 
 
 class Checker:
-    """Runs the configured commands on trees, and remembers what was green."""
+    """Runs the configured commands on trees, and caches passed results."""
 
     def __init__(self, journal: Journal, config: Config, engine: EngineRepo, *, recall: bool = True) -> None:
         self._journal = journal
         self._config = config
         self._engine = engine
         self._recall = recall
-        """False: what was found before does not count, because what is around the tree may have changed."""
+        """False: cached results do not count, because the environment of the tree may have changed."""
         self.known: frozenset[str] = frozenset()
         """Tests that failed on the base and that a person accepted."""
 
@@ -55,23 +55,23 @@ class Checker:
         return self._verdict(key, results)
 
     async def command(self, key: Key, name: str, workspace: Workspace) -> CommandRun:
-        commands = self._named(name)
+        commands = self._commands_named(name)
 
         async def run(previous: Json) -> Json:
             results = await self._all(key, commands, workspace, workspace.head, workspace.tree)
             return [result.to_json() for result, _ in results]
 
-        def told(found: Json) -> list[Event]:
+        def event_list(found: Json) -> list[Event]:
             return [_event(key, _result(one), cached=False) for one in found] if isinstance(found, list) else []
 
         inputs: Json = {"tree": workspace.tree, "commands": [list(c) for c in commands.commands]}
-        found = await self._journal.step(key, inputs, run, events=told)
+        found = await self._journal.step(key, inputs, run, events=event_list)
         results = [_result(one) for one in found] if isinstance(found, list) else []
         red = [result for result in results if not acceptable(result, self.known)]
         return CommandRun(not red, "\n".join(r.tail for r in red), tuple(test for r in red for test in r.failing))
 
     async def canary(self, key: Key, workspace: Workspace) -> str:
-        """'' when the checks prove to test the checkout; else the warning."""
+        """'' when the checks really test the checkout; otherwise the warning."""
         tree = await asyncio.to_thread(canary_tree, self._engine, workspace.head)
         if tree == workspace.tree:
             return ""
@@ -84,12 +84,12 @@ class Checker:
             " (an editable install, a parent node_modules); what they say is not proof"
         )
 
-    # -- inside
+    # -- helpers
 
     async def _all(
         self, key: Key, commands: CommandSet, workspace: Workspace, commit: str, tree: str
     ) -> list[tuple[CheckResult, bool]]:
-        """In order, up to the first that is red."""
+        """In order, up to the first failure."""
         await workspace.ready(key.text, 0)
         if tree != workspace.tree:
             await workspace.checkout.check_out(commit)
@@ -101,7 +101,7 @@ class Checker:
             results.append((result, cached))
             if not result.ok:
                 break
-        # What checks leave behind is nobody's work.
+        # Files that checks left are not work.
         await workspace.checkout.check_out(workspace.head)
         return results
 
@@ -111,12 +111,12 @@ class Checker:
         if seen is not None:
             return _result(seen), True
         result = await checkout.check(check, name)
-        # Red may be this machine's fault today; only green is worth remembering.
+        # A failure may be the machine's fault today; only a pass is cached.
         if result.ok:
             store.checks.put(self._journal.claim, tree, check.command, setup, result.to_json())
         return result, False
 
-    def _named(self, name: str) -> CommandSet:
+    def _commands_named(self, name: str) -> CommandSet:
         config = self._config
         if name == "checks":
             return config.checks
@@ -135,7 +135,7 @@ class Checker:
 
 
 def _failure_text(result: CheckResult) -> str:
-    """Whoever mends it must know at least what failed."""
+    """The fixer must know at least what failed."""
     if result.timed_out:
         return f"{result.tail}\n{result.command} was ended after {result.seconds:.0f} s".strip()
     return result.tail if result.tail.strip() else f"{result.command} ended with code {result.code} and said nothing"

@@ -1,4 +1,4 @@
-"""What the `tasks` kind may do, and what becomes of a task."""
+"""The protocols of the `tasks` kind: its phase, a visit to a task, and the end of a task."""
 
 from __future__ import annotations
 
@@ -27,16 +27,15 @@ class Ending(Struct, frozen=True):
 
 
 class Landed(Struct, frozen=True):
-    """What became of a landing: landed | conflict | red | unproved | unchanged, with the facts for whoever
-    mends it."""
+    """The result of a landing: landed | conflict | red | unproved | unchanged, with the facts for the fixer."""
 
     kind: str
     detail: str = ""
     files: tuple[str, ...] = ()
     ours: str = ""
-    """What the task changed, as a diff."""
+    """The changes of the task, as a diff."""
     theirs: str = ""
-    """What landed since the task began, as a diff."""
+    """The changes that landed since the task began, as a diff."""
 
 
 class EndRunError(Exception):
@@ -62,11 +61,11 @@ class TasksContext(Protocol):
     def flush(self) -> None: ...
 
     def slots(self, wanted: int | str) -> int:
-        """How many tasks may be at work at once: what the command line or the config says, else what the flow does."""
+        """How many tasks may run at once: set by the command line or the config, otherwise by the flow."""
         ...
 
     def begun(self, task: Task) -> bool:
-        """True: some driver has begun this visit to it."""
+        """Whether a driver has begun this visit to it."""
         ...
 
     def enter_task(self, task: Task, visit: int, why: str = "") -> TaskContext: ...
@@ -76,44 +75,44 @@ class TasksContext(Protocol):
         ...
 
     async def halt(self, id: str, reason: str, *, stop: bool = False) -> None:
-        """Rest here once, paused or stopped: the first time the driver ends, a resume passes."""
+        """Pause or stop here once: the first time the driver ends, a resume passes."""
         ...
 
     async def mark_halt(self, id: str, reason: str) -> None:
-        """As `halt`, for one of several reasons to rest: recorded, but it does not end the driver."""
+        """As `halt`, for one of several reasons to pause: recorded, but it does not end the driver."""
         ...
 
     async def mark_failure(self, id: str) -> None:
-        """A failure that the flow goes on to report."""
+        """Record a failure that the flow reports."""
         ...
 
     def retried(self, id: str) -> bool:
-        """True: a person asked to go on after that failure was reported."""
+        """Whether a person asked to continue after the report of that failure."""
         ...
 
     def halted(self, id: str) -> bool:
-        """True: some driver has rested here before."""
+        """Whether a driver has paused here before."""
         ...
 
     def wind_down(self, *, now: bool = False) -> None:
-        """Dispatches at work end and are recorded, or are stopped `now`; whoever wants another one is turned away."""
+        """Let running dispatches end and be recorded, or stop them `now`; refuse new ones."""
         ...
 
     def go_on(self) -> None:
-        """Take `wind_down` back."""
+        """Undo `wind_down`."""
         ...
 
     def rested_after(self) -> set[tuple[str, int]]:
-        """Tasks by id and visit: after they landed the run has rested, so they count towards no pause any more."""
+        """Tasks by id and visit. The run has paused after they landed, so the next pause does not count them."""
         ...
 
     @property
     def completed_later(self) -> bool:
-        """A review of the flow completes this phase's tasks; until then they are implemented."""
+        """Whether a review of the flow completes this phase's tasks; until then they are implemented."""
         ...
 
     def implemented(self, task: Task) -> None:
-        """It has landed; the review that completes this phase completes it."""
+        """Record that it has landed; the review that completes this phase completes it."""
         ...
 
 
@@ -137,7 +136,7 @@ class TaskContext(Protocol):
     ) -> Context: ...
 
     def ended(self, step: str, outcome: Outcome) -> None:
-        """What a step came to, for the steps after it."""
+        """Record the outcome of a step, for the steps after it."""
         ...
 
     async def begin(self) -> None:
@@ -149,17 +148,17 @@ class TaskContext(Protocol):
         ...
 
     async def catch_up(self, cycle: int) -> None:
-        """Join what has landed meanwhile into the task's own work, conflicts marked in the files; once per cycle."""
+        """Merge the landed work into the task's work, with conflicts marked in the files; once per cycle."""
         ...
 
     async def has_open_conflicts(self) -> bool:
-        """True: a join brought conflicts that nobody has resolved yet."""
+        """Whether a join brought conflicts that are not resolved yet."""
         ...
 
-    def say_resolved(self, paths: Sequence[str]) -> None:
-        """A fixer named these paths of the last join as resolved as they are."""
+    def mark_resolved(self, paths: Sequence[str]) -> None:
+        """Record paths of the last join that a fixer declared as resolved."""
         ...
 
     async def patch(self) -> str:
-        """Names the task's own change: the same on another base, another when a line of it changed."""
+        """The id of the task's change: the same on another base, different when one of its lines changes."""
         ...

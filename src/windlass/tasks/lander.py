@@ -1,4 +1,4 @@
-"""A task is done when it has landed: its commits are joined with the tip, checked, and become the new tip.
+"""Lands tasks: joins their commits with the tip, checks the result, and makes it the new tip.
 
 Tasks that are ready at the same time land as one chain, which is checked once, at its top.
 """
@@ -29,7 +29,7 @@ from windlass.git.merge import (
     Joined,
     Landing,
     OpenConflicts,
-    carried,
+    carry_conflicts,
     describe,
     in_tree,
     paths_of,
@@ -48,20 +48,20 @@ UNRESOLVED = (
     " marks and made-up names must go:"
 )
 PUBLISH_PAUSE_S = 0.5
-"""The branch only shows what has landed: while much lands, it does not show every step."""
+"""The branch only shows landed work: during many landings it does not show every step."""
 
 
 class LandingRequest(Struct, frozen=True):
-    """A task's work that is to become part of the tip."""
+    """A task's work to land on the tip."""
 
     key: Key
     task: Task
     workspace: Workspace
     place: int
-    """The task's place in the plan: tasks that wait together land in that order."""
+    """The task's position in the plan: waiting tasks land in that order."""
     checked: bool
     waived: bool = False
-    """A person accepts it as it is."""
+    """A person accepts it unchanged."""
 
     @property
     def inputs(self) -> Json:
@@ -84,7 +84,7 @@ class _Link(Struct, frozen=True):
 
 
 class Lander:
-    """One per run. Whichever landing finds it free lands all that wait, as one chain."""
+    """One per run. The first landing that finds it free lands all waiting ones, as one chain."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Lander:
         """Tasks that land in this order; each waits for those before it."""
 
     async def land(self, request: LandingRequest) -> tuple[Landed, str]:
-        """The result of the landing, and the tip to go on from."""
+        """The result of the landing, and the tip to continue from."""
         row = self._journal.find(request.key, request.inputs)
         try:
             if row is None:
@@ -122,7 +122,7 @@ class Lander:
         finally:
             await self.give_up_turn(request.task.id)
         assert row is not None
-        return _landed(row.result)
+        return _landing_of(row.result)
 
     async def give_up_turn(self, task: str) -> None:
         if task in self.turns:
@@ -135,7 +135,7 @@ class Lander:
         try:
             async with self._free:
                 while not mine.done:
-                    # A landing that is ready in this very moment shall be in the same chain.
+                    # A landing that becomes ready at this moment joins the same chain.
                     await asyncio.sleep(0)
                     batch = self._batches.next(self._in_turn())
                     if not batch:
@@ -149,7 +149,7 @@ class Lander:
                 self._queue.remove(mine)
 
     def _in_turn(self) -> list[_Waiting]:
-        """In the plan's order; with turns, none before those whose turn is earlier."""
+        """In the plan's order; with turns, none before the tasks with an earlier turn."""
         here = {one.request.task.id for one in self._queue}
         blocked = False
         allowed = here - set(self.turns)
@@ -162,7 +162,7 @@ class Lander:
     # -- one batch
 
     async def _land(self, batch: Sequence[_Waiting]) -> None:
-        """Record what became of them. A landing that is not recorded waits on."""
+        """Record their results. A landing without a record keeps waiting."""
         chain = await self._chain(batch)
         if not chain:
             return
@@ -173,7 +173,7 @@ class Lander:
             await self._tip.show()
             await self.branch.publish_meanwhile()
         elif len(chain) > 1:
-            self._batches.was_red(len(chain))
+            self._batches.note_failure(len(chain))
         else:
             await self._refuse(top.waiting, "red", verdict.output, top.candidate, verdict.events)
 
@@ -185,14 +185,14 @@ class Lander:
             if found.kind is Landing.MERGED:
                 chain.append(_Link(one, found))
             elif found.kind is Landing.ALREADY:
-                # A chain that is yet to land may contain it while the tip does not: then it waits for the chain.
+                # A chain that has not landed yet may contain it while the tip does not: then it waits for the chain.
                 found = await self._candidate(one, self._tip.now) if chain else found
                 if found.kind is Landing.ALREADY:
                     passed = one.request.checked and self._checker.configured
                     await self._finish([_Link(one, found)], CheckVerdict(True, "passed" if passed else "unchecked"))
             elif not chain:
                 await self._refuse(one, "conflict", found.reason, found, ())
-            # A conflict with a task that is only about to land is looked at again when that has landed.
+            # A conflict with a task that is only about to land is checked again after that landing.
         return chain
 
     async def _candidate(self, one: _Waiting, tip: str) -> Candidate:
@@ -212,11 +212,11 @@ class Lander:
     # -- the journal
 
     def _begin(self, key: Key, head: str) -> tuple[int, float]:
-        """The first attempt's date stays that of the commit, so a repeated landing makes the same one."""
+        """The date of the first attempt stays the date of the commit, so a repeated landing makes the same one."""
         address, n = self._address, self._journal.attempts.next(key)
         earlier = self._journal.attempts.all(key)
         intent = Intent(key.text, n, f"attempts/{key}/@{n}", address.host, address.boot, base=head)
-        # Lost in a power cut it is made anew: what the tip contains already does not land twice.
+        # An intent lost in a power cut is made again: commits that the tip contains do not land twice.
         self._journal.attempts.begin(intent, synced=False)
         first = earlier[0] if earlier else self._journal.attempts.all(key)[0]
         return n, float(int(first.started_at))
@@ -253,7 +253,7 @@ class Lander:
             events = [*(verdict.events if link is chain[-1] else ()), landed]
             ended.append(EndedLanding(request.key, link.waiting.n, request.inputs, result, events))
         await self._journal.settle()
-        # Only together: what the checks passed on is the top of the chain.
+        # Only together: the checks passed on the top of the chain.
         self._journal.attempts.finish_landings(ended, _tip_with(chain[-1].candidate))
         for link in chain:
             self._settle(link.waiting)
@@ -266,7 +266,7 @@ class Lander:
 
 
 class RunBranch:
-    """Shows what has landed as the run's branch. Tasks do not wait for it."""
+    """Shows the landed work as the run's branch. Tasks do not wait for it."""
 
     def __init__(self, journal: Journal, engine: EngineRepo, tip: Tip, values: RunValues) -> None:
         self._journal = journal
@@ -275,7 +275,7 @@ class RunBranch:
         self._values = values
         self._publishing: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
-        """Somebody waits for what is being published."""
+        """Set when a caller waits for the publication."""
         self._locked: GitLockError | None = None
         """Why the branch could not be moved."""
 
@@ -288,17 +288,17 @@ class RunBranch:
             await self._wait_until_published()
             self._publishing = asyncio.create_task(self._publish())
         if self._values.in_place:
-            # The user's own checkout must not move while a dispatch is watched for touching it.
+            # The user's checkout must not move during a dispatch, which is watched for touching it.
             await self._wait_until_published()
 
     async def close(self) -> None:
-        """What is being published is left as it is."""
+        """Leaves an unfinished publication as it is."""
         if self._publishing is not None:
             self._publishing.cancel()
             await asyncio.gather(self._publishing, return_exceptions=True)
 
     def require_published(self) -> None:
-        """At the end of a run: a lock that is still there stops it, and a resume shows the rest."""
+        """At the end of a run: a remaining lock stops it, and a resume publishes the rest."""
         if self._locked:
             raise self._locked
 
@@ -310,7 +310,7 @@ class RunBranch:
             self._hurry.clear()
 
     async def _publish(self) -> None:
-        """Show the tip as the run's branch. What cannot be done now is tried again at the next landing."""
+        """Move the run's branch to the tip. The next landing repeats a failed move."""
         values, journal = self._values, self._journal
         tried = ""
         while (tip := self._tip.now) not in ("", tried, values.published_tip, values.facts.base):
@@ -318,7 +318,7 @@ class RunBranch:
             try:
                 await self._show(tip)
             except GitLockError as error:
-                # Only the branch waits for it: tasks go on, and the next landing tries again.
+                # Only the branch waits for it: tasks continue, and the next landing tries again.
                 journal.emit("publish", Warned("branch", f"{error.message}; {error.hint}"))
                 self._locked = error
                 return
@@ -340,18 +340,20 @@ class RunBranch:
 
 
 class Batches:
-    """How many land together: all that wait. After a red batch half of it, after two single ones, until none waits."""
+    """How many land together: all that wait. After a failed batch half of it, after two single ones, until none
+    waits."""
 
     def __init__(self) -> None:
         self._most: int | None = None
         self._reds = 0
 
     def next(self, waiting: Sequence[_Waiting]) -> Sequence[_Waiting]:
-        # What a person accepts unchecked lands alone: at the top of a chain, the others would land unchecked with it.
+        # A landing that a person accepted unchecked lands alone: at the top of a chain, it would land the others
+        # unchecked.
         first = next((n for n, one in enumerate(waiting) if one.request.waived), len(waiting))
         return waiting[: max(first, 1)][: self._most]
 
-    def was_red(self, size: int) -> None:
+    def note_failure(self, size: int) -> None:
         self._reds += 1
         self._most = 1 if self._reds >= 2 else size // 2
 
@@ -360,7 +362,7 @@ def _tip_with(candidate: Candidate) -> str:
     return candidate.commit if candidate.kind is Landing.MERGED else candidate.tip
 
 
-def _landed(result: Json) -> tuple[Landed, str]:
+def _landing_of(result: Json) -> tuple[Landed, str]:
     assert isinstance(result, dict)
     files = result["files"]
     assert isinstance(files, list)
@@ -370,9 +372,9 @@ def _landed(result: Json) -> tuple[Landed, str]:
 
 
 async def catch_up(journal: Journal, engine: EngineRepo, key: Key, task: Task, workspace: Workspace) -> None:
-    """Join what has landed into the work of a task that could not land, once for each key.
+    """Merge the landed work into the work of a task that could not land, once for each key.
 
-    From then on the workspace's base is that tip, so that only the task's own changes count as changed.
+    After that the workspace's base is that tip, so that only the task's own changes count as changed.
     """
 
     async def join(previous: Json) -> Json:
@@ -404,8 +406,8 @@ async def catch_up(journal: Journal, engine: EngineRepo, key: Key, task: Task, w
 def _open_conflicts(
     engine: EngineRepo, workspace: Workspace, left: tuple[Conflict, ...], joined: Joined, tip: str
 ) -> OpenConflicts:
-    """The conflicts that nobody has resolved so far, as the joined tree has them, and those of this join."""
+    """The conflicts that are still open, with the entries of the joined tree, and those of this join."""
     labels = (workspace.head, tip) if joined.conflicts else ()
-    kept = carried(engine.objects, engine.objects.tree_of(joined.commit), left)
+    kept = carry_conflicts(engine.objects, engine.objects.tree_of(joined.commit), left)
     conflicts = dict.fromkeys((*kept, *joined.conflicts))
     return OpenConflicts(tuple(conflicts), tuple(dict.fromkeys((*workspace.conflicts.labels, *labels))))

@@ -1,4 +1,4 @@
-"""Before a task lands: were its tests red without its code, and are they green with it? Run, not believed."""
+"""The proof before a task lands: its tests fail without its code and pass with it. Windlass runs them itself."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from windlass.proof.trees import Trees, counts_every_file, gather_facts
 from windlass.tasks.checker import Checker
 
 MOST_IDS = 50
-"""So many test ids are kept with a verdict."""
+"""How many test ids are stored with a verdict."""
 SPARE_S = 20.0
-"""Runs that may hang get ten times what the head took, and never less than this."""
+"""Runs that may hang get ten times the head's time, and never less than this."""
 FIRST_S = 60.0
-"""So long such a run may take before it is known what the head takes."""
+"""The limit of such a run before the head's time is known."""
 NO_SETUP = (
     "Proofs run in slots in which no agent works. If the tests need installed packages, name them in workspace.setup."
 )
@@ -41,9 +41,9 @@ class ProofResult(Struct, frozen=True):
     ok: bool
     proof: Proof
     detail: str = ""
-    """For whoever mends it."""
+    """For the fixer."""
     ask: bool = False
-    """A person decides, says `tests.absent` or `tests.weak`."""
+    """A person decides, according to `tests.absent` or `tests.weak`."""
 
 
 class Prover:
@@ -64,10 +64,10 @@ class Prover:
         self._checker = checker
 
     async def prove(self, key: Key, landing: Key, task: Task, workspace: Workspace) -> ProofResult:
-        """Recorded; every run of the tests too, so that a driver that dies in between repeats none of them."""
+        """Recorded, as is every run of the tests: a driver that dies in between repeats none of them."""
         inputs: Json = {"task": task.id, "tree": workspace.tree, "tdd": task.tdd}
         row = self._journal.find(key, inputs)
-        if row is None and not self._wanted(landing, task):
+        if row is None and not self._is_wanted(landing, task):
             self._journal.pass_over(key)
             return ProofResult(True, Proof.UNCHECKED)
         result = (
@@ -80,13 +80,13 @@ class Prover:
         self._journal.pass_over(key)
         return _proven(result)
 
-    def _wanted(self, landing: Key, task: Task) -> bool:
-        # What has landed, or was refused, without a proof does not get one because the configuration changed.
+    def _is_wanted(self, landing: Key, task: Task) -> bool:
+        # A task that has landed, or was refused, without a proof does not get one because the configuration changed.
         if self._values.flow.tdd == "off" or self._journal.recorded(landing):
             return False
         if self._config.tests.run_files is None:
-            said = TaskProved(task.id, Proof.UNCHECKED, True, UNCHECKED, "", {}, {})
-            self._journal.emit(f"{landing}/proof", said)
+            event = TaskProved(task.id, Proof.UNCHECKED, True, UNCHECKED, "", {}, {})
+            self._journal.emit(f"{landing}/proof", event)
             return False
         return True
 
@@ -97,7 +97,7 @@ class Prover:
         every = counts_every_file(trees, facts.declared, facts.known)
         bench = _ProofRuns(self._journal, self._config.tests, room, key, trees, every=every)
         answer = judge(facts)
-        waiting = await self._shuffled(key, possible_trees(facts)) if isinstance(answer, ProofTree) else []
+        waiting = await self._shuffle(key, possible_trees(facts)) if isinstance(answer, ProofTree) else []
         try:
             while isinstance(answer, ProofTree):
                 tree = waiting.pop() if waiting else answer
@@ -106,21 +106,21 @@ class Prover:
         finally:
             await room.release()
         return {
-            **_json(self._explained(answer, facts), self._config.tests),
+            **_json(self._explain(answer, facts), self._config.tests),
             "command": bench.command,
             "trees": {tree.value: bench.made[tree.value] for tree in MEANING if tree.value in bench.made},
             "runs": _counts(facts),
         }
 
-    def _explained(self, verdict: ProofVerdict, facts: ProofFacts) -> ProofVerdict:
-        """Tests that ran in an agent's slot may lack there what nobody but the agent installed."""
+    def _explain(self, verdict: ProofVerdict, facts: ProofFacts) -> ProofVerdict:
+        """Tests that ran in an agent's slot may need packages that only the agent installed."""
         head = facts.runs.get(ProofTree.HEAD)
         if verdict.ok or head is None or head.tests is not None or head.green or self._config.workspace.setup:
             return verdict
         return replace(verdict, reason=f"{verdict.reason}\n{NO_SETUP}")
 
-    async def _shuffled(self, key: Key, trees: Sequence[ProofTree]) -> list[ProofTree]:
-        """In an order that no test can know, and that is the same when the driver dies and another goes on."""
+    async def _shuffle(self, key: Key, trees: Sequence[ProofTree]) -> list[ProofTree]:
+        """In an order that no test can predict, and that another driver repeats."""
 
         async def draw(previous: Json) -> Json:
             return repr(self._journal.store.clock())
@@ -131,7 +131,7 @@ class Prover:
     def _trees(self, workspace: Workspace) -> Trees:
         engine, tests = self._engine, self._config.tests
         tip = self._journal.tips.now
-        # What was merged into the head meanwhile is not this task's.
+        # Commits that were merged into the head meanwhile belong to other tasks.
         base = engine.git("merge-base", tip, workspace.head, check=False).line if tip else ""
         names = Names(tests.globs or TEST_GLOBS, tests.modules or MODULE_GLOBS, (*HARNESS_GLOBS, *tests.harness))
         return Trees(engine, base or workspace.base, workspace.head, names)
@@ -169,28 +169,28 @@ class _ProofRuns:
         if not files:
             return TestRun()
         inputs: Json = {"tree": sha, "files": list(files), "command": self.command}
-        # A part of the key, so that other files or another command are another run and no contradiction.
+        # A part of the key, so that other files or another command are another run, not a contradiction.
         step = self._key.child(f"{tree.value}.{digest(inputs)[:12]}")
 
         async def perform(previous: Json) -> Json:
-            return await self._remembered(tree, sha, files, head)
+            return await self._run_cached(tree, sha, files, head)
 
         return _ran(await self._journal.step(step, inputs, perform))
 
-    async def _remembered(self, tree: ProofTree, sha: str, files: Sequence[str], head: TestRun | None) -> Json:
+    async def _run_cached(self, tree: ProofTree, sha: str, files: Sequence[str], head: TestRun | None) -> Json:
         setup = await self._room.setup_hash()
         name = f"proof: {self.command}\n{' '.join(files)}"
         store = self._journal.store
         seen = store.checks.get(sha, name, setup) if tree is not ProofTree.AGAIN else None
         if seen is not None:
             return seen
-        ran = await self._limited(tree, sha, files, head)
-        # Red may be this machine's fault today; only green is worth remembering.
+        ran = await self._run_limited(tree, sha, files, head)
+        # A failure may be the machine's fault today; only a pass is cached.
         if ran.green:
             store.checks.put(self._journal.claim, sha, name, setup, _ran_json(ran))
         return _ran_json(ran)
 
-    async def _limited(self, tree: ProofTree, sha: str, files: Sequence[str], head: TestRun | None) -> TestRun:
+    async def _run_limited(self, tree: ProofTree, sha: str, files: Sequence[str], head: TestRun | None) -> TestRun:
         """With old or hollow code a test may wait for ever."""
         if tree not in (ProofTree.OLD, ProofTree.AGAIN, ProofTree.HOLLOW, ProofTree.SHALLOW):
             return await self._room.run_tests(sha, files, None)
@@ -223,7 +223,7 @@ QUESTIONS = {
 }
 
 
-# -- inside
+# -- helpers
 
 
 def _ran_json(ran: TestRun) -> dict[str, Json]:
@@ -265,21 +265,23 @@ def _count(ran: TestRun) -> Json:
 
 def _proven(result: Json) -> ProofResult:
     assert isinstance(result, dict)
-    return ProofResult(result["ok"] is True, Proof(str(result["proof"])), told(result), ask=result["ask"] is True)
+    return ProofResult(
+        result["ok"] is True, Proof(str(result["proof"])), evidence_text(result), ask=result["ask"] is True
+    )
 
 
-def told(result: Mapping[str, Json]) -> str:
+def evidence_text(result: Mapping[str, Json]) -> str:
     """The verdict and its evidence, for a fixer and for a person."""
     lines = [f"{result['proof']}: {result['reason']}"]
     if result["command"] and result["trees"]:
         lines.append(f"Run with: {result['command']}")
     runs = result["runs"]
     if isinstance(runs, dict):
-        lines += [f"- {MEANING[ProofTree(name)]}: {_said(count)}" for name, count in runs.items()]
+        lines += [f"- {MEANING[ProofTree(name)]}: {_count_text(count)}" for name, count in runs.items()]
     return "\n".join(lines)
 
 
-def _said(count: Json) -> str:
+def _count_text(count: Json) -> str:
     if isinstance(count, dict):
         return ", ".join(f"{number} {status}" for status, number in count.items()) or "no tests"
     return str(count)
@@ -304,5 +306,5 @@ def _events(task: Task, result: Json) -> list[Event]:
     assert isinstance(tests, dict)
     ok = result["ok"] is True
     words = str(result["proof"]), ok, str(result["reason"])[:2000], str(result["command"])
-    refused: list[Event] = [] if ok else [LandingRefused(task.id, "unproved", told(result)[:2000], [])]
+    refused: list[Event] = [] if ok else [LandingRefused(task.id, "unproved", evidence_text(result)[:2000], [])]
     return [TaskProved(task.id, *words, trees, tests), *refused]

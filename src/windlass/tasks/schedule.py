@@ -1,6 +1,6 @@
-"""The state of every task of a list, and what the scheduler does next. Pure: no clock, no await.
+"""The state of every task of a list, and the scheduler's next actions. Pure: no clock, no await.
 
-A plan may have 10,000 tasks. So `TaskStates` looks at a task when something changes that the task waits for, and
+A plan may have 10,000 tasks. So `TaskStates` visits a task only when one of its dependencies changes, and
 `next_actions` never walks over all of them.
 """
 
@@ -34,29 +34,29 @@ class TaskStatus(StrEnum):
     WORKING = "working"
     #: its steps are done; it lands when the whole wave has done its steps
     SETTLED = "settled"
-    #: on its way to the tip, with its slot given to others
+    #: landing, with its slot given to others
     LANDING = "landing"
     #: sent back from landing; it needs a slot again
     RETURNING = "returning"
-    #: it failed, and is tried once more when the others of its wave have done their steps
+    #: it failed, and is repeated once when the others of its wave have done their steps
     RETRYING = "retrying"
-    #: it cannot go on in this driver: it waits for a person, or an error ends the run
+    #: it cannot continue in this driver: it waits for a person, or an error ends the run
     HELD = "held"
     ENDED = "ended"
 
 
 WITHOUT_SLOT = (TaskStatus.SETTLED, TaskStatus.LANDING, TaskStatus.RETURNING, TaskStatus.RETRYING)
 ACTIVE = (TaskStatus.WORKING, TaskStatus.LANDING, TaskStatus.RETURNING)
-"""These come to an end, or to another state, without an action."""
+"""These end, or change their state, without an action."""
 BEGUN = (TaskStatus.WORKING, *WITHOUT_SLOT, TaskStatus.HELD)
 
 
 class TaskState(Struct, frozen=True):
     status: TaskStatus = TaskStatus.WAITING
     ending: Ending | None = None
-    """How it ended; only with `ended`."""
+    """The end of the task; only with `ended`."""
     error: BaseException | None = None
-    """Why it cannot go on; only with `held`."""
+    """Why it cannot continue; only with `held`."""
 
 
 class SchedulePolicy(Struct, frozen=True):
@@ -81,20 +81,20 @@ class GiveSlot(Struct, frozen=True):
 
 
 class SkipTask(Struct, frozen=True):
-    """End a task that depends on what did not land."""
+    """End a task that depends on a task that did not land."""
 
     id: str
     causes: tuple[str, ...]
 
 
 class RetryTasks(Struct, frozen=True):
-    """The wave has come to rest: try the tasks that failed once more."""
+    """The wave is idle: repeat the failed tasks once."""
 
     ids: tuple[str, ...]
 
 
 class LandWave(Struct, frozen=True):
-    """The wave has come to rest: land its tasks in this order."""
+    """The wave is idle: land its tasks in this order."""
 
     ids: tuple[str, ...]
 
@@ -103,17 +103,17 @@ TaskAction: TypeAlias = StartTask | GiveSlot | SkipTask | RetryTasks | LandWave
 
 
 class TaskStates(Mapping[str, TaskState]):
-    """Each task's one state, in the plan's order, with the indexes that `next_actions` needs."""
+    """The state of each task, in the plan's order, with the indexes that `next_actions` needs."""
 
     def __init__(self, tasks: Sequence[Task], order: Order = "list", begun: Collection[str] = ()) -> None:
-        """`begun`: by an earlier driver; these go on before anything new starts."""
+        """`begun`: by an earlier driver; these continue before anything new starts."""
         self.tasks = {task.id: task for task in tasks}
         self.places = {id: place for place, id in enumerate(self.tasks)}
         self.closed = False
         """Nothing new starts."""
         self._states = dict.fromkeys(self.tasks, TaskState())
         self._ids: dict[TaskStatus, dict[str, None]] = {status: {} for status in TaskStatus}
-        """The tasks in each state, in the order in which they came to it."""
+        """The tasks in each state, in the order of their arrival."""
         self._ids[TaskStatus.WAITING] = dict.fromkeys(self.tasks)
         self._unmet = {task.id: {id for id in task.depends_on if id in self.tasks} for task in tasks}
         self._dependents: dict[str, list[str]] = {task.id: [] for task in tasks}
@@ -165,7 +165,7 @@ class TaskStates(Mapping[str, TaskState]):
                 self._ready.add(other, self._layer[other] if self._waves else 0)
 
     def ids(self, *wanted: TaskStatus) -> list[str]:
-        """The tasks in these states; of one state in the order in which they came to it."""
+        """The tasks in these states; those of one state in the order of their arrival."""
         return [id for status in wanted for id in self._ids[status]]
 
     def in_plan_order(self, *wanted: TaskStatus) -> tuple[str, ...]:
@@ -189,15 +189,15 @@ class TaskStates(Mapping[str, TaskState]):
 
     @property
     def fails_in_wave(self) -> bool:
-        """A task failed in the current wave, or in a later one."""
+        """Whether a task failed in the current wave, or in a later one."""
         return 0 < self.wave <= self._failed_wave
 
     def is_awaited(self, id: str) -> bool:
-        """Other tasks depend on it."""
+        """Whether other tasks depend on it."""
         return bool(self._dependents[id])
 
     def doomed(self) -> dict[str, tuple[str, ...]]:
-        """Tasks that can never start, in the plan's order, each with what it depends on and what did not land."""
+        """Tasks that can never start, in the plan's order, each with its dependencies that did not land."""
         # The others have been skipped since.
         self._doomed = {id: None for id in self._doomed if self._states[id].status is TaskStatus.WAITING}
         endings = {id: [(one, self._states[one].ending) for one in self._unmet[id]] for id in self._doomed}
@@ -206,8 +206,8 @@ class TaskStates(Mapping[str, TaskState]):
         return {id: tuple(one for one in self.tasks[id].depends_on if one in lost[id]) for id in ordered}
 
     def startable(self, free: int) -> list[str]:
-        """The tasks that may begin now, best first: at most `free`, and none that declares a file which another one of
-        them, or one that has begun, declares. Asked again before a state has changed, it says the same."""
+        """The tasks that may begin now, best first: at most `free`, and none that declares a file of another one of
+        them, or of one that has begun. Repeated calls without a change of state return the same."""
         if free <= 0:
             return []
         claims = Claims(path for id in self.ids(*BEGUN) for path in self.tasks[id].files)
@@ -216,15 +216,15 @@ class TaskStates(Mapping[str, TaskState]):
 
 
 class _ReadyTasks:
-    """Tasks whose dependencies have landed, best first."""
+    """Tasks with all dependencies landed, best first."""
 
     def __init__(self, rank: Mapping[str, Rank]) -> None:
         self._rank = rank
         self._heaps: dict[int, list[Entry]] = {}
-        """By wave. The entry of a task that has started since is dropped when it is met."""
+        """By wave. The entry of a task that has started since is dropped later."""
         self._blocked: dict[Path, list[Entry]] = {}
-        """Tasks that declare a path which a task at work declares, by that path: they are looked at again when no task
-        claims the path any more."""
+        """Tasks that declare a path of a running task, by that path: they are checked again when no task claims the
+        path any more."""
 
     def add(self, id: str, wave: int) -> None:
         heapq.heappush(self._heaps.setdefault(wave, []), (self._rank[id], id))
@@ -232,7 +232,7 @@ class _ReadyTasks:
     def best(
         self, most: int, wave: int, claims: Claims, tasks: Mapping[str, Task], waiting: Collection[str]
     ) -> list[str]:
-        """At most so many tasks that wait, none with a claimed path. They stay here until they wait no more."""
+        """At most `most` waiting tasks, none with a claimed path. They stay here until they no longer wait."""
         found: list[tuple[Entry, list[Entry]]] = []
         heaps = self._open(wave, claims)
         while len(found) < most and (heaps := [heap for heap in heaps if heap]):
@@ -259,12 +259,12 @@ class _ReadyTasks:
 
 
 def next_actions(states: TaskStates, policy: SchedulePolicy) -> list[TaskAction]:
-    """What to do now. [] with an active task: wait for it. [] without one: the list has come to rest."""
+    """What to do now. [] with an active task: wait for it. [] without one: the list is idle."""
     doomed = states.doomed()
     if doomed:
         return [SkipTask(id, causes) for id, causes in doomed.items()]
-    # A task that was sent back goes before anything new. One that waits for a person has left its slot, but it keeps
-    # new tasks from it: the person's answer may come at any moment.
+    # A returned task goes before anything new. A task that waits for a person has left its slot, but still keeps new
+    # tasks out of it: the person may answer at any moment.
     free = policy.slots - states.count(TaskStatus.WORKING)
     back = states.in_plan_order(TaskStatus.RETURNING)[: max(0, free)]
     actions: list[TaskAction] = [GiveSlot(id) for id in back]
@@ -281,22 +281,22 @@ def next_actions(states: TaskStates, policy: SchedulePolicy) -> list[TaskAction]
 
 
 def _finishes_wave(states: TaskStates, policy: SchedulePolicy) -> bool:
-    """A wave in which a task failed still runs to its end."""
+    """A wave with a failed task still runs to its end."""
     waves = policy.order == "waves" and policy.failure == "stop"
     return waves and states.fails_in_wave and not states.count(TaskStatus.HELD)
 
 
 def stop_reason(states: TaskStates, policy: SchedulePolicy) -> str | None:
-    """Why the list stops with its failed tasks; None: the run goes on without them."""
+    """Why the list stops with its failed tasks; None: the run continues without them."""
     endings = states.endings
     failed = [f"{states.tasks[id].title}: {one.reason}" for id, one in endings.items() if one.state == FAILED]
-    # To go on without what failed, there must be something to go on with.
+    # The run continues without failed tasks only if there is other work.
     in_vain = len(endings) == len(states) and not any(one.state in LANDED for one in endings.values())
     return "; ".join(failed) if failed and (policy.failure == "stop" or in_vain) else None
 
 
 class Claims:
-    """Declared files. A folder overlaps with what is in it, a pattern with everything below its fixed beginning."""
+    """Declared files. A folder overlaps with everything in it, a pattern with everything below its fixed part."""
 
     def __init__(self, files: Iterable[str] = ()) -> None:
         self.paths: set[Path] = set()
@@ -306,13 +306,13 @@ class Claims:
 
     def add(self, files: Iterable[str]) -> None:
         for file in files:
-            path = _fixed(file)
+            path = _fixed_part(file)
             self.paths.add(path)
             self._below.update((path[:end], path) for end in range(len(path)))
 
     def overlap(self, files: Iterable[str]) -> Path | None:
         """One of the claimed paths that the files overlap with."""
-        for path in map(_fixed, files):
+        for path in map(_fixed_part, files):
             above = (path[:end] for end in range(len(path) + 1))
             found = next((one for one in above if one in self.paths), self._below.get(path))
             if found is not None:
@@ -321,7 +321,7 @@ class Claims:
 
 
 @lru_cache(maxsize=20_000)
-def _fixed(path: str) -> Path:
+def _fixed_part(path: str) -> Path:
     """The names of a path up to its first pattern."""
     names = [name for name in PurePosixPath(path).parts if name not in (".", "/")]
     wild = next((n for n, name in enumerate(names) if WILD & set(name)), len(names))

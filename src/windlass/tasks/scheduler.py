@@ -48,12 +48,13 @@ if TYPE_CHECKING:
     from windlass.kinds.tasks import TasksSpec
 
 SOON_S = 1.0
-"""A task that lands keeps its slot for so long if other tasks wait for it: they may be the better ones to start, and
-most landings take a moment."""
+"""How long a landing task keeps its slot when other tasks wait for it: those may be better to start, and most landings
+take a moment.
+"""
 
 
 class TaskScheduler:
-    """Contract: when `work` returns or raises, none of its tasks is at work any more."""
+    """Contract: when `work` returns or raises, none of its tasks runs any more."""
 
     def __init__(self, spec: TasksSpec, ctx: TasksContext, tasks: Sequence[Task]) -> None:
         self._spec = spec
@@ -65,10 +66,10 @@ class TaskScheduler:
         self._pause = ctx.values.setting(spec.pause) if spec.pause else "auto"
         self._rested = ctx.rested_after() if self._pause != "auto" else set()
         self._fresh: list[str] = []
-        """Tasks that landed since the run last rested, under any driver: the next pause counts them."""
+        """Tasks that landed since the last pause of the run, under any driver: the next pause counts them."""
         route = spec.on.get("stopped")
         self._stops_here = route is None or route.target.to is To.STOP
-        """A failure stops the run in this phase, so that a retry takes up the failed task alone."""
+        """A failure stops the run in this phase, so that a retry repeats only the failed task."""
 
     async def work(self) -> Outcome:
         try:
@@ -89,7 +90,7 @@ class TaskScheduler:
             self._ctx.go_on()
 
     async def _work_to_rest(self) -> None:
-        """Until no task is at work and none may start."""
+        """Until no task runs and none may start."""
         while True:
             actions = next_actions(self._states, self._policy)
             for action in actions:
@@ -122,17 +123,17 @@ class TaskScheduler:
 
     def _begin(self, task: Task, visit: int, why: str = "") -> None:
         for earlier in range(1, visit):
-            # A rest in a visit that a later one replaced: it is looked up so that the journal knows it.
+            # A pause in a visit that a later one replaced: the lookup marks it as known to the journal.
             self._ctx.halted(_pause_id(task.id, earlier))
             self._ctx.halted(_stop_id(task.id, earlier))
         self._states.set(task.id, TaskState(TaskStatus.WORKING))
         self._jobs[asyncio.create_task(self._run(task, visit, why), name=task.id)] = task.id
 
     async def _next_change(self) -> None:
-        """Until a task ends, or waits: others may wait for that."""
+        """Wait until a task ends, or waits: others may wait for that."""
         awaited: list[asyncio.Future[Any]] = [*self._jobs, self._waits.watch()]
         await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
-        # In the plan's order, so that the rest does not depend on which of them was faster.
+        # In the plan's order, so that the result does not depend on their speed.
         done = sorted((job for job in self._jobs if job.done()), key=lambda job: self._states.places[self._jobs[job]])
         for job in done:
             id, error = self._jobs.pop(job), job.exception()
@@ -141,7 +142,7 @@ class TaskScheduler:
             else:
                 self._hold(id, error)
         if done:
-            # The others may be at work for long: these endings are shown now.
+            # The others may run for long: show these endings now.
             self._ctx.flush()
 
     # -- one task
@@ -154,7 +155,7 @@ class TaskScheduler:
             why, visit = found, visit + 1
 
     async def _visit(self, task: Task, visit: int, why: str) -> Ending | str:
-        """How the task ended; or why it is to be done again, as a new visit."""
+        """How the task ended; or why it has to be repeated, as a new visit."""
         here = self._ctx.enter_task(task, visit, why)
         gives_slot = self._spec.order != "waves" and self._pause == "auto" and self._policy.slots > 1
         try:
@@ -177,7 +178,7 @@ class TaskScheduler:
             case To.NEXT:
                 reviews = [step for step in self._spec.steps if step.HAS_FINDINGS]
                 reviewed = any(holds(step.when, self._ctx.values.fact) for step in reviews)
-                # A task that no step reviewed is completed by a later review, if the flow has one.
+                # A later review, if the flow has one, completes a task that no step reviewed.
                 state = COMPLETE if reviewed or not self._ctx.completed_later else IMPLEMENTED
                 return Ending(state, reason, visit)
             case To.SKIP:
@@ -196,7 +197,7 @@ class TaskScheduler:
         ctx.emit(TaskChanged(id, ending.state, ending.reason, visit=ending.visit), at=f"{id}+{ending.visit}")
         stop = _stop_id(id, ending.visit)
         if ending.state == FAILED and (ctx.halted(stop) if self._stops_here else ctx.retried(stop)):
-            # A person has retried it: this task alone is taken up again.
+            # A person has retried it: only this task runs again.
             self._begin(task, ending.visit + 1, ending.reason)
             return
         states.set(id, TaskState(TaskStatus.ENDED, ending))
@@ -205,7 +206,7 @@ class TaskScheduler:
         if ending.state == ESCAPED or (ending.state == FAILED and self._policy.failure == "stop"):
             states.closed = True
         elif ending.state == FAILED:
-            ctx.emit(Warned("task", f"{task.title}: {ending.reason}; the run goes on without it", task=id), at=id)
+            ctx.emit(Warned("task", f"{task.title}: {ending.reason}; the run continues without it", task=id), at=id)
         paused = ctx.halted(_pause_id(id, ending.visit))
         if ending.state in LANDED and not paused and (id, ending.visit) not in self._rested:
             self._fresh.append(id)
@@ -213,7 +214,7 @@ class TaskScheduler:
             states.closed = states.closed or self._pause == "checkpoint" or full
 
     async def _close(self) -> Outcome | None:
-        """The list has come to rest. None: a halt was passed, and it goes on."""
+        """The list is idle. None: a halt was passed, and the list continues."""
         endings, ctx = self._states.endings, self._ctx
         escaped = [one for one in endings.values() if one.state == ESCAPED]
         if escaped:
@@ -238,15 +239,15 @@ class TaskScheduler:
         return None
 
     def _hold(self, id: str, error: BaseException) -> None:
-        # A full disk is nobody's bug: what the others do is recorded, as far as it can be.
+        # A full disk is not a bug: the work of the others is recorded, as far as possible.
         error = exhausted(error) or error
         self._states.set(id, TaskState(TaskStatus.HELD, error=error))
         if isinstance(error, WindlassError) and error.exit is Exit.WAITING:
-            # It waits for a person; the others need not.
+            # It waits for a person; the others do not.
             return
         self._states.closed = True
         self._ctx.wind_down(now=_ends_at_once(error))
-        # Tasks that wait go on, and are refused at their next dispatch or landing.
+        # Waiting tasks continue, and are refused at their next dispatch or landing.
         for waiting in self._states.ids(TaskStatus.SETTLED, TaskStatus.RETRYING, TaskStatus.RETURNING):
             self._waits.wake(waiting)
 
@@ -267,7 +268,7 @@ class TaskWaits:
         return self._changed
 
     async def wait(self, id: str, status: TaskStatus) -> None:
-        """In this state, until an action wakes the task."""
+        """Stay in this state until an action wakes the task."""
         self._states.set(id, TaskState(status))
         self._wakes[id] = asyncio.get_running_loop().create_future()
         self._note_change()
@@ -318,8 +319,8 @@ class TaskTurn(Struct, frozen=True):
     id: str
     visit: int
     gives_slot: bool
-    """With one slot, each task begins on what the one before has landed; and with pauses a rest is due after each
-    landing. Then a landing task keeps its slot."""
+    """With one slot, each task begins with the landed work of the one before; with pauses, each landing may end the
+    run. Then a landing task keeps its slot."""
 
     async def to_land(self) -> None:
         if self.spec.order != "waves":
@@ -350,7 +351,7 @@ def _pause_id(id: str, visit: int) -> str:
 
 
 def _ends_at_once(error: BaseException) -> bool:
-    """The work of the other tasks is not wanted any more."""
+    """Whether the work of the other tasks is no longer needed."""
     if isinstance(error, EndRunError):
         return error.target.to is To.ABORT
     ours = AbortedError | InterruptedDriverError | TakenOverError

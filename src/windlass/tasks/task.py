@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from windlass.events import TaskChanged
 from windlass.kinds import KINDS
 from windlass.kinds.base import Context, Outcome, Reply
-from windlass.kinds.calls import format_finding, make_call, reached
+from windlass.kinds.calls import format_finding, make_call, record_label
 from windlass.kinds.routes import Target, To
 from windlass.kinds.spec import CallSpec
 from windlass.kinds.visit_cost import holds
@@ -75,9 +75,9 @@ class TaskVisit:
         self._landings = 0
         self._refusals = 0
         self._joined = 0
-        """The last refused landing after which the task was joined with what has landed."""
+        """The last refused landing after which the task was joined with the landed work."""
         self._unreviewed = ""
-        """A commit: no reviewer has judged what fixers changed since then."""
+        """A commit: no reviewer has judged the fixes since then."""
 
     async def run(self) -> tuple[Target, str]:
         """Until a target leaves the task; `next`: it has landed."""
@@ -103,7 +103,7 @@ class TaskVisit:
                 self._state, _ = take(self._table, self._state, Target(To.NEXT), self._facts)
                 continue
             target, outcome = await self._enter(step, to_fix=to_fix, why=why)
-            # A step that fixed what another one found has no reason of its own: the earlier one stays.
+            # A step that fixed another step's findings has no reason: the earlier one stays.
             to_fix, why = (outcome.findings if target.to is To.FIX else ()), outcome.detail or why
             if target.to not in IN_THE_TASK:
                 return target, why
@@ -118,7 +118,7 @@ class TaskVisit:
         visit = self._entered[step.id]
         here = self._ctx.step_scope(step.id, visit=visit, to_fix=to_fix, since=since, why=why)
         if not step.ANNOUNCES_ITSELF:
-            reached(here, step.label.enter, step.id)
+            record_label(here, step.label.enter, step.id)
         outcome = await KINDS[step.kind].run(step, here)
         self._ctx.ended(step.id, outcome)
         return await self._follow(step.id, here, outcome)
@@ -133,18 +133,18 @@ class TaskVisit:
     # -- landing
 
     async def _land(self) -> tuple[Target, str]:
-        """`next`: it has landed. A step's id: the task goes on there, joined with what has landed meanwhile."""
+        """`next`: it has landed. A step's id: the task continues there, joined with the landed work."""
         land = self._spec.land
         left = self._facts.number(land.max) if land.fixer else 0
         while True:
             self._landings += 1
-            reached(self._ctx.step_scope(LAND), land.label.enter, f"land#{self._landings}")
+            record_label(self._ctx.step_scope(LAND), land.label.enter, f"land#{self._landings}")
             landed = await self._ctx.land(self._landings, checked=land.checks == "all")
             if landed.kind == "landed":
                 return Target(To.NEXT), ""
             found = await self._fix(landed) if left else None
             left -= 1
-            target, reason = found or await self._refused(landed)
+            target, reason = found or await self._route_refusal(landed)
             if target.to is To.FIX:
                 target, reason = await self._fix(landed) or (Target(To.FAIL), landed.detail)
             if target.to is To.WAIVE:
@@ -152,19 +152,19 @@ class TaskVisit:
             if target.to not in (To.NEXT, To.AGAIN):
                 return target, reason
 
-    async def _refused(self, landed: Landed) -> tuple[Target, str]:
+    async def _route_refusal(self, landed: Landed) -> tuple[Target, str]:
         self._refusals += 1
-        # The number is part of the question's key: the same refusal may be asked about again.
+        # The number is part of the question's key: the same refusal may lead to another question.
         here = self._ctx.step_scope(LAND, visit=self._refusals)
         outcome = Outcome(landed.kind, f"landing refused ({landed.kind}): {landed.detail}")
         target, outcome = await self._follow(LAND, here, outcome)
         if target.to is To.GOTO:
             await self._catch_up()
-        # After a landing there is no next step: `next` means that a person takes the task as it is.
+        # After a landing there is no next step: `next` means that a person accepts the task unchanged.
         return (Target(To.WAIVE) if target.to is To.NEXT else target), outcome.detail
 
     async def _accept(self, landed: Landed, reason: str) -> tuple[Target, str]:
-        """Land with known issues, without checks. Nobody's word can join what conflicts."""
+        """Land with known issues, without checks. An acceptance cannot join conflicts."""
         if landed.kind == CONFLICT:
             return Target(To.SKIP), f"it cannot be accepted as it is: {reason}"
         self._landings += 1
@@ -183,13 +183,13 @@ class TaskVisit:
         before = await ctx.patch()
         await self._catch_up()
         here = ctx.step_scope(LAND)
-        reached(here, self._spec.land.label.fix, f"land.fix#{self._landings}")
+        record_label(here, self._spec.land.label.fix, f"land.fix#{self._landings}")
         reply = await self._call_fixer(fixer, here, landed)
         if not reply.ok:
             return None
         resolved = resolved_paths(reply) if landed.kind == CONFLICT else ()
-        ctx.say_resolved(resolved)
-        # Only a reviewer can judge whose work a resolution kept. An open conflict does not land anyway.
+        ctx.mark_resolved(resolved)
+        # Only a reviewer can judge what a resolution kept. An open conflict does not land anyway.
         conflict = landed.kind == CONFLICT
         needs_review = not await ctx.has_open_conflicts() if conflict else await ctx.patch() != before
         found = Target(To.NEXT), ""
@@ -209,7 +209,7 @@ class TaskVisit:
         return await here.dispatch(here.place.id("fix"), call, cycle=self._landings)
 
     async def _review_fix(self, why: str) -> tuple[Target, str]:
-        """The reviewers judge what the fix changed: what they reviewed before is not what would land now."""
+        """The reviewers judge the fix: the code that would land differs from the code that they reviewed."""
         since = self._unreviewed
         reviews = [step for step in self._spec.steps if step.judges_changes() and self._entered[step.id]]
         for step in reviews:
@@ -223,7 +223,7 @@ class TaskVisit:
         return Target(To.NEXT), ""
 
     async def _catch_up(self) -> None:
-        """Join the task with what has landed, once after each refused landing."""
+        """Join the task with the landed work, once after each refused landing."""
         if self._joined == self._landings:
             return
         self._joined = self._landings
@@ -246,7 +246,7 @@ async def _ask(ctx: Context, move: Move, outcome: Outcome) -> tuple[Outcome, Tar
 
 
 def _advice(outcome: Outcome, answer: Answer) -> str:
-    """For the next visit: what was found and where, and what the person adds."""
+    """For the next visit: the findings with their places, and the person's comment."""
     found = "\n".join(format_finding(finding) for finding in outcome.findings) or outcome.detail
     return "\n".join(filter(None, (found, answer.comment and f"The person who decided adds: {answer.comment}")))
 

@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from windlass.agents.base import Job
-from windlass.agents.cli.scripted import filled, matches
+from windlass.agents.cli.scripted import fill_rule, matches
 from windlass.errors import UserError
 from windlass.model import Json, content_id
 from windlass.testing.toolbox import READERS, STRUCTURED, Read, Step, Structured, fill, requires_read, steps_of
@@ -58,7 +58,7 @@ class Playbook:
         if number is None:
             return _refusal(400, f"no rule of the script answers {_job_facts(job)}")
         try:
-            rule: dict[str, Any] = filled(self._rules[number], job)
+            rule: dict[str, Any] = fill_rule(self._rules[number], job)
         except UserError as error:
             return _refusal(400, str(error))
         talk = _Talk(rule, asked, job, content_id(f"{job.run}\n{job.key}\n{number}")[:10])

@@ -1,4 +1,4 @@
-"""The account that a CLI uses: a key of the config, else the user's own login; and what all adapters of CLIs share."""
+"""The account of a CLI: a key of the config, otherwise the user's login. Also the base class of CLI adapters."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from windlass.model import ErrorClass, digest
 
 
 class Account(Struct, frozen=True):
-    """Where a CLI looks for its login, and for its earlier sessions."""
+    """Where a CLI looks for its login and its earlier sessions."""
 
     variables: tuple[str, ...]
-    """Of the user's environment: handed on."""
+    """Variables of the user's environment that the CLI gets."""
     files: tuple[str, ...]
-    """Below `folder`: a user who has one of them is logged in."""
+    """Files below `folder`: one of them shows that the user is logged in."""
     folder: str
-    """Below the home folder, where `folder_variable` does not say another."""
+    """Below the home folder, unless `folder_variable` names another."""
     folder_variable: str = ""
     below: str = ""
-    """What the variable's folder is still to be followed by."""
+    """The path to append to the variable's folder."""
     room: str = "home"
-    """The same folder in the attempt's own."""
-    besides: tuple[str, ...] = ()
-    """Carried with the login; nothing else of the folder is."""
+    """The same folder inside the attempt's folder."""
+    extra_files: tuple[str, ...] = ()
+    """Files copied with the login; nothing else of the folder is copied."""
     sessions: str = ""
     """Below `room`; empty: among the login's files."""
     key: str = ""
-    """The variable of a key of the config; empty: that of the provider."""
+    """The variable for a key of the config; empty: that of the provider."""
     provider: str = ""
-    """Whose key it is, where the config names no provider."""
+    """The provider of the key, when the config names none."""
     server: str = ""
-    """The variable of another server's address; empty: the server is set another way, with a variable of ours for its
-    key."""
+    """The variable for another server's address. Empty: the server is set another way, and its key has a variable of
+    Windlass."""
 
     def place(self, environ: Mapping[str, str], home: str) -> str:
         chosen = environ.get(self.folder_variable)
@@ -54,10 +54,10 @@ class CliAdapter:
     def __init__(self, settings: CliSettings = DEFAULTS, environ: Mapping[str, str] | None = None) -> None:
         self.settings = settings
         self.environ = environ or {}
-        self.credential = " ".join(part for part in (self.name, settings.base_url, self._whose(settings)) if part)
+        self.credential = " ".join(part for part in (self.name, settings.base_url, self._login_id(settings)) if part)
 
-    def _whose(self, settings: CliSettings) -> str:
-        """Which login of the CLI it is, without a secret: a key by its fingerprint, else a folder that was chosen."""
+    def _login_id(self, settings: CliSettings) -> str:
+        """Identifies the login without a secret: a key by its fingerprint, otherwise the chosen folder."""
         account, environ = self.account, self.environ
         names = [name for name in account.variables if name.endswith(("_KEY", "_TOKEN"))]
         own = "" if settings.base_url else next((environ[name] for name in names if environ.get(name)), "")
@@ -71,7 +71,7 @@ class CliAdapter:
         return classify_text(stderr, code)
 
     def login(self, settings: CliSettings) -> dict[str, str]:
-        """Variables. The user's own login is never sent to another server."""
+        """The variables of the login. The user's own login is never sent to another server."""
         account = self.account
         if settings.base_url:
             address = {account.server: settings.base_url} if account.server else {}
@@ -83,11 +83,11 @@ class CliAdapter:
     def carried(self, job: Job, settings: CliSettings) -> dict[str, str]:
         """Files of the login, and the folder of the session to continue."""
         account, home = self.account, self.environ.get("HOME")
-        found: dict[str, str] = {}
+        sources: dict[str, str] = {}
         if job.session and settings.sessions:
             folder = "/".join(part for part in (account.room, account.sessions) if part)
-            found[folder] = f"{settings.sessions}/{folder}"
-        if home and not settings.base_url and not settings.api_key and account.room not in found:
+            sources[folder] = f"{settings.sessions}/{folder}"
+        if home and not settings.base_url and not settings.api_key and account.room not in sources:
             place = account.place(self.environ, home)
-            found |= {f"{account.room}/{name}": f"{place}/{name}" for name in (*account.files, *account.besides)}
-        return found
+            sources |= {f"{account.room}/{name}": f"{place}/{name}" for name in (*account.files, *account.extra_files)}
+        return sources

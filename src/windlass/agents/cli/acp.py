@@ -1,5 +1,6 @@
-"""Any agent that speaks the Agent Client Protocol. Best effort: limits are ours, and its cost is known only if it
-reports it."""
+"""Any agent that speaks the Agent Client Protocol. Best effort: Windlass enforces the limits; the cost is known only if
+the agent reports it.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ from windlass.errors import UserError, near
 from windlass.model import ErrorClass, Json, Usage
 
 PROGRAM = Path(__file__).with_name("acp_program.py")
-#: for agents that act without asking: the name of the mode in which they ask
+#: the mode in which agents that act without asking do ask
 QUIET_MODES = ("read-only",)
 AUTH_REQUIRED = -32000
 _TOOLS = {"edit": "edit", "execute": "bash", "read": "read", "search": "grep"}
@@ -41,19 +42,20 @@ class AcpSettings(Struct, frozen=True):
     """`[agents.acp]` of the config, or `[agents.NAME]` with `protocol = "acp"`."""
 
     argv: tuple[str, ...] = ()
-    """The agent and its arguments. `{model}`, `{cwd}`, `{job}`, `{folder}` (the attempt's own) are filled in."""
+    """The agent and its arguments, with the placeholders `{model}`, `{cwd}`, `{job}`, `{folder}` (the attempt's
+    folder)."""
     env: tuple[str, ...] = ()
-    """`NAME` hands on a variable of yours, `NAME=value` sets one; filled in like argv."""
+    """`NAME` passes a variable of yours, `NAME=value` sets one; placeholders as in argv."""
     model: str = ""
-    """Of roles that name none."""
+    """The model of roles that name none."""
     mode: str = ""
-    """The session's mode, in the agent's own words."""
+    """The session's mode, by the agent's own name."""
     read_mode: str = ""
     """The mode of roles that only read."""
     auth: str = ""
-    """The agent's own name of a login method, where it needs one."""
+    """The agent's name of a login method, if it needs one."""
     protocol: str = "acp"
-    """Says that an agent of your own name speaks this protocol."""
+    """Marks an agent of any name as one that speaks this protocol."""
 
     def asks_for_model(self) -> bool:
         return not any("{model}" in item for item in (*self.argv, *self.env))
@@ -137,32 +139,32 @@ def _substitute(item: str, words: Mapping[str, str]) -> str:
 
 
 class AcpCall(Struct, frozen=True):
-    """A tool call, as far as the agent has described it."""
+    """A tool call with what the agent has described so far."""
 
     id: str
     kind: str = ""
     title: str = ""
-    given: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Mapping[str, Any] = field(default_factory=dict)
     new_file: bool = False
     shown: bool = False
 
-    def with_news(self, data: dict[str, Any]) -> AcpCall:
+    def with_update(self, data: dict[str, Any]) -> AcpCall:
         raw = table(data, "rawInput")
         diffs = [one for one in rows(data, "content") if one.get("type") == "diff"]
         places = [path for one in (*diffs, *rows(data, "locations")) if (path := text(one, "path"))]
-        given = {**({"path": places[0]} if places else {}), **self.given, **raw}
+        arguments = {**({"path": places[0]} if places else {}), **self.arguments, **raw}
         new = self.new_file or "content" in raw or any(not one.get("oldText") for one in diffs)
         return replace(
             self,
             kind=text(data, "kind") or self.kind,
             title=text(data, "title") or self.title,
-            given=given,
+            arguments=arguments,
             new_file=new,
         )
 
     @property
     def tool(self) -> str:
-        if self.kind in ("", "other") and text(self.given, "command", "cmd"):
+        if self.kind in ("", "other") and text(self.arguments, "command", "cmd"):
             return "bash"
         if self.kind == "edit" and self.new_file:
             return "write"
@@ -171,21 +173,21 @@ class AcpCall(Struct, frozen=True):
     @property
     def has_target(self) -> bool:
         wanted = {"bash": ("command", "cmd"), "grep": ("pattern", "query")}
-        return bool(text(self.given, *wanted.get(self.tool, ("path", "file_path", "filePath", "absolute_path"))))
+        return bool(text(self.arguments, *wanted.get(self.tool, ("path", "file_path", "filePath", "absolute_path"))))
 
     def words(self, job: Job | None) -> str:
         if job and self.has_target and self.tool != "other":
-            return activity(self.tool, self.given, job)
+            return activity(self.tool, self.arguments, job)
         return f"running {snippet(self.title)}" if self.tool == "bash" else snippet(self.title) or f"using {self.tool}"
 
 
 class AcpReader(Struct):
     job: Job | None = None
     message: str = ""
-    """Its id, where messages have one."""
+    """The id of the message, if messages have one."""
     answer: list[str] = field(default_factory=list)
-    """The message so far: words come in pieces."""
-    said: str = ""
+    """The message so far: its text comes in pieces."""
+    last_text: str = ""
     calls: dict[str, AcpCall] = field(default_factory=dict)
     closed: set[str] = field(default_factory=set)
     """Calls that have ended."""
@@ -245,7 +247,7 @@ class AcpReader(Struct):
     def _whole(self) -> list[AgentEvent]:
         words = "".join(self.answer)
         self.answer.clear()
-        self.said = words.strip() or self.said
+        self.last_text = words.strip() or self.last_text
         return [Said(words)] if words.strip() else []
 
     def _call(self, data: dict[str, Any], *, show: bool) -> list[AgentEvent]:
@@ -253,7 +255,7 @@ class AcpReader(Struct):
         id, status = text(data, "toolCallId"), data.get("status")
         if id in self.closed:
             return []
-        call = self.calls.get(id, AcpCall(id)).with_news(data)
+        call = self.calls.get(id, AcpCall(id)).with_update(data)
         show = not call.shown and (show or call.has_target or status in ("in_progress", "completed", "failed"))
         self.calls[id] = replace(call, shown=call.shown or show)
         started: list[AgentEvent] = [ToolStarted(call.tool, call.words(self.job), id)] if show else []
@@ -283,7 +285,7 @@ class AcpReader(Struct):
             usage = {"inputTokens": tokens.get("input_tokens"), "outputTokens": tokens.get("output_tokens")}
         cached = count(usage, "cachedReadTokens")
         sent = count(usage, "inputTokens") + cached + count(usage, "cachedWriteTokens")
-        # Thoughts may be part of the output or not; they are part of the total.
+        # Thoughts may be missing in the output; the total includes them.
         spoken = max(count(usage, "outputTokens"), count(usage, "totalTokens") - sent)
         if not sent and not spoken:
             return []
@@ -300,11 +302,11 @@ class AcpReader(Struct):
         details = json.dumps(data["data"]) if data.get("data") else ""
         found = class_of(f"{message} {details}")
         if found is ErrorClass.CRASHED:
-            # Some agents describe the failure to the user, and report to the client only that there was one.
-            found = class_of(self.said[-REASON:])
+            # Some agents describe a failure to the user and report only its occurrence to the client.
+            found = class_of(self.last_text[-REASON:])
         if data.get("code") == AUTH_REQUIRED and "uthenticat" in message:
             found = ErrorClass.AUTH
-        reason = " ".join(part for part in (message, details, self.said[-REASON:]) if part)
+        reason = " ".join(part for part in (message, details, self.last_text[-REASON:]) if part)
         return [*whole, *self._over(Done("", error=found, reason=reason[:REASON]))]
 
     def _over(self, end: Done) -> list[AgentEvent]:

@@ -1,8 +1,8 @@
 """The program behind the `acp` agent: starts an agent that speaks the Agent Client Protocol, and is its client.
 
-Run as `python acp_program.py SPEC`, the prompt on stdin. It prints what was said, a JSON object a line: `kind` and
-`data`, as the protocol has them: `response:METHOD`, `error:METHOD`, `session_update`, `request_permission`; and of its
-own `prompted`, `refused` {toolCallId, why}, `cancelled`, `missing`.
+Run as `python acp_program.py SPEC`, with the prompt on stdin. It prints the messages, a JSON object a line with `kind`
+and `data`. From the protocol: `response:METHOD`, `error:METHOD`, `session_update`, `request_permission`. Its own:
+`prompted`, `refused` {toolCallId, why}, `cancelled`, `missing`.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ async def run(spec: Mapping[str, Any], prompt: str) -> int:
     connection = Connection(client.handle, agent.stdin, agent.stdout)
     turn = asyncio.create_task(AcpTurn(connection, spec).take(prompt))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, turn.cancel)
-    code = await ended(turn)
+    code = await wait_for_end(turn)
     with suppress(Exception):
         await asyncio.wait_for(connection.close(), GOODBYE_S)
-    return await goodbye(agent, code)
+    return await end_agent(agent, code)
 
 
-async def ended(turn: asyncio.Task[None]) -> int:
+async def wait_for_end(turn: asyncio.Task[None]) -> int:
     try:
         await turn
     except asyncio.CancelledError:
@@ -74,13 +74,13 @@ async def ended(turn: asyncio.Task[None]) -> int:
         emit(f"error:{failed.method}", failed.data)
         return 1
     except ConnectionError:
-        # The reason is on the agent's stderr, which is ours.
+        # The reason is on the agent's stderr, which is this program's stderr.
         return 1
     return 0
 
 
-async def goodbye(agent: asyncio.subprocess.Process, code: int) -> int:
-    """The end of its input tells an agent to end; what stays is ended by the supervisor."""
+async def end_agent(agent: asyncio.subprocess.Process, code: int) -> int:
+    """Closing its input ends an agent; the supervisor ends what remains."""
     with suppress(asyncio.TimeoutError):
         exit_code = await asyncio.wait_for(agent.wait(), GOODBYE_S)
         return code if code != 1 or exit_code <= 0 else exit_code
@@ -119,14 +119,14 @@ class AcpTurn:
         emit("response:session/prompt", answer)
 
     async def cancel(self, session: str, turn: asyncio.Task[Any]) -> None:
-        # No terminal event: whoever stopped it knows why.
+        # No terminal event: the caller that stopped it knows why.
         with suppress(Exception):
             await self.connection.send_notification("session/cancel", {"sessionId": session})
             emit("cancelled", await asyncio.wait_for(turn, CANCEL_S))
 
     async def open(self) -> str:
-        # Writes come to us, where the role's limits hold. Reads stay with the agent: gemini takes a missing file
-        # for a failure when we say that it is missing, and then writes no new one.
+        # Writes come here, where the role's limits hold. Reads stay with the agent: when this program reports a missing
+        # file, gemini takes that for a failure and writes no new one.
         files = {"readTextFile": False, "writeTextFile": True}
         hello = await self.request(
             "initialize",
@@ -156,12 +156,12 @@ class AcpTurn:
         if not model or await self.set_option(session, made, "model", model):
             return
         if not made.get("models"):
-            why = f"the agent cannot be told a model; put '{{model}}' into argv, or drop '{model}'"
+            why = f"the agent does not accept a model; put '{{model}}' into argv, or drop '{model}'"
             raise AcpFailedError("session/new", why)
         await self.request("session/set_model", sessionId=session, modelId=model)
 
     async def set_option(self, session: str, made: Mapping[str, Any], name: str, value: str) -> bool:
-        """The newer way, where the agent offers it."""
+        """The newer way, if the agent offers it."""
         options = dicts(made.get("configOptions"))
         option = next((one for one in options if name in (one.get("category"), one.get("id"))), None)
         if option:
@@ -269,8 +269,8 @@ class Client:
 
 
 def kinds_of(call: Mapping[str, Any]) -> set[str]:
-    """The kind of a call, by its name and its input: some agents call everything 'other', some call a `cat` in a shell
-    'read'."""
+    """The kinds of a call, from its name and its input: some agents call everything 'other', some call a `cat` in a
+    shell 'read'."""
     kinds = {str(call["kind"])} if call.get("kind") else set()
     if {"command", "cmd"} & set(mapping(call.get("rawInput"))):
         kinds.add("execute")
@@ -285,7 +285,7 @@ def paths_of(call: Mapping[str, Any]) -> list[str]:
 
 
 def refusal(kinds: set[str], tools: frozenset[str]) -> str:
-    """Why a role with these tools may not do this; '' when it may."""
+    """Why a role with these tools may not make this call; '' when it may."""
     for kind in sorted(kinds - {"other", "think"} if len(kinds) > 1 else kinds or {"other"}):
         if kind == "think":
             continue

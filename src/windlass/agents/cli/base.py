@@ -1,4 +1,4 @@
-"""What the adapters of the real CLIs share: settings, the parsing of lines, a tool's activity in words."""
+"""Shared by the adapters of the real CLIs: settings, the parsing of lines, a tool's activity in words."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ class CliSettings(Struct, frozen=True):
     bin: str = ""
     """The path of the CLI; empty: found by its name."""
     node: str = ""
-    """The node that runs it, where the one on the PATH is too old."""
+    """The node that runs it, when the one on the PATH is too old."""
     base_url: str = ""
     """Another model server. `{job}` becomes the job's token. The user's own login is never sent there."""
     api_key: str = ""
     api_key_env: str = ""
-    """The variable that holds the key."""
+    """The variable with the key."""
     model: str = ""
-    """Of roles that name none."""
+    """The model of roles that name none."""
     provider: str = ""
-    """pi, opencode: whose models these are."""
+    """pi, opencode: the provider of the models."""
     api: str = ""
-    """pi: what the server at base_url speaks."""
+    """pi: the API of the server at base_url."""
     sandbox: str = ""
-    """codex: 'off' where the machine cannot confine commands, or is itself a sandbox. In its own sandbox the agent
-    cannot commit: the folder of git is closed to it, and what it leaves is committed for it."""
+    """codex: 'off' when the machine cannot confine commands, or is itself a sandbox. In codex's sandbox the agent
+    cannot commit, because git's folder is closed to it; Windlass commits its changes."""
     structured: str = ""
-    """claude: 'off' has the answer's block in its text only."""
+    """claude: 'off' reads the block from the text of the answer only."""
     sessions: str = ""
-    """The folder of the attempt whose session is continued."""
+    """The folder of the attempt to continue the session of."""
 
     def for_job(self, job: Job) -> CliSettings:
         names = set(self.__struct_fields__)
@@ -73,19 +73,19 @@ def settings_of(agent: str, options: Mapping[str, Any], environ: Mapping[str, st
     key = environ.get(settings.api_key_env, "")
     if not key:
         raise UserError(
-            f"agent '{agent}' wants its key from '{settings.api_key_env}', which is not set",
+            f"agent '{agent}' takes its key from '{settings.api_key_env}', which is not set",
             hint=f"export {settings.api_key_env}=…, or change api_key_env under [agents.{agent}]",
         )
     return replace(settings, api_key=key)
 
 
 def key_variable(provider: str) -> str:
-    """Where the CLIs of many providers look for a provider's key."""
+    """The variable in which the CLIs of many providers look for a provider's key."""
     return "GEMINI_API_KEY" if provider in ("", "google") else f"{provider.upper().replace('-', '_')}_API_KEY"
 
 
 def tools_of(job: Job) -> tuple[str, ...]:
-    """The tools that the role may use. A role that writes nothing has no tool to write with, whatever it lists."""
+    """The tools that the role may use. A role that writes nothing gets no tool to write with, whatever it lists."""
     tools = job.tools or (ALL_TOOLS if job.writes == "code" else READ_TOOLS)
     return tuple(tool for tool in tools if job.writes != "none" or tool not in ("write", "edit"))
 
@@ -98,7 +98,7 @@ def may_write(job: Job) -> bool:
 
 
 def load(line: str) -> dict[str, Any]:
-    """The object of a line; {} for another text, as half a line or a warning between the events."""
+    """The object of a line; {} for any other text, such as half a line or a warning between the events."""
     if not line.startswith("{"):
         return {}
     try:
@@ -139,7 +139,7 @@ def status(data: Mapping[str, Any], name: str) -> int | None:
 
 
 def usage_with_cost(usage: Usage, reported: float | None, model: str, written: int = 0) -> Usage:
-    """Price the usage. A CLI that does not know a model's price reports 0: that counts only without tokens."""
+    """Price the usage. A CLI reports 0 for a model with an unknown price: 0 counts only without tokens."""
     if reported or not (usage.input or usage.output):
         return replace(usage, cost_usd=reported, priced=False)
     cost = pricing.cost(model, usage, written=written)
@@ -147,7 +147,7 @@ def usage_with_cost(usage: Usage, reported: float | None, model: str, written: i
 
 
 def usage_sum(*usages: Usage | None) -> Usage:
-    """One unknown part makes the sum unknown. None: nothing yet."""
+    """One unknown part makes the sum unknown. None counts as nothing."""
     parts = [one for one in usages if one is not None]
     costs = [part.cost_usd for part in parts if part.cost_usd is not None]
     return Usage(

@@ -1,6 +1,7 @@
 """Codex: `codex exec --json`. It reports tokens, not money, and confines its commands itself.
 
-Its stream tells them at the end of a turn; the rollout, its record of the session, after every response of the model.
+Its stream reports tokens at the end of a turn; its record of the session, the rollout, after every response of the
+model.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ ACCOUNT = Account(
 )  # fmt: skip
 _EFFORTS = {"off": "none", "max": "xhigh"}
 _PROVIDER = "windlass"
-#: its own default model has no tools on a server that is not its own
+#: codex's default model has no tools on another server
 _MODEL = "gpt-5"
 _ROOM = (
     "analytics.enabled=false",
@@ -59,14 +60,14 @@ _ROOM = (
     "skills.bundled.enabled=false",
     'approval_policy="never"',
     'web_search="disabled"',
-    # a login shell reads the machine's profile, which sets PATH anew: the project's own tools are gone then
+    # a login shell reads the machine's profile, which resets PATH and drops the project's tools
     "allow_login_shell=false",
-    # all of /tmp would be writable; the dispatch has a temporary folder of its own
+    # all of /tmp would be writable; the dispatch has its own temporary folder
     "sandbox_workspace_write.exclude_slash_tmp=true",
 )
 
 
-#: what it does when the model's server fails, besides its own errors
+#: the log lines about retries, in addition to its errors
 _LOG = "error,codex_core::responses_retry=warn"
 _LOGGED = re.compile(r"\d{4}-\d\d-\d\dT\S+Z\s+WARN .*codex_core::responses_retry: ")
 _WAITING = re.compile(r"\(\d+/\d+ in ([\d.]+)s\)\.\.\..*?sampling_error=(.*)")
@@ -151,7 +152,7 @@ class CodexReader(Struct):
         return UsageFileNames(f"{ACCOUNT.room}/{ACCOUNT.sessions}", "*/*/*/rollout-*.jsonl")
 
     def parse_ledger(self, line: str) -> list[AgentEvent]:
-        """Each response by its id: its totals leave out what a kill cut off, and go on counting in a later turn."""
+        """Counts each response by its id: the totals leave out what a kill cut off, and continue in a later turn."""
         data = load(line)
         payload = table(data, "payload")
         match data.get("type"):
@@ -193,8 +194,8 @@ class CodexReader(Struct):
     def without_log(self, stderr: str) -> str:
         return "\n".join(line for line in stderr.splitlines() if not _LOGGED.match(line))
 
-    def at_exit(self, said: str, code: int | None) -> Done | None:
-        """It can give up before its first turn: an error, and no end of a turn."""
+    def at_exit(self, text: str, code: int | None) -> Done | None:
+        """It can give up before its first turn: an error without the end of a turn."""
         return _failure(self.trouble) if self.trouble else None
 
     def _item_start(self, item: dict[str, Any]) -> list[AgentEvent]:
@@ -220,9 +221,9 @@ class CodexReader(Struct):
 
     def _spent(self, counts: dict[str, Any]) -> list[AgentEvent]:
         if not counts or (self.job and self.job.session):
-            # For a continued session it reports the tokens of the whole thread, those already counted too.
+            # For a continued session it reports the tokens of the whole thread, with those already counted.
             return []
-        return self.tally.last_word(self._usage(counts))
+        return self.tally.final_total(self._usage(counts))
 
     def _usage(self, counts: dict[str, Any]) -> Usage:
         sent, cached = count(counts, "input_tokens"), count(counts, "cached_input_tokens")

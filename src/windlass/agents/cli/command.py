@@ -1,4 +1,4 @@
-"""Any CLI by a template of its arguments: its output is the answer, exit code 0 means done, its cost is unknown."""
+"""Any CLI by a template of its arguments: its output is the answer, exit code 0 means success, its cost is unknown."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class CommandAdapter:
     def parse(self, line: str) -> list[AgentEvent]:
         return [Said(line)]
 
-    def at_exit(self, said: str, code: int | None) -> Done | None:
-        return Done(said.strip()) if code == 0 else None
+    def at_exit(self, text: str, code: int | None) -> Done | None:
+        return Done(text.strip()) if code == 0 else None
 
     def classify(self, stderr: str, code: int | None) -> tuple[ErrorClass, str]:
         return classify_text(stderr, code)

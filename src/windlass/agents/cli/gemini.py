@@ -1,6 +1,6 @@
 """Gemini CLI: `gemini --output-format stream-json`. It reports tokens, not money.
 
-Its stream tells them at its end; the chat that it records, after every response of the model.
+Its stream reports tokens at its end; its record of the chat, after every response of the model.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ ACCOUNT = Account(
     variables=("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_GCA",
                "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION", "GOOGLE_APPLICATION_CREDENTIALS",
                "GOOGLE_CLOUD_ACCESS_TOKEN"),
-    files=("oauth_creds.json",), besides=("google_accounts.json", "installation_id"), folder=".gemini",
+    files=("oauth_creds.json",), extra_files=("google_accounts.json", "installation_id"), folder=".gemini",
     room="home/.gemini", sessions="tmp", key="GEMINI_API_KEY", server="GOOGLE_GEMINI_BASE_URL",
 )  # fmt: skip
 _TOOLS = {
@@ -61,8 +61,8 @@ _TOOLS = {
     "edit": ("replace",),
 }
 _NAMES = {name: tool for tool, names in _TOOLS.items() for name in names} | {"search_file_content": "grep"}
-#: sent, spoken, and all of it: in the stream, and in the recorded chat
-_TOLD = ("input_tokens", "output_tokens", "total_tokens")
+#: input, output and total: in the stream, and in the recorded chat
+_STREAMED = ("input_tokens", "output_tokens", "total_tokens")
 _RECORDED = ("input", "output", "total")
 _ATTEMPT = re.compile(r"Attempt \d+ failed(?: with)?:?\s*(.*)")
 _AGAIN = re.compile(r"Retrying (?:after (\d+)\s*ms|with backoff)")
@@ -99,7 +99,7 @@ class GeminiAdapter(CliAdapter):
         return GeminiReader().parse(line)
 
     def _room(self, job: Job) -> dict[str, str]:
-        """It has no folder of its own but the home folder; git must still know who the user is."""
+        """Its only folder is the home folder; git must still know the user's name."""
         room = {"HOME": str(job.folder / "home"), "GEMINI_CLI_NO_RELAUNCH": "true"}
         home = self.environ.get("HOME")
         return room | ({"GIT_CONFIG_GLOBAL": f"{home}/.gitconfig"} if home else {})
@@ -137,7 +137,7 @@ def _auth(login: Mapping[str, str]) -> str:
 class GeminiReader(Struct):
     job: Job | None = None
     model: str = ""
-    """The requested model, until a reply names another one; not every reply does."""
+    """The requested model, until a reply names another one; not every reply names one."""
     answer: list[str] = field(default_factory=list)
     """The text since the last tool call."""
     heard: bool = False
@@ -145,9 +145,9 @@ class GeminiReader(Struct):
     tools: dict[str, str] = field(default_factory=dict)
     trouble: str = ""
     failing: str = ""
-    """Why a request failed that it is about to retry."""
+    """Why a request failed, before the CLI retries it."""
     retrying: Retrying | None = None
-    """The last such failure since the model's last answer: the final event may leave out the status."""
+    """The last failure since the model's last answer: the final event may lack the status."""
     tally: Tally = field(default_factory=Tally)
 
     def ledger(self) -> UsageFileNames:
@@ -186,8 +186,8 @@ class GeminiReader(Struct):
                 return []
 
     def parse_error(self, line: str) -> list[AgentEvent]:
-        """That it asks again stands on its standard error: `Attempt 1 failed: WHY. Retrying after 41743ms...`, where
-        WHY may take several lines."""
+        """Only its standard error reports a retry: `Attempt 1 failed: WHY. Retrying after 41743ms...`. WHY may take
+        several lines."""
         begun = _ATTEMPT.match(line)
         if begun:
             self.failing = begun[1]
@@ -206,14 +206,14 @@ class GeminiReader(Struct):
     def without_log(self, stderr: str) -> str:
         return stderr
 
-    def at_exit(self, said: str, code: int | None) -> Done | None:
+    def at_exit(self, text: str, code: int | None) -> Done | None:
         return _failure(self.trouble) if self.trouble else None
 
     def _text_event(self) -> list[AgentEvent]:
-        """The text comes in pieces; it is complete at the next event."""
-        said = "".join(self.answer)
+        """The text comes in pieces; the next event completes it."""
+        answer = "".join(self.answer)
         self.answer.clear()
-        return [Said(said)] if said.strip() else []
+        return [Said(answer)] if answer.strip() else []
 
     def _tool_start(self, data: dict[str, Any]) -> ToolStarted:
         name, id = text(data, "tool_name"), text(data, "tool_id")
@@ -228,10 +228,10 @@ class GeminiReader(Struct):
 
     def _result(self, data: dict[str, Any]) -> list[AgentEvent]:
         answer = "".join(self.answer)
-        spent = self.tally.last_word(_usage(table(data, "stats"), self.model))
+        spent = self.tally.final_total(_usage(table(data, "stats"), self.model))
         if data.get("status") == "success" and not (self.trouble and not answer.strip()):
             return [*self._text_event(), *spent, Done(answer)]
-        # It reports a run that it cut short itself ("Loop detected") as a success without text.
+        # A run that it cut short itself ("Loop detected") is reported as a success without text.
         error = table(data, "error")
         message = text(error, "message") or self.trouble
         if text(error, "type") == _TURN_LIMIT:
@@ -247,15 +247,15 @@ def _failure(message: str) -> Done:
 
 
 def _usage(stats: dict[str, Any], model: str) -> Usage:
-    models = {name: _tokens(one, *_TOLD) for name, one in table(stats, "models").items() if isinstance(one, dict)}
+    models = {name: _tokens(one, *_STREAMED) for name, one in table(stats, "models").items() if isinstance(one, dict)}
     used = {name: usage for name, usage in models.items() if usage.input or usage.output}
     if not used:
-        return usage_with_cost(_tokens(stats, *_TOLD), None, model)
+        return usage_with_cost(_tokens(stats, *_STREAMED), None, model)
     return usage_sum(*(usage_with_cost(usage, None, name) for name, usage in used.items()))
 
 
 def _tokens(counts: dict[str, Any], *names: str) -> Usage:
-    # thoughts are paid as output, and only the total has them
+    # thoughts cost as output, and only the total includes them
     sent = count(counts, names[0])
     return Usage(sent, max(count(counts, names[1]), count(counts, names[2]) - sent), count(counts, "cached"))
 

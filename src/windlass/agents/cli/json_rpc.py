@@ -1,7 +1,7 @@
 """A JSON-RPC 2.0 connection over lines of JSON, as the Agent Client Protocol uses it.
 
-The protocol's SDK has one too, but loading the SDK takes more than a second of processor time in each dispatch: it
-builds a model class for every message of the protocol, and none of them is needed here.
+The protocol's SDK has one too. Loading the SDK takes more than a second of processor time in each dispatch: it builds a
+model class for every message of the protocol, and Windlass needs none of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Handler = Callable[[str, Any], Awaitable[Any]]
 
 
 class RequestError(Exception):
-    """A request that the other side refused, or that is refused to it."""
+    """A request that one of the sides refused."""
 
     def __init__(self, code: int, message: str, data: object = None) -> None:
         super().__init__(message)
@@ -45,7 +45,7 @@ class Connection:
         self._reading = asyncio.create_task(self._read(reader))
 
     async def send_request(self, method: str, params: Any) -> Any:
-        """The result. Raises RequestError, or ConnectionError when the other side is gone."""
+        """The result of the request. Raises RequestError, or ConnectionError when the other side is gone."""
         if self._closed:
             raise ConnectionError("the connection is closed")
         self._sent += 1
@@ -61,7 +61,7 @@ class Connection:
         await self._send({"method": method, "params": params})
 
     async def wait_closed(self) -> None:
-        """Until the other side closes."""
+        """Wait until the other side closes."""
         await asyncio.wait([self._reading])
 
     async def close(self) -> None:
@@ -78,12 +78,12 @@ class Connection:
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         try:
-            # ends with a ValueError at a line over the reader's limit
+            # a line over the reader's limit raises ValueError
             while line := await reader.readline():
                 try:
                     message = json.loads(line)
                 except (ValueError, RecursionError):
-                    continue  # agents print other things too
+                    continue  # agents print other text too
                 if not isinstance(message, dict):
                     break  # a batch, which the protocol does not have
                 await self._take(message)
@@ -100,10 +100,10 @@ class Connection:
         if not isinstance(method, str):
             self._take_answer(message, id)
         elif "id" not in message:
-            # in the order they come, and before the answer that follows them
+            # in order, and before the answer that follows
             await self._result(method, message.get("params"))
         else:
-            # side by side: to answer one may take requests of our own
+            # concurrently: the answer may need requests to the other side
             handler = asyncio.create_task(self._answer(id, method, message.get("params")))
             self._handlers.add(handler)
             handler.add_done_callback(self._handlers.discard)
@@ -122,7 +122,7 @@ class Connection:
         )
 
     async def _answer(self, id: object, method: str, params: Any) -> None:
-        with suppress(OSError):  # the other side is gone, which the reader notices
+        with suppress(OSError):  # the other side is gone; the reader notices that
             await self._send({"id": id, **await self._result(method, params)})
 
     async def _result(self, method: str, params: Any) -> dict[str, Any]:
@@ -131,5 +131,5 @@ class Connection:
         except RequestError as refused:
             return {"error": {"code": refused.code, "message": str(refused), "data": refused.data}}
         except Exception as failed:
-            # whatever an agent sends must not end the dispatch
+            # no message of an agent may end the dispatch
             return {"error": {"code": INTERNAL_ERROR, "message": "Internal error", "data": {"details": str(failed)}}}

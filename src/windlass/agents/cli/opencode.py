@@ -1,4 +1,4 @@
-"""opencode: `opencode run --format json`. No event begins or ends its stream: the last step's end is the end."""
+"""opencode: `opencode run --format json`. No event begins or ends its stream: the end of the last step is the end."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ACCOUNT = Account(
     files=("auth.json",), folder=".local/share/opencode", folder_variable="XDG_DATA_HOME", below="/opencode",
     room="home/data/opencode", provider="opencode",
 )  # fmt: skip
-#: when a model's stream is cut, it retries at once, for ever
+#: after a cut stream of the model it retries at once, for ever
 CUT_STREAMS = 3
 _AGENT = _PROVIDER = "windlass"
 _MODEL = "model"
@@ -84,7 +84,7 @@ class OpencodeAdapter(CliAdapter):
 
 
 _FOLDERS = ("config", "data", "state", "cache")
-#: or it fetches a package for plug-ins from the npm registry, anew for every dispatch
+#: otherwise it fetches a package for plug-ins from the npm registry, in every dispatch
 INSTALLED = {
     "opencode/node_modules/.keep": "",
     "opencode/package-lock.json": json.dumps({"packages": {"": {"dependencies": {"@opencode-ai/plugin": "*"}}}}),
@@ -93,7 +93,7 @@ _FILES = {f"{name}/.keep": "" for name in _FOLDERS} | {f"config/{name}": text fo
 
 
 def _flags(job: Job, settings: CliSettings) -> tuple[str, ...]:
-    # Its log has what its stream lacks: that a tool begins, and that it retries a failing server.
+    # Only its log reports the start of a tool and the retry of a failing server.
     flags = [
         "run",
         "--print-logs",
@@ -131,7 +131,7 @@ def _config(job: Job, settings: CliSettings) -> dict[str, Json]:
 
 
 def _permission(job: Job) -> dict[str, Json]:
-    """What is not named is denied: a question would wait for ever."""
+    """An unnamed tool is denied: a question would wait for ever."""
     tools = tools_of(job)
     allowed: dict[str, Json] = {"*": "deny"}
     allowed |= {_TOOLS[tool]: "allow" for tool in tools if tool in _TOOLS}
@@ -146,11 +146,11 @@ class OpencodeReader(Struct):
     """The text of this step."""
     spent: Usage | None = None
     asking: bool | None = None
-    """A step has begun whose cost is not reported yet: that comes when the tools of the step have ended."""
+    """A step has begun and its cost is not reported yet. That comes after the tools of the step."""
     cut: int = 0
-    """Steps in a row without an end from the model."""
+    """Steps in a row that the model did not end."""
     begun: set[str] = field(default_factory=set)
-    """Permissions of tools that are at work, by the log."""
+    """Permissions of running tools, according to the log."""
 
     def parse(self, line: str) -> list[AgentEvent]:
         data = load(line)
@@ -202,7 +202,7 @@ class OpencodeReader(Struct):
         return [SessionSeen(session)]
 
     def _tool(self, part: dict[str, Any]) -> list[AgentEvent]:
-        """The stream reports a tool when it is over; the log may report when it began."""
+        """The stream reports a tool at its end; the log may report its start."""
         state, id, name = table(part, "state"), text(part, "callID"), text(part, "tool")
         given = table(state, "input")
         ok = state.get("status") != "error" and name != "invalid"
@@ -249,7 +249,7 @@ class OpencodeReader(Struct):
         spoken = count(tokens, "output") + count(tokens, "reasoning")
         own = Usage(count(tokens, "input") + cached + written, spoken, cached)
         if not own.input and not own.output:
-            # It reports 0 for a step whose usage the model did not report.
+            # It reports 0 for a step when the model reported no usage.
             return []
         self.spent = usage_sum(self.spent, usage_with_cost(own, money(part, "cost"), self.model, written))
         return [Spent(self.spent, total=True)]

@@ -1,4 +1,4 @@
-"""opencode's log on standard error: what its stream of events leaves out, or reports too late."""
+"""opencode's log on standard error: facts that its stream of events lacks, or reports too late."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def fields(line: str) -> dict[str, str]:
     """The fields of a log line; {} for another line."""
     if not _LINE.match(line):
         return {}
-    return {name: _unquoted(value) for name, value in _FIELD.findall(line[:LONGEST])}
+    return {name: _unquote(value) for name, value in _FIELD.findall(line[:LONGEST])}
 
 
-def _unquoted(value: str) -> str:
+def _unquote(value: str) -> str:
     try:
         return str(json.loads(value)) if value.startswith('"') else value
     except ValueError:
@@ -29,7 +29,7 @@ def _unquoted(value: str) -> str:
 
 
 def retry_event(line: dict[str, str]) -> Retrying | None:
-    """A failure that it retries is the server's, unless its words say something else."""
+    """A failure that it retries is the server's, unless its text says otherwise."""
     if line.get("message") != "stream error" or line.get("small") == "true":
         return None
     message = line.get("error.error", "").partition("For more information")[0].strip() or "the model's server failed"
@@ -38,14 +38,14 @@ def retry_event(line: dict[str, str]) -> Retrying | None:
 
 
 def permission_request(line: dict[str, str]) -> tuple[str, str] | None:
-    """The permission that a tool needs as it begins, and for what."""
+    """The permission that a starting tool needs, and its target."""
     if line.get("message") != "evaluated" or line.get("action.action") != "allow":
         return None
     return line.get("permission", ""), line.get("pattern", "")
 
 
 def without_log(stderr: str) -> str:
-    """Only log lines about a failure count: others quote commands and paths."""
+    """Keeps only log lines about a failure: others quote commands and paths."""
     kept = []
     for line in stderr.splitlines():
         known = fields(line)

@@ -1,4 +1,4 @@
-"""pi: `pi -p --mode json`. It reports what each message cost, and exits with 0 also when it failed."""
+"""pi: `pi -p --mode json`. It reports the cost of each message, and exits with 0 also when it failed."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ _PROVIDER = "windlass"
 _MODEL = "model"
 _TOOLS = ("read", "grep", "find", "ls", "bash", "write", "edit")
 _ROOM = {"PI_OFFLINE": "1", "PI_TELEMETRY": "0", "PI_SKIP_VERSION_CHECK": "1"}
-#: The waits are Windlass's, so that a person sees them. With one retry of its own, however short, pi reports how long
-#: the server asked it to wait.
+#: Windlass waits itself, so that a person sees it. With one retry, however short, pi reports how long the server asked
+#: it to wait.
 _SETTINGS: dict[str, Json] = {
     "retry": {"enabled": False, "provider": {"maxRetries": 1, "maxRetryDelayMs": 1}},
     "quietStartup": True,
@@ -101,7 +101,7 @@ def _flags(job: Job, settings: CliSettings) -> tuple[str, ...]:
     flags += ["--provider", provider] if provider else []
     flags += ["--model", model] if model else []
     flags += ["--thinking", job.effort] if job.effort else []
-    # Both, or the user's own SYSTEM.md is used.
+    # Both flags, otherwise pi uses the user's SYSTEM.md.
     flags += ["--system-prompt", job.system or "You are a coding agent.", "--append-system-prompt", " "]
     flags += ["--session-id", job.session] if job.session else []
     return tuple(flags)
@@ -124,7 +124,7 @@ class PiReader(Struct):
     heard: bool = False
     """The model answered, though no event shows it yet."""
     last: dict[str, Any] = field(default_factory=dict)
-    """The assistant's last message: only it decides whether the work ended well."""
+    """The assistant's last message: only it decides whether the work succeeded."""
 
     def parse(self, line: str) -> list[AgentEvent]:
         if line.startswith('{"type":"message_update"'):
@@ -159,8 +159,8 @@ class PiReader(Struct):
         if message.get("role") != "assistant":
             return []
         self.last = message
-        said = _message_text(message)
-        events: list[AgentEvent] = [Said(said)] if said.strip() else []
+        words = _message_text(message)
+        events: list[AgentEvent] = [Said(words)] if words.strip() else []
         return [*events, *self._spent(message)]
 
     def _spent(self, message: dict[str, Any]) -> list[AgentEvent]:

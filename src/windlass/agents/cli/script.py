@@ -1,4 +1,4 @@
-"""Scripts of the scripted agent: a YAML list of rules, the first match answers. Checked before the run starts."""
+"""Scripts of the scripted agent: a YAML list of rules; the first match answers. Checked before the run starts."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def parse_script(text: str, path: Path, fields: Fields | None = None) -> Script:
     try:
         node = read(text)
     except YamlError as error:
-        told = "\n".join(f"{path}:{fault.line}: {fault.message}" for fault in error.faults)
-        raise ScriptError(told, hint="a script is a YAML list of rules") from None
+        faults = "\n".join(f"{path}:{fault.line}: {fault.message}" for fault in error.faults)
+        raise ScriptError(faults, hint="a script is a YAML list of rules") from None
     if not isinstance(node, YamlSequence):
         raise ScriptError(f"{path}:1: a script is a list of rules", hint="begin each rule with '- when: {role: …}'")
     problems: list[str] = []
@@ -134,7 +134,7 @@ def _usage(node: Node) -> Json:
 
 
 def _any(node: Node) -> Json:
-    """Like JSON: a plain true, 12 or 1.5 is what it looks like, everything quoted is text."""
+    """Like JSON: a plain true, 12 or 1.5 has its type, everything quoted is text."""
     match node:
         case YamlSequence():
             return [_any(item) for item in node.items]
@@ -178,10 +178,10 @@ _ERROR: Fields = {
     "turn": _integer,
     "headers": _table_of(_text),
 }
-#: what only a program can do; a model cannot make the CLI around it exit
+#: actions of a program only; a model cannot make the CLI around it exit
 _OF_THE_PROGRAM = ("ignore_term", "exit", "stderr", "usage_steps")
 
-#: the same script for a model server: what can happen between a CLI and its model comes on top
+#: the same script for a model server, with the failures between a CLI and its model
 MODEL_FIELDS: Fields = {
     **{key: take for key, take in FIELDS.items() if key not in _OF_THE_PROGRAM},
     "error": _record(_ERROR),

@@ -1,8 +1,8 @@
-"""The scripted agent: a real program whose words are written down beforehand.
+"""The scripted agent: a real program with answers from a script.
 
-`parse` reads what `scripted_program` streams, one JSON object a line:
-session {id} · tool {tool, text} · tool_end {tool, ok} · say {text} · usage {input, output, cached, cost_usd}, a running
-total · retrying {text, wait_s} · done {text}.
+`parse` reads the stream of `scripted_program`, one JSON object a line: session {id} · tool {tool, text} · tool_end
+{tool, ok} · say {text} · usage {input, output, cached, cost_usd}, a running total · retrying {text, wait_s} · done
+{text}.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class ScriptedAdapter:
     ) -> None:
         self.rules = rules
         self.tags = tags
-        """Contract -> the tag of its block, where a dispatch has none of its own."""
+        """Contract -> the tag of its block, for a dispatch without its own tag."""
         self.source = source
 
     def invocation(self, job: Job) -> Invocation:
-        rules: list[Json] = [filled(rule, job) | {"n": n} for n, rule in self._answering(job)]
+        rules: list[Json] = [fill_rule(rule, job) | {"n": n} for n, rule in self._candidate_rules(job)]
         spec: dict[str, Json] = {
             **_facts(job),
             "run": job.run,
@@ -63,7 +63,7 @@ class ScriptedAdapter:
         argv = program(ENTRY, str(job.folder / "scripted.json"))
         return Invocation(argv, stdin=job.prompt, entry=ENTRY, files={"scripted.json": json.dumps(spec)})
 
-    def _answering(self, job: Job) -> Iterator[tuple[int, Mapping[str, Json]]]:
+    def _candidate_rules(self, job: Job) -> Iterator[tuple[int, Mapping[str, Json]]]:
         """The rules up to the first that may answer without limit: later ones never answer."""
         for n, rule in enumerate(self.rules):
             if matches(rule, job):
@@ -120,7 +120,7 @@ def _count(value: object) -> int:
 
 
 def _facts(job: Job) -> dict[str, Json]:
-    """What a rule's `when` can look at."""
+    """The facts that a rule's `when` can use."""
     return {
         "role": job.role,
         "phase": job.phase,
@@ -135,25 +135,25 @@ def _facts(job: Job) -> dict[str, Json]:
 
 def matches(rule: Mapping[str, Json], job: Job) -> bool:
     when, facts = rule.get("when"), _facts(job)
-    wanted = when.items() if isinstance(when, dict) else ()
-    return all(str(value) in _named(name, facts) for name, value in wanted)
+    conditions = when.items() if isinstance(when, dict) else ()
+    return all(str(value) in _fact_values(name, facts) for name, value in conditions)
 
 
-def _named(name: str, facts: Mapping[str, Json]) -> set[str]:
+def _fact_values(name: str, facts: Mapping[str, Json]) -> set[str]:
     return {str(facts["task"]), str(facts["title"])} - {""} if name == "task" else {str(facts[name])}
 
 
-def filled(rule: Mapping[str, Json], job: Job) -> dict[str, Json]:
-    named = {"task_id": job.task_id, "task_title": job.task_title, "cwd": str(job.cwd)}
-    named |= {"plan_path": job.outs.get("plan", "")} | {f"out.{name}": path for name, path in job.outs.items()}
+def fill_rule(rule: Mapping[str, Json], job: Job) -> dict[str, Json]:
+    values = {"task_id": job.task_id, "task_title": job.task_title, "cwd": str(job.cwd)}
+    values |= {"plan_path": job.outs.get("plan", "")} | {f"out.{name}": path for name, path in job.outs.items()}
 
-    def value(found: re.Match[str]) -> str:
-        if not named.get(found[1]):
+    def value(match: re.Match[str]) -> str:
+        if not values.get(match[1]):
             raise UserError(
-                f"the script uses '{{{found[1]}}}', which role '{job.role}' does not have in phase '{job.phase}'",
-                hint=near(found[1], [name for name, text in named.items() if text]),
+                f"the script uses '{{{match[1]}}}', which role '{job.role}' does not have in phase '{job.phase}'",
+                hint=near(match[1], [name for name, text in values.items() if text]),
             )
-        return named[found[1]]
+        return values[match[1]]
 
     def fill(item: Json) -> Json:
         match item:

@@ -1,8 +1,8 @@
-"""The program behind the scripted agent: takes the first rule that may still answer, and does what it says.
+"""The program behind the scripted agent: finds the first rule that may still answer, and performs it.
 
-Standard library only, and little of it. Its argument is a file with the rules that fit this dispatch.
-How often a rule answered is counted in `<state>/counts.json` under a lock, across processes; every start and end is a
-line in `<state>/dispatches.jsonl`.
+It uses only a little of the standard library. Its argument is a file with the rules that match this dispatch.
+`<state>/counts.json` counts the answers of each rule, under a lock across processes; every start and end is a line in
+`<state>/dispatches.jsonl`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def main() -> int:
         spec = json.loads(file.read())
     rule = claim(spec)
     if rule is None:
-        fail(64, f"no rule of {spec['source']} answers {asked(spec)}")
+        fail(64, f"no rule of {spec['source']} answers {dispatch_facts(spec)}")
     code = 70
     try:
         code = act(spec, rule)
@@ -38,7 +38,7 @@ def main() -> int:
     return code
 
 
-def asked(spec: dict[str, Any]) -> str:
+def dispatch_facts(spec: dict[str, Any]) -> str:
     names = ("role", "phase", "task", "title", "cycle", "attempt", "purpose")
     return ", ".join(f"{name}={spec[name]!r}" for name in names if spec[name] not in ("", 0))
 
@@ -70,7 +70,7 @@ def settle(spec: dict[str, Any], rule: dict[str, Any], code: int) -> None:
 
 
 class RuleLedger:
-    """Which rule answered which dispatch. A dispatch that never ended does not count when its step comes again."""
+    """Which rule answered which dispatch. A dispatch that never ended does not count when its step runs again."""
 
     def __init__(self, state: str) -> None:
         os.makedirs(state, exist_ok=True)
@@ -95,7 +95,7 @@ class RuleLedger:
             return True
         mine = f"{spec['run']}:{spec['key']}@"
         claims = self.claims.get(str(rule["n"]), {})
-        counted = [who for who, state in claims.items() if state == "ended" or not who.startswith(mine)]
+        counted = [dispatch for dispatch, state in claims.items() if state == "ended" or not dispatch.startswith(mine)]
         return len(counted) < int(rule["times"])
 
     def claim(self, rule: dict[str, Any], spec: dict[str, Any]) -> None:
@@ -157,7 +157,7 @@ def work(spec: dict[str, Any], rule: dict[str, Any]) -> bool:
 
 
 def finish(spec: dict[str, Any], rule: dict[str, Any]) -> int:
-    # One that ends with an error has said nothing, unless its rule says what.
+    # A rule that ends with an error has no text unless it sets one.
     text = rule.get("say", "" if "json" in rule or rule.get("exit") else "Done.")
     if "json" in rule:
         text = f"{text}\n\n```{spec['tag']}\n{json.dumps(rule['json'])}\n```".strip()
@@ -190,7 +190,7 @@ def write(path: str, text: str) -> None:
 
 
 def run(argv: tuple[str, ...], cwd: str) -> int:
-    # Our stdout is the event stream: what a command prints goes to stderr.
+    # This program's stdout is the event stream: the output of a command goes to stderr.
     os.chdir(cwd)
     pid = os.posix_spawnp(argv[0], list(argv), os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, 2, 1)])
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

@@ -1,4 +1,4 @@
-"""Adds up the cost of a model's responses while a dispatch runs, and compares it with the CLI's own total."""
+"""Adds up the cost of a model's responses during a dispatch, and compares it with the CLI's own total."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Tally(Struct):
 
     spent: Usage | None = None
     counted: set[str] = field(default_factory=set)
-    """Responses: a CLI writes one down again when there is news of its tools."""
+    """Counted responses: a CLI records one again when its tools have news."""
     final: Usage = Usage()
 
     def response(self, id: str, usage: Usage) -> list[AgentEvent]:
@@ -24,8 +24,9 @@ class Tally(Struct):
         self.spent = usage_sum(self.spent, usage)
         return [Spent(self.spent, total=True)] if _tokens(self.spent) >= _tokens(self.final) else []
 
-    def last_word(self, usage: Usage) -> list[AgentEvent]:
-        """Equal is not better: a response priced by its own size is priced right, their sum may reach a dearer tier."""
+    def final_total(self, usage: Usage) -> list[AgentEvent]:
+        """On equal tokens the sum of the responses stays: each is priced by its own size, and the total may fall into a
+        more expensive tier."""
         if self.spent and _tokens(usage) <= _tokens(self.spent):
             return []
         self.final = usage

@@ -1,8 +1,8 @@
-"""The tag of a dispatch's block: the contract's, with a nonce that only this run can make.
+"""The tag of a dispatch's block: the contract's tag with a nonce that only this run can make.
 
-A reviewer may quote any file. A block in a file cannot carry the tag of the dispatch that quotes it, because the nonce
-is derived from the dispatch's key with a secret of the run. The same key always gives the same tag, so that an agent
-whose session is continued is asked for the tag that it was told before.
+A reviewer may quote any file. A block in a file cannot carry the tag of the dispatch that quotes it: the nonce is
+derived from the dispatch's key and a secret of the run. The same key always gives the same tag, so a continued session
+is asked for the tag that it already knows.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ DIGITS = 12
 
 
 def run_secret(folder: Path) -> str:
-    """Made once, in the run's own folder, which only the user can read. A lost one is made anew: every prompt, also
-    that of a continued session, names its tag."""
+    """Made once, in the run's folder, which only the user can read. A lost secret is replaced: every prompt names its
+    tag, also that of a continued session."""
     path = folder / FILE
     try:
         return path.read_text(encoding="ascii")
     except FileNotFoundError:
         make_private(folder)
-    # Nothing that Windlass does depends on its value, only that nobody else can know it.
+    # Windlass depends only on the secrecy of this value.
     made = os.urandom(32).hex()
     replace_file(path, made)
     return made

@@ -1,4 +1,4 @@
-"""Fenced blocks: finding the one that counts, and wrapping text so that it cannot break out of its own."""
+"""Fenced blocks: finds the one that counts, and wraps text so that it cannot end its own fence."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ _FENCE = re.compile(r"^(?P<indent> {0,3})(?P<mark>`{3,}|~{3,})(?P<info>[^\n]*)$"
 
 
 def closed_blocks(text: str, tags: Collection[str]) -> list[str]:
-    """The content of every closed block with one of the tags, in order. A block inside another one is the outer one's
-    text, and so is what is quoted with `>`."""
+    """The content of every closed block with one of the tags, in order. A block inside another block, or quoted with
+    `>`, is text of the outer one."""
     found: list[str] = []
     opened: re.Match[str] | None = None
     for line in _FENCE.finditer(text):
@@ -24,7 +24,7 @@ def closed_blocks(text: str, tags: Collection[str]) -> list[str]:
 
 
 def last_block(text: str, tags: Collection[str]) -> str | None:
-    """Of a file, such as a plan: what stands last counts."""
+    """For a file, such as a plan: the last block counts."""
     found = closed_blocks(text, tags)
     return found[-1] if found else None
 
@@ -50,7 +50,7 @@ def _content(text: str, opened: re.Match[str], end: int) -> str:
 
 
 def fence(text: str, tag: str = "") -> str:
-    """Text as one block, its fence longer than any run of backticks inside."""
+    """Text as one block, with a fence longer than any run of backticks in it."""
     longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
     mark = "`" * (longest + 1)
     return f"{mark}{tag}\n{text.rstrip()}\n{mark}"

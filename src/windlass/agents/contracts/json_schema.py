@@ -1,4 +1,4 @@
-"""The JSON schema of a contract's block, for agents whose CLI can hold a model to one."""
+"""The JSON schema of a contract's block, for CLIs that can hold a model to a schema."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", type(N
 
 
 def schema_of(cls: type[Struct]) -> dict[str, Json]:
-    """Structs inside it stand under `$defs`."""
+    """Nested structs go under `$defs`."""
     shared: dict[str, Json] = {}
     schema = _struct(cls, shared)
     return {"$defs": dict(sorted(shared.items())), **schema} if shared else schema

@@ -1,7 +1,7 @@
-"""What an agent's answer must look like, by name: fence tag, schema, and what the engine makes of it.
+"""The contracts of agents' answers, by name: fence tag, schema, and the engine's value.
 
-Only what passes here can steer. Each dispatch names a tag of its own, which no file of the repository can hold: only
-blocks with that tag count, and they must agree. Everything else an agent says is text.
+Only a block that passes here can steer the run. Each dispatch has its own tag, which no file of the repository can
+contain. Only blocks with that tag count, and they must agree. Everything else in an answer is text.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from windlass.text import plain
 
 MAX_CHARS = 1_000_000
 _TAG_HERE = "\0tag\0"
-#: contracts whose data hold a task list, and under which name
+#: contracts with a task list in their data, and the name of its field
 TASK_LISTS = {"subtasks": "subtasks", "contract-tasks": "tasks"}
 
 
 class Parsed(Struct, frozen=True):
     value: Json = None
-    """The block, checked and in the engine's own words. With a problem it is None, or a review that is inconclusive."""
+    """The checked block in the engine's terms. With a problem it is None, or an inconclusive review."""
     problem: str = ""
-    """'' when the contract is met; else what an agent has to mend."""
+    """'' when the contract is met; otherwise what the agent has to correct."""
 
     @property
     def ok(self) -> bool:
@@ -42,7 +42,7 @@ class Parsed(Struct, frozen=True):
 
 
 class ReviewBlock(Struct, frozen=True):
-    """Every review contract ends as this, whatever words its document uses."""
+    """The value of every review contract, whatever words its document uses."""
 
     verdict: Verdict
     findings: tuple[Finding, ...] = ()
@@ -68,19 +68,19 @@ Finish = Callable[[Any], Parsed]
 class Contract(Struct, frozen=True):
     name: str
     tags: tuple[str, ...]
-    """The block's tag; a further one is accepted too."""
+    """The block's tag; further ones are accepted too."""
     schema: type[schemas.ContractBlock]
     example: str
     finish: Finish
     language: Literal["json", "yaml"] = "json"
-    listed: bool = False
+    is_list: bool = False
     """The block is a list of the schema's items."""
     bare: bool = False
-    """A file of its own: the whole text counts when it has no tagged block."""
+    """A file: the whole text counts when it has no tagged block."""
     optional: bool = False
-    """An answer without the block meets it as an empty one does."""
+    """An answer without the block counts as an empty block."""
     list_field: str = ""
-    """A list alone counts as the value of this field."""
+    """A bare list counts as the value of this field."""
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
 
     @property
@@ -89,82 +89,82 @@ class Contract(Struct, frozen=True):
 
 
 def parse(name: str, text: str, tag: str = "", *, untagged: bool = True) -> Parsed:
-    """`tag`: the one that the dispatch was given; '' for a file, where the contract's own tag counts.
+    """`tag`: the tag of the dispatch; '' for a file, where the contract's tag counts.
 
-    `untagged`: an answer without the dispatch's tag may use the contract's own tag instead.
+    `untagged`: an answer without the dispatch's tag may use the contract's tag instead.
     """
     contract = _contract(name)
-    found = closed_blocks(text, (tag,) if tag else contract.tags)
-    if tag and not found and tag not in text and untagged:
-        found = closed_blocks(text, contract.tags)
-    if not found and contract.bare and not tag:
-        found = [text]
-    if not found and contract.optional and not (tag and tag in text):
+    blocks = closed_blocks(text, (tag,) if tag else contract.tags)
+    if tag and not blocks and tag not in text and untagged:
+        blocks = closed_blocks(text, contract.tags)
+    if not blocks and contract.bare and not tag:
+        blocks = [text]
+    if not blocks and contract.optional and not (tag and tag in text):
         return check(name, {})
-    if not found:
-        return _unusable(contract, f"there is no closed block tagged `{tag or contract.tags[0]}`")
+    if not blocks:
+        return _refusal(contract, f"there is no closed block tagged `{tag or contract.tags[0]}`")
     if not tag:
-        return _read(contract, found[-1])
-    parsed = [_read(contract, block) for block in found]
-    unread = next((one for one in parsed if one.problem), None)
-    return unread or _agreed(contract, parsed)
+        return _read(contract, blocks[-1])
+    parsed = [_read(contract, block) for block in blocks]
+    invalid = next((one for one in parsed if one.problem), None)
+    return invalid or _single_answer(contract, parsed)
 
 
 def _read(contract: Contract, block: str) -> Parsed:
     if len(block) > MAX_CHARS:
-        return _unusable(contract, f"the block has more than {MAX_CHARS:,} characters")
+        return _refusal(contract, f"the block has more than {MAX_CHARS:,} characters")
     try:
         data = values(read(block)) if contract.language == "yaml" else _json(block)
     except (YamlError, ValueError, RecursionError) as error:
-        return _unusable(contract, f"the `{contract.tags[0]}` block is not valid {contract.language.upper()}: {error}")
+        return _refusal(contract, f"the `{contract.tags[0]}` block is not valid {contract.language.upper()}: {error}")
     return check(contract.name, data)
 
 
-def _agreed(contract: Contract, parsed: Sequence[Parsed]) -> Parsed:
-    """One answer: several blocks must say the same, or nobody knows which one the agent means."""
-    said = [_stance(contract, one.value) for one in parsed]
-    if all(one == said[0] for one in said):
+def _single_answer(contract: Contract, parsed: Sequence[Parsed]) -> Parsed:
+    """Several blocks must agree, otherwise the agent's answer is unclear."""
+    stances = [_stance(contract, one.value) for one in parsed]
+    if all(one == stances[0] for one in stances):
         return parsed[-1]
-    words = f": {', then '.join(str(one) for one in said)}" if contract.is_review else ""
-    return _unusable(contract, f"the answer holds {len(parsed)} blocks that contradict each other{words}")
+    words = f": {', then '.join(str(one) for one in stances)}" if contract.is_review else ""
+    return _refusal(contract, f"the answer holds {len(parsed)} blocks that contradict each other{words}")
 
 
 def _stance(contract: Contract, value: Json) -> Json:
-    """What two blocks must agree on: a review's verdict, of anything else all of it."""
+    """The part that blocks must agree on: the verdict of a review, all of anything else."""
     return value.get("verdict") if contract.is_review and isinstance(value, dict) else value
 
 
 def check(name: str, data: object) -> Parsed:
-    """The same for an answer that came as data, from an agent with structured output."""
+    """As `parse`, for data from an agent with structured output."""
     contract = _contract(name)
-    if contract.listed:
+    if contract.is_list:
         return contract.finish(data)
     if contract.list_field and isinstance(data, list):
         data = {contract.list_field: data}
     try:
         return contract.finish(convert(data, contract.schema))
     except ConversionError as error:
-        return _unusable(contract, "; ".join(fault_line(fault) for fault in error.faults[:5]))
+        return _refusal(contract, "; ".join(fault_line(fault) for fault in error.faults[:5]))
 
 
 def verdict(name: str, word: str) -> Verdict:
-    """A document's own word as one of the six; a word it does not have is inconclusive, never a pass."""
+    """A document's status word as one of the six verdicts; an unknown word is inconclusive, never a pass."""
     return _contract(name).verdicts.get(word.strip().lower().replace("-", "_").replace(" ", "_"), Verdict.INCONCLUSIVE)
 
 
 def outcome(value: Json) -> str:
-    """What a contract adds to a produce phase's outcomes: rejected, too_complex, else ok."""
+    """The outcome that a contract adds to a produce phase: rejected, too_complex; otherwise ok."""
     return str(value.get("outcome") or "ok") if isinstance(value, dict) else "ok"
 
 
 def json_schema(name: str) -> dict[str, Json]:
     contract = _contract(name)
     schema = schema_of(contract.schema)
-    return {"type": "array", "items": schema} if contract.listed else schema
+    return {"type": "array", "items": schema} if contract.is_list else schema
 
 
 def describe(name: str, tag: str = "") -> str:
-    """What a prompt says about the form of the answer. `tag`: the dispatch's own, else the contract's."""
+    """The description of the answer's form for a prompt. `tag`: the dispatch's tag, otherwise the contract's."""
     return _description(name).replace(_TAG_HERE, tag or _contract(name).tags[0])
 
 
@@ -172,19 +172,19 @@ def describe(name: str, tag: str = "") -> str:
 def _description(name: str) -> str:
     contract = _contract(name)
     mark = "```"
-    shape = f"a {contract.language.upper()} {'list; each item has' if contract.listed else 'object with'}"
+    shape = f"a {contract.language.upper()} {'list; each item has' if contract.is_list else 'object with'}"
     opening = f"one fenced block tagged `{_TAG_HERE}`: {shape}\n{_fields(contract.schema)}"
     return f"{opening}\n\nExample:\n\n{mark}{_TAG_HERE}\n{contract.example.strip()}\n{mark}"
 
 
 def reminder(name: str, problem: str, tag: str = "") -> str:
-    """Added to the prompt of the next try, or all of it where the agent's session goes on."""
-    said = " ".join(plain(problem).split())[:500]
-    return f"Your last answer could not be used: {said}.\nAnswer again. It must contain {describe(name, tag)}"
+    """Added to the prompt of the next try. In a continued session it is the whole prompt."""
+    problem_text = " ".join(plain(problem).split())[:500]
+    return f"Your last answer could not be used: {problem_text}.\nAnswer again. It must contain {describe(name, tag)}"
 
 
 def plan_of(name: str, content: str) -> PlanParse:
-    """The task list of an artifact with this contract: a block in markdown, or data that an agent answered with."""
+    """The task list of an artifact with this contract: a block in markdown, or data from an agent's answer."""
     if name not in TASK_LISTS:
         return parse_plan(content)
     parsed = check(name, json.loads(content)) if content.startswith(("{", "null")) else parse(name, content)
@@ -200,21 +200,21 @@ def _contract(name: str) -> Contract:
     return CONTRACTS[name]
 
 
-def _unusable(contract: Contract, problem: str) -> Parsed:
+def _refusal(contract: Contract, problem: str) -> Parsed:
     value = ReviewBlock(Verdict.INCONCLUSIVE).to_json() if contract.is_review else None
     return Parsed(value, plain(problem))
 
 
 def _json(text: str) -> object:
-    return json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+    return json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_no_constant)
 
 
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    # With a repeated key the last one would win, and a reader may have seen the first.
+def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    # JSON parsers keep the last of repeated keys; a reader may see the first.
     keys = [key for key, _ in pairs]
     twice = {key for key in keys if keys.count(key) > 1} if len(set(keys)) < len(keys) else set()
     if twice:
-        raise ValueError(f"'{min(twice)}' stands there twice")
+        raise ValueError(f"the key '{min(twice)}' occurs twice")
     return dict(pairs)
 
 
@@ -223,10 +223,10 @@ def _no_constant(word: str) -> object:
 
 
 def _fields(schema: type[Struct], indent: str = "") -> str:
-    return "\n".join(_described(info, indent) for info in fields_of(schema))
+    return "\n".join(_field_line(info, indent) for info in fields_of(schema))
 
 
-def _described(info: FieldInfo, indent: str) -> str:
+def _field_line(info: FieldInfo, indent: str) -> str:
     inner = _inner(bare(info.type))
     need = "" if info.required else " (optional)"
     text = description(info.type)
@@ -246,7 +246,7 @@ def _choices(hint: Any) -> str:
 
 
 def _as_json(block: schemas.ContractBlock) -> dict[str, Json]:
-    # Through JSON, so that tuples are lists, as in what is on record.
+    # Through JSON, so that tuples become lists, as in recorded data.
     data: dict[str, Json] = json.loads(json.dumps(to_builtins(block)))
     return data
 
@@ -255,13 +255,13 @@ def _plain_value(block: schemas.ContractBlock) -> Parsed:
     return Parsed(_as_json(block))
 
 
-def _reviewed(contract: str, word: str, found: tuple[schemas.FindingBlock, ...], summary: str) -> Parsed:
-    judged = verdict(contract, word)
+def _review_value(contract: str, word: str, findings: tuple[schemas.FindingBlock, ...], summary: str) -> Parsed:
+    judgement = verdict(contract, word)
     known = CONTRACTS[contract].verdicts
-    value = ReviewBlock(judged, tuple(_finding(item) for item in found), summary).to_json()
+    value = ReviewBlock(judgement, tuple(_finding(item) for item in findings), summary).to_json()
     if word not in known:
         return Parsed(value, f"'{word}' is not a status; use {' or '.join(dict.fromkeys(known))}")
-    if judged is Verdict.FAIL and not found:
+    if judgement is Verdict.FAIL and not findings:
         return Parsed(ReviewBlock(Verdict.INCONCLUSIVE).to_json(), f"status '{word}' needs at least one finding")
     return Parsed(value)
 
@@ -271,15 +271,15 @@ def _finding(item: schemas.FindingBlock) -> Finding:
 
 
 def _review(block: schemas.Review) -> Parsed:
-    return _reviewed("review", block.status, block.findings, block.summary)
+    return _review_value("review", block.status, block.findings, block.summary)
 
 
 def _staged_review(block: schemas.StagedReview) -> Parsed:
-    return _reviewed("staged-review", block.status, block.issues, block.summary)
+    return _review_value("staged-review", block.status, block.issues, block.summary)
 
 
 def _contract_review(block: schemas.ContractReview) -> Parsed:
-    return _reviewed("contract-review", block.status, block.findings, block.summary)
+    return _review_value("contract-review", block.status, block.findings, block.summary)
 
 
 def _subtask_review(block: schemas.SubtaskReview) -> Parsed:
@@ -300,8 +300,8 @@ def _tasks(data: object) -> Parsed:
 
 
 def _plan_value(plan: PlanParse) -> Parsed:
-    listed: list[Json] = [task.to_json() for task in plan.tasks]
-    return Parsed(None if plan.problem else listed, plan.problem)
+    is_list: list[Json] = [task.to_json() for task in plan.tasks]
+    return Parsed(None if plan.problem else is_list, plan.problem)
 
 
 def _subtasks(block: schemas.Subtasks) -> Parsed:
@@ -388,7 +388,8 @@ class _PlanItem(schemas.ContractBlock, frozen=True, kw_only=True):
 def _table() -> dict[str, Contract]:
     found = f'"findings": [{_EXAMPLE_FINDING}], "summary": "Refill is missing."'
     all_of_them = [
-        Contract("tasks", ("superteam-tasks", "superteam-plan"), _PlanItem, _TASK_EXAMPLE, _tasks, "yaml", listed=True),
+        Contract("tasks", ("superteam-tasks", "superteam-plan"), _PlanItem, _TASK_EXAMPLE, _tasks, "yaml",
+                 is_list=True),
         Contract("review", _JSON, schemas.Review, f'{{"status": "fail", {found}}}', _review, verdicts=_REVIEW_WORDS),
         Contract("staged-review", _JSON, schemas.StagedReview,
                  f'{{"status": "needs_revision", "issues": [{_EXAMPLE_FINDING}], "summary": "Refill is missing."}}',

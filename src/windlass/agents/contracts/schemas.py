@@ -1,4 +1,4 @@
-"""The shape of every block an agent may answer with. Words an agent adds are ignored, words it owes are demanded."""
+"""The shape of every block in an answer. Unknown keys are ignored, missing ones are refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _word(value: Any) -> Any:
 
 
 def _line(value: Any) -> Any:
-    """Only a hint for the reader: '12-15' or 'top' must not cost a whole review."""
+    """The line is only a hint for the reader: '12-15' or 'top' must not spoil a whole review."""
     text = str(value)
     return int(text) if not isinstance(value, bool) and text.isascii() and text.isdigit() and len(text) < 9 else None
 
@@ -35,13 +35,13 @@ def _many(value: Any) -> Any:
 
 
 def _words(value: Any) -> Any:
-    """Only a hint for the engine, as a line is."""
+    """Only a hint for the engine, like a line."""
     listed = value if isinstance(value, list | tuple) else [] if value is None else [value]
     return [str(one) for one in listed if isinstance(one, str | int)]
 
 
 def _flag(value: Any) -> Any:
-    """Agents write truth in many ways, and YAML read as texts has no other."""
+    """Agents write truth values in many ways, and strict YAML has only texts."""
     word = value.lower() if isinstance(value, str) else value
     return True if word in _TRUE else False if word in _FALSE else value
 
@@ -129,7 +129,7 @@ def _one_line(value: Any) -> Any:
     return " ".join(text.split()) if isinstance(text, str) else text
 
 
-#: what a person takes in at a glance, in a paragraph, on a page
+#: lengths that a person reads at a glance, as a paragraph, as a page
 Label: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200), Before(_one_line)]
 Paragraph: TypeAlias = Annotated[str, Meta(max_length=2_000), Before(_text)]
 FilledParagraph: TypeAlias = Annotated[str, Meta(min_length=1, max_length=2_000), Before(_text)]

@@ -1,4 +1,4 @@
-"""The task list of a plan: parsed from agents' markdown, checked, and matched with the tasks already known."""
+"""The task list of a plan: parsed from agents' markdown, checked, and matched with known tasks."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ MAX_TASKS = 10_000
 
 
 class PlanTask(Struct, frozen=True):
-    """One entry as the plan has it; the engine's id is given by `match_tasks`."""
+    """One entry of a plan; `match_tasks` gives it the engine's id."""
 
     title: str
     id: str = ""
-    """Explicit in the plan, else ''."""
+    """The id in the plan, otherwise ''."""
     description: str = ""
     files: tuple[str, ...] = ()
     depends_on: tuple[str, ...] = ()
-    """As written: ids, places (t1 is the first) or titles."""
+    """As written: ids, positions (t1 is the first) or titles."""
     difficulty: str = "medium"
     tdd: str = ""
-    """How the proof shall take it; '' for code that comes with its test."""
+    """The rule of its proof; '' for code that comes with its test."""
     needs: tuple[int, ...] = ()
-    """`depends_on` resolved to places in this plan, from 0."""
+    """`depends_on` as positions in this plan, from 0."""
 
     def to_json(self) -> dict[str, Json]:
         return {
@@ -53,9 +53,9 @@ class PlanTask(Struct, frozen=True):
 class PlanParse(Struct, frozen=True):
     tasks: tuple[PlanTask, ...] = ()
     problem: str = ""
-    """'' when the list is sound; else every problem, one a line."""
+    """'' when the list is valid; otherwise every problem, one a line."""
     empty: bool = False
-    """There is no block or it lists nothing: the flow's `empty`, not a malformed plan."""
+    """There is no block or it lists nothing: the outcome `empty`, not a malformed plan."""
 
 
 class MatchResult(Struct, frozen=True):
@@ -68,27 +68,27 @@ def parse_plan(markdown: str) -> PlanParse:
     if block is None:
         return PlanParse(problem=f"there is no closed block tagged `{TAGS[0]}`", empty=True)
     try:
-        listed = values(read(block))
+        entries = values(read(block))
     except YamlError as error:
         return PlanParse(problem=f"the `{TAGS[0]}` block is not valid YAML: {error}")
-    return parse_entries(listed)
+    return parse_entries(entries)
 
 
-def parse_entries(listed: Plain | Json) -> PlanParse:
+def parse_entries(entries: Plain | Json) -> PlanParse:
     """The same checks for a list that is already data."""
-    if isinstance(listed, dict) and set(listed) == {"tasks"}:
-        listed = listed["tasks"]
-    if listed in (None, "", []):
+    if isinstance(entries, dict) and set(entries) == {"tasks"}:
+        entries = entries["tasks"]
+    if entries in (None, "", []):
         return PlanParse(problem="the task list is empty", empty=True)
-    if not isinstance(listed, list):
+    if not isinstance(entries, list):
         return PlanParse(problem="the task block must be a list of tasks")
-    if len(listed) > MAX_TASKS:
-        return PlanParse(problem=f"{len(listed)} tasks; at most {MAX_TASKS} are taken")
+    if len(entries) > MAX_TASKS:
+        return PlanParse(problem=f"{len(entries)} tasks; at most {MAX_TASKS} are taken")
     problems: list[str] = []
-    tasks = [_entry(number, item, problems) for number, item in enumerate(listed, 1)]
+    tasks = [_entry(number, item, problems) for number, item in enumerate(entries, 1)]
     if problems:
         return PlanParse(problem="\n".join(problems))
-    return _resolved(tasks)
+    return _resolve(tasks)
 
 
 def _entry(number: int, item: object, problems: list[str]) -> PlanTask:
@@ -104,7 +104,7 @@ def _entry(number: int, item: object, problems: list[str]) -> PlanTask:
         difficulty=_text(item.get("difficulty")).strip().lower() or "medium",
         tdd=_text(item.get("tdd")).strip().lower().replace("behavior", "behaviour"),
     )
-    problems.extend(f"task {number}{_named(task)} {what}" for what in _entry_problems(task))
+    problems.extend(f"task {number}{_title_note(task)} {what}" for what in _entry_problems(task))
     return task
 
 
@@ -123,13 +123,13 @@ def _entry_problems(task: PlanTask) -> Iterable[str]:
 
 
 def is_inside(path: str) -> bool:
-    """A relative path that stays below the repository and out of .git."""
+    """A relative path inside the repository and outside .git."""
     parts = re.split(r"[/\\]", path)
     rooted = path.startswith(("/", "\\", "~")) or re.match(r"[A-Za-z]:", path) is not None
     return not (rooted or not path or ".." in parts or parts[0].lower() == ".git" or "\n" in path)
 
 
-def _named(task: PlanTask) -> str:
+def _title_note(task: PlanTask) -> str:
     return f" ('{task.title[:60]}')" if task.title else ""
 
 
@@ -142,8 +142,11 @@ def _words(value: object) -> tuple[str, ...]:
     return tuple(word for word in (_text(item).strip() for item in items) if word)
 
 
-def _resolved(tasks: Sequence[PlanTask]) -> PlanParse:
-    problems = [*_twice("id", [task.id for task in tasks]), *_twice("title", [normal(task.title) for task in tasks])]
+def _resolve(tasks: Sequence[PlanTask]) -> PlanParse:
+    problems = [
+        *_duplicates("id", [task.id for task in tasks]),
+        *_duplicates("title", [normal(task.title) for task in tasks]),
+    ]
     places = _places(tasks)
     resolved: list[PlanTask] = []
     for task in tasks:
@@ -155,12 +158,12 @@ def _resolved(tasks: Sequence[PlanTask]) -> PlanParse:
     return PlanParse(problem="\n".join(problems)) if problems else PlanParse(tuple(resolved))
 
 
-def _twice(what: str, names: Sequence[str]) -> list[str]:
+def _duplicates(what: str, names: Sequence[str]) -> list[str]:
     return [f"two tasks have the {what} '{name}'" for name, times in Counter(names).items() if name and times > 1]
 
 
 def _places(tasks: Sequence[PlanTask]) -> dict[str, int]:
-    """What a dependency may be called; an explicit id wins over a place, a place over a title."""
+    """The names of each entry. An explicit id wins over a position, a position over a title."""
     titles = {normal(task.title): place for place, task in enumerate(tasks)}
     numbers = {f"t{place + 1}": place for place, task in enumerate(tasks) if not task.id}
     ids = {task.id: place for place, task in enumerate(tasks) if task.id}
@@ -192,9 +195,9 @@ def match_tasks(
     landed: Collection[str] = (),
     used: Collection[str] = (),
 ) -> MatchResult:
-    """Ids for a plan's entries: those of the tasks they continue, else new ones that were never given before.
+    """Gives ids to a plan's entries: those of the tasks they continue, otherwise ids that were never used.
 
-    `used` are ids given in the past whose tasks are no longer in `old`.
+    `used`: earlier ids of tasks that are no longer in `old`.
     """
     matched = _match(old, new)
     kept, needed = {task.id for task in matched.values()}, {*started, *landed}
@@ -215,30 +218,30 @@ def _match(old: Sequence[Task], new: Sequence[PlanTask]) -> dict[int, Task]:
     return matched
 
 
-def _join(matched: dict[int, Task], named: Sequence[tuple[str, Task]], wanted: Sequence[str]) -> None:
-    """Pair what is left on both sides where a name is there exactly once on each."""
+def _join(matched: dict[int, Task], old: Sequence[tuple[str, Task]], new: Sequence[str]) -> None:
+    """Pair entries that are left where a name occurs exactly once on each side."""
     taken = {task.id for task in matched.values()}
-    free = [(name, task) for name, task in named if name and task.id not in taken]
-    places = [(name, place) for place, name in enumerate(wanted) if name and place not in matched]
+    free = [(name, task) for name, task in old if name and task.id not in taken]
+    places = [(name, place) for place, name in enumerate(new) if name and place not in matched]
     by_name, olds, news = dict(free), Counter(name for name, _ in free), Counter(name for name, _ in places)
     for name, place in places:
         if olds[name] == 1 and news[name] == 1:
             matched[place] = by_name[name]
 
 
-def _give_ids(new: Sequence[PlanTask], matched: dict[int, Task], given: set[str]) -> list[str]:
+def _give_ids(new: Sequence[PlanTask], matched: dict[int, Task], used: set[str]) -> list[str]:
     known = {place: task.id for place, task in matched.items()}
-    explicit = {place: entry.id for place, entry in enumerate(new) if entry.id and entry.id not in given}
+    explicit = {place: entry.id for place, entry in enumerate(new) if entry.id and entry.id not in used}
     known = explicit | known
-    taken = given | set(known.values())
+    taken = used | set(known.values())
     numbers = count(1 + max((int(id[1:]) for id in taken if re.fullmatch(r"t[0-9]{1,9}", id)), default=0))
-    return [known.get(place) or _new_id(place, taken, given, numbers) for place in range(len(new))]
+    return [known.get(place) or _new_id(place, taken, used, numbers) for place in range(len(new))]
 
 
-def _new_id(place: int, taken: set[str], given: set[str], numbers: Iterator[int]) -> str:
-    # In a first plan an id is its place, so that "depends_on: [t2]" means the second task.
+def _new_id(place: int, taken: set[str], used: set[str], numbers: Iterator[int]) -> str:
+    # In a first plan an id is a position, so that "depends_on: [t2]" means the second task.
     own = f"t{place + 1}"
-    id = own if not given and own not in taken else f"t{next(numbers)}"
+    id = own if not used and own not in taken else f"t{next(numbers)}"
     taken.add(id)
     return id
 

@@ -1,4 +1,4 @@
-"""One dispatch, from the job to its result: the agent's process is followed, and bounded in time, turns and money."""
+"""Runs one dispatch from the job to its result: follows the agent's process and limits its time, turns and cost."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ from windlass.private_files import replace_file
 from windlass.text import plain
 
 IDLE_REPORTS = 100
-"""After this many usage reports in a row without a new tool call or text, the agent is in a loop that only costs."""
+"""After this many usage reports in a row without a new tool call or text, the agent is in a useless loop."""
 PATIENCE_S = 20.0
-"""How long a CLI may retry a failing server. Longer waits are Windlass's own, so that a person sees them."""
+"""How long a CLI may retry a failing server. Windlass does longer waits itself, so that a person sees them."""
 LAST_CHANCE_S = 5.0
-"""How long a dispatch that passed the run's limit may take to end by itself, if it asks for nothing more."""
+"""How long a dispatch over the run's limit may take to end, if it sends no more requests."""
 MOST_TEXT = 4 << 20
-"""How many characters of an agent's text are remembered; the last ones count."""
+"""How many characters of an agent's text are kept; the last ones count."""
 CONTINUED = "continued.json"
 """In the folder of an attempt that continues a session: the sizes of the session's files at the start."""
 TOKENLESS = frozenset(
@@ -68,11 +68,11 @@ TOKENLESS = frozenset(
         ErrorClass.CRASHED,
     }
 )
-"""An attempt that failed so before the model answered used no token."""
+"""An attempt that failed with one of these before the model answered used no token."""
 
 
 class AgentEventLog(Struct):
-    """The agent's events as JSON lines. The log is bounded, as the agent's own output is."""
+    """The agent's events as JSON lines. The log has a size limit, like the agent's output."""
 
     file: TextIO
     most_bytes: int
@@ -83,14 +83,14 @@ class AgentEventLog(Struct):
             return
         line = json.dumps(fields, default=asdict)
         self.size += len(line) + 1
-        # The line that would pass the limit is left out, and the log says so.
+        # The line that would pass the limit is left out, and the log notes it.
         cut = json.dumps({"type": "Cut", "limit_bytes": self.most_bytes})
         self.file.write((line if self.size < self.most_bytes else cut) + "\n")
         self.file.flush()
 
 
 class LastTexts(Struct):
-    """What the agent said last, up to MOST_TEXT characters."""
+    """The last MOST_TEXT characters of the agent's text."""
 
     parts: deque[str] = field(default_factory=deque)
     size: int = 0
@@ -117,10 +117,10 @@ class AgentRun(Struct, eq=False, dict=True):
     patience_s: float = PATIENCE_S
     afford: Callable[[Usage], str] = lambda usage: ""
     live: bool = True
-    """False: the lines are read again after the dispatch ended, to find what it cost."""
+    """False: the lines are read again after the dispatch ended, to compute its cost."""
     usage: Usage = Usage()
     dearest_usd: float = 0.0
-    """The cost of the dearest single usage report."""
+    """The cost of the most expensive usage report."""
     heard: bool = False
     """The model answered: with text, a tool call or tokens."""
     open_tools: int = 0
@@ -133,11 +133,11 @@ class AgentRun(Struct, eq=False, dict=True):
     """Usage reports since its last new tool call or text."""
     last: AgentEvent | None = None
     broken: tuple[ErrorClass, str] | None = None
-    """The limit that stopped it. Of later lines only the usage counts."""
+    """The limit that stopped it. Later lines count only for their usage."""
     trouble: Retrying | None = None
-    """The last failure of the model's server, while nothing else came."""
+    """The last failure of the model's server, until another event comes."""
     patience: asyncio.TimerHandle | None = None
-    asked_about: Usage = Usage()
+    checked_usage: Usage = Usage()
     """The usage that `afford` was last called with."""
     over: str = ""
     """Why it may not use more."""
@@ -169,7 +169,7 @@ class AgentRun(Struct, eq=False, dict=True):
             self.job.folder, reader.ledger(), lambda text: self._take_all(lambda: reader.parse_ledger(text)), before
         )
         if self.live and self.job.session:
-            # Who counts after a crash must know what the attempts before wrote.
+            # A recount after a crash must know what earlier attempts wrote.
             replace_file(self.job.folder / CONTINUED, json.dumps(files.sizes))
         return files.pull
 
@@ -178,13 +178,13 @@ class AgentRun(Struct, eq=False, dict=True):
             if not self.broken:
                 self._take(event)
             elif isinstance(event, Spent):
-                # A CLI may report a response after it was stopped: it is paid for.
+                # A CLI may report a response after it was stopped. It costs money too.
                 self._spend(event)
         if not self.broken:
             self._check_limits()
 
     def _take(self, event: AgentEvent) -> None:
-        # Thousands of events may come in a second: nothing is copied that is only read.
+        # Thousands of events may come in a second: nothing that is only read is copied.
         self.log.write({"at": self.clock(), "type": type(event).__name__, **asdict(event)})
         match event:
             case ToolStarted():
@@ -231,8 +231,8 @@ class AgentRun(Struct, eq=False, dict=True):
         self.last = event
 
     def _wait_for_server(self, trouble: Retrying) -> None:
-        """Let the CLI retry for a while. A wait that is announced to be longer is not begun: the login waits instead,
-        where a person sees it."""
+        """Let the CLI retry for a while. A longer announced wait ends the dispatch: the login waits instead, where a
+        person sees it."""
         self.trouble = trouble
         if self.done or not self.live:
             return
@@ -260,24 +260,24 @@ class AgentRun(Struct, eq=False, dict=True):
             self.halt.set()
 
     def _check_limits(self) -> None:
-        # What arrived together with its terminal event is paid for and complete: the result counts.
+        # A result that comes together with the limit is complete and paid: it counts.
         limits, cost = self.job.limits, self.usage.cost_usd
         if self.done or not self.live:
             return
         if limits.usd is not None and cost is not None and cost > limits.usd:
-            reason = f"it spent ${cost:.2f}, more than the ${limits.usd:.2f} that one dispatch of its role may"
+            reason = f"it spent ${cost:.2f}, more than the limit of ${limits.usd:.2f} for one dispatch of its role"
             self.stop(ErrorClass.OVER_BUDGET, reason)
         elif reason := self._over_budget():
             self.stop(ErrorClass.OVER_BUDGET, reason)
         elif limits.turns is not None and self.tools > limits.turns:
             self.stop(ErrorClass.TIMED_OUT, f"more than {limits.turns} turns")
         elif self.idle > IDLE_REPORTS:
-            self.stop(ErrorClass.TIMED_OUT, f"{self.idle} requests in a row without anything new done or said")
+            self.stop(ErrorClass.TIMED_OUT, f"{self.idle} requests in a row without a new tool call or text")
 
     def _over_budget(self) -> str:
-        """Why it has to stop now. Its last response is paid for: an agent with no tool at work may come to its end."""
-        reason = self.afford(self.usage) if self.usage != self.asked_about else ""
-        again, self.asked_about = bool(self.over), self.usage
+        """Why it has to stop now. Its last response is paid: an agent without a running tool may finish."""
+        reason = self.afford(self.usage) if self.usage != self.checked_usage else ""
+        again, self.checked_usage = bool(self.over), self.usage
         self.over = self.over or reason
         if not self.over or self.open_tools or (again and reason):
             return self.over
@@ -294,7 +294,7 @@ class AgentRun(Struct, eq=False, dict=True):
         done = self.done or Done("")
         usage, unsure = _final_usage(self, error, reason)
         return AgentResult(
-            # A failed agent gave no answer: a person gets what it said before.
+            # A failed agent has no answer: a person gets its last text.
             text=done.text or (str(self.texts) if error else ""),
             structured=done.structured,
             usage=usage,
@@ -311,8 +311,8 @@ class AgentRun(Struct, eq=False, dict=True):
 
 
 def _final_usage(run: AgentRun, error: ErrorClass | None, reason: str) -> tuple[Usage, Unsure]:
-    """What it cost, and what of that is not known. Unknown is never 0, and an attempt without a token is never
-    unknown."""
+    """The cost, and its unknown part. An unknown cost is never 0; an attempt without a token never has an unknown
+    cost."""
     if run.adapter.flat_usd is not None:
         return replace(run.usage, cost_usd=run.adapter.flat_usd, priced=False), Unsure.NOTHING
     heard = run.heard or bool(getattr(run.reader, "heard", False)) or bool(run.done and run.done.text)
@@ -321,8 +321,8 @@ def _final_usage(run: AgentRun, error: ErrorClass | None, reason: str) -> tuple[
         return replace(run.usage, cost_usd=0.0), Unsure.NOTHING
     if run.usage.cost_usd is None or (not heard and not run.usage.cost_usd):
         return replace(run.usage, cost_usd=None), Unsure.ALL
-    # An agent that ended by itself has reported all. One that was ended while no tool ran may have waited for a
-    # response; some readers know whether a request was sent, or a response not reported yet.
+    # An agent that ended on its own has reported all. One that was ended while no tool ran may have waited for a
+    # response. Some readers know whether a request was sent, or a response not yet reported.
     knows = getattr(run.reader, "asking", None)
     asking = run.done is None and error is not None and (not run.open_tools if knows is None else knows)
     asking = asking and not run.pausing
@@ -330,7 +330,7 @@ def _final_usage(run: AgentRun, error: ErrorClass | None, reason: str) -> tuple[
 
 
 def _retry_at(run: AgentRun, error: ErrorClass | None, reason: str, stderr: str) -> float | None:
-    """The CLI reports it as a time, or in words that a clock turns into one."""
+    """The CLI reports a time, or a text from which a clock computes one."""
     if run.done and run.done.retry_at is not None:
         return run.done.retry_at
     if error not in WAITS:
@@ -351,18 +351,18 @@ def _error(run: AgentRun, ended: ProcessExit, stderr: str) -> tuple[ErrorClass |
         case "stopped":
             return ErrorClass.KILLED, "stopped"
         case "output":
-            return ErrorClass.TOO_MUCH_OUTPUT, too_much(run.job.limits.output_bytes)
+            return ErrorClass.TOO_MUCH_OUTPUT, output_limit_reason(run.job.limits.output_bytes)
         case "full":
             return ErrorClass.DISK_FULL, ended.error
         case "driver-died" | "lost":
-            return ErrorClass.DRIVER_LOST, ended.error or "the driver let go of it"
+            return ErrorClass.DRIVER_LOST, ended.error or "the driver stopped it"
         case "missing":
             return ErrorClass.MISSING_BINARY, plain(ended.error)
         case _:
             return run.adapter.classify(stderr, ended.code)
 
 
-def too_much(most_bytes: int) -> str:
+def output_limit_reason(most_bytes: int) -> str:
     return f"it wrote more than {most_bytes / 2**20:g} MB (limits.output_mb)"
 
 
@@ -377,7 +377,7 @@ def _usage_after(before: Usage, event: Spent) -> Usage:
 
 
 def recount(adapter: Adapter, job: Job, clock: Callable[[], float]) -> AgentResult:
-    """The result of an attempt whose end no driver saw, from the files that it left."""
+    """The result of an attempt with an end that no driver saw, from its files."""
     stream = AgentRun(
         adapter, job, lambda event: None, clock, AgentEventLog(io.StringIO(), 0), asyncio.Event(), live=False
     )

@@ -1,4 +1,4 @@
-"""Command lines for Windlass's own small programs: an interpreter that loads next to nothing."""
+"""Command lines for Windlass's own small programs: an interpreter that loads almost nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def program(entry: str, *args: str) -> tuple[str, ...]:
     module, _, function = entry.rpartition(".")
     package, _, name = module.rpartition(".")
     script = PACKAGE.joinpath(*module.split(".")).with_suffix(".py")
-    # As a script it would be compiled at every start. Its path is an argument for people who read `ps`.
+    # A script would be compiled at every start. Its path is an argument for people who read `ps`.
     code = (
         f"import sys; sys.argv.pop(0); sys.path.append(sys.argv[0].rsplit('/', {module.count('.') + 2})[0]); "
         f"from windlass.{package} import {name}; sys.exit({name}.{function}())"

@@ -1,6 +1,6 @@
-"""Is an agent at work? Judged from evidence: its events, processor time, files touched, a tool that runs.
+"""Decides whether an agent is at work, from its events, processor time, changed files and running tools.
 
-After a while without an event it warns. When there has been no evidence of any kind for longer, the dispatch is frozen.
+It warns after some time without an event. After a longer time without any evidence, the dispatch is frozen.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ FROZEN_S = 300.0
 ERRORS_IN_A_ROW = 3
 CRITICAL_TOOLS = frozenset({"bash", "write", "edit"})
 BUSY_SHARE = 0.1
-"""Share of a processor. CLIs use up to 0.06 while they wait for a model that does not answer."""
+"""Share of a processor. CLIs use up to 0.06 while they wait for a model."""
 MOST_ENTRIES = 20_000
-"""How many files a search for changes looks at: a slot may contain a whole package tree."""
+"""How many files a search for changes visits: a slot may contain a whole package tree."""
 
 
 class Sample(Struct, frozen=True):
-    """A sample of the process tree and the files."""
+    """The state of the process tree and the files at one moment."""
 
     cpu_s: float
     children: int
@@ -35,7 +35,7 @@ class Sample(Struct, frozen=True):
 
 
 class Liveness(Struct):
-    """`now` is always a reading of the monotonic clock: a clock that is set back means nothing."""
+    """`now` always comes from the monotonic clock, which cannot be set back."""
 
     now: float
     quiet_s: float = QUIET_S
@@ -46,7 +46,7 @@ class Liveness(Struct):
     _warned: set[str] = field(default_factory=set)
     _errors: int = 0
     _tools: int = 0
-    """Tools at work now, by the events."""
+    """Tools that run now, according to the events."""
     _last: Sample | None = None
 
     def __post_init__(self) -> None:
@@ -70,12 +70,12 @@ class Liveness(Struct):
         return ""
 
     def is_quiet(self, now: float) -> bool:
-        """True after so long without an event that the files are worth a look."""
+        """Whether there was no event for so long that a search of the files is worthwhile."""
         return now - self._heard >= min(self.quiet_s, self.frozen_s) / 2
 
     def tick(self, now: float, sample: Sample | None) -> str:
-        """A warning after a long time without an event: quiet, or stuck when nothing else moves either."""
-        moved = self._moved(now, sample)
+        """A warning after a long time without an event: quiet, or stuck when nothing else changes either."""
+        moved = self._has_moved(now, sample)
         self._alive = now if moved else self._alive
         self._last, self._sampled = sample, now
         quiet = now - self._heard
@@ -92,7 +92,7 @@ class Liveness(Struct):
             return ""
         return f"frozen: no event, no processor time and no file touched for {still:.0f} s (limits.frozen)"
 
-    def _moved(self, now: float, sample: Sample | None) -> bool:
+    def _has_moved(self, now: float, sample: Sample | None) -> bool:
         last, since = self._last, now - self._sampled
         if sample is None or last is None:
             return True
@@ -121,7 +121,7 @@ def sample(supervisor: int, folders: Sequence[Path] = ()) -> Sample | None:
 
 
 def newest(folder: Path) -> int:
-    """The last change of a file below, in nanoseconds; looks only at a part of a large tree."""
+    """The last change of a file below, in nanoseconds; visits only a part of a large tree."""
     found, left = 0, MOST_ENTRIES
     for entry in _files(str(folder)):
         left -= 1

@@ -1,4 +1,4 @@
-"""The user's login for a CLI with a home of its own: copied in, put back if the CLI renewed it, removed at the end."""
+"""The user's login for a CLI with a separate home: copied in, written back if renewed, removed at the end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class LoginCopy(Struct, frozen=True):
 
 
 def copy_logins(folder: Path, sources: Mapping[str, str]) -> list[LoginCopy]:
-    """Copy login files into the folder. One that does not exist is left out: the CLI says that it is not logged in."""
+    """Copy login files into the folder. A missing file is skipped: the CLI then reports that it is not logged in."""
     found = []
     for name, source in sources.items():
         place, origin = folder / name, Path(source)
@@ -30,7 +30,7 @@ def copy_logins(folder: Path, sources: Mapping[str, str]) -> list[LoginCopy]:
             with suppress(FileExistsError):
                 place.symlink_to(origin, target_is_directory=True)
         elif (content := _read(origin)) is not None:
-            # Claude opens its credentials with O_NOFOLLOW, so a link would not do.
+            # Claude opens its credentials with O_NOFOLLOW, so a link does not work.
             replace_file(place.resolve(), content)
             found.append(LoginCopy(place, origin, content))
     return found
@@ -40,7 +40,7 @@ def remove_logins(copies: list[LoginCopy]) -> None:
     for one in copies:
         now = _read(one.copy)
         with suppress(OSError):
-            # A renewed token makes the old one void. If the source changed meanwhile, it has the newer one.
+            # A renewed token invalidates the old one. A source that changed meanwhile has the newer one.
             if now and now != one.content and _read(one.source) == one.content:
                 replace_file(one.source.resolve(), now)
         one.copy.unlink(missing_ok=True)

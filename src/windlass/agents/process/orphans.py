@@ -1,7 +1,7 @@
-"""Background processes that keep a command of the agent from ending.
+"""Ends background processes that keep a command of the agent from ending.
 
-A CLI that waits until the output of a command is closed waits for ever when the command left a process behind that
-holds it (`server & echo started`). Whoever starts the command is gone then, and what it left belongs to the supervisor.
+Some CLIs wait until the output of a command is closed. They wait for ever when the command left a process that holds it
+(`server & echo started`). Its parent has ended, so that process is a child of the supervisor.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from windlass.agents.process.supervise import SupervisedProcess
 
 LOOK_S = 2.0
 HELD_S = 10.0
-"""How long such a process may hold the output of a command whose shell has ended."""
+"""How long such a process may hold the output after the command's shell has ended."""
 
 
 @runtime_checkable
 class WaitsForOutput(Protocol):
-    """An adapter whose CLI waits for such processes."""
+    """An adapter of a CLI that waits for such processes."""
 
     waits_for_output: bool
 
 
 async def release_output(proc: SupervisedProcess) -> None:
-    """Ends orphans of the dispatch that hold a command's output; runs until it is cancelled. Linux only: elsewhere
-    there is no /proc, and the wall time ends such a dispatch."""
+    """End orphans of the dispatch that hold a command's output; runs until it is cancelled. Linux only: elsewhere there
+    is no /proc, and the wall time ends such a dispatch."""
     since: dict[int, int] = {}
     while True:
         await asyncio.sleep(LOOK_S)
@@ -42,7 +42,8 @@ async def release_output(proc: SupervisedProcess) -> None:
 
 
 def _holders(proc: SupervisedProcess) -> set[int]:
-    """Children of the supervisor besides the agent, that write to a pipe or terminal no living command writes to."""
+    """Children of the supervisor, other than the agent, that write to a pipe or terminal to which no running command
+    writes."""
     try:
         children = psutil.Process(proc.supervisor).children()
         at_work = psutil.Process(proc.agent).children(recursive=True)

@@ -25,22 +25,22 @@ from windlass.private_files import make_private, open_private, replace_file
 
 MARKER = "WINDLASS_ATTEMPT"
 FOLDER = "WINDLASS_FOLDER"
-"""Where an attempt's files are. It identifies the repository: runs of a copied repository have the same ids."""
+"""The folder of an attempt's files. It identifies the repository: runs of a copied repository have the same ids."""
 BUSY_POLL_S, IDLE_POLL_S, BUSY_FOR_S = 0.04, 0.1, 2.0
-BESIDE_POLL_S = 0.25
+SIDE_POLL_S = 0.25
 CHUNK = 1 << 20
 MAX_LINE = 16 << 20
-"""A longer line is cut: a line is in memory several times while it is parsed."""
+"""A longer line is cut: parsing holds a line in memory several times."""
 MOST_OUTPUT = 64 << 20
-"""Bytes of stdout and of stderr, unless the configuration says otherwise."""
+"""Bytes of stdout and of stderr, unless the config sets another limit."""
 LEAST_BYTES = 64 * 1024
-"""A disk with less than this left is full."""
+"""A disk with less free space than this is full."""
 _ENV = frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "TMPDIR", "TZ"})
 _ENV_PREFIXES = ("LC_", "SSL_CERT_")
 
 
 def agent_env(environ: Mapping[str, str], extra: Collection[str] = (), *, ci: bool = False) -> dict[str, str]:
-    """Variables of the user's environment that every program of the run gets; others must be named."""
+    """The variables of the user's environment that every program of the run gets; others must be listed."""
     allowed = {
         name: value
         for name, value in environ.items()
@@ -50,7 +50,8 @@ def agent_env(environ: Mapping[str, str], extra: Collection[str] = (), *, ci: bo
 
 
 class SupervisedProcess(Struct, frozen=True):
-    """The process of an attempt, recorded so that a later driver can tell it from another process with the same pid."""
+    """The process of an attempt. The record lets a later driver distinguish it from another process with the same
+    pid."""
 
     supervisor: int
     supervisor_start: int
@@ -72,15 +73,15 @@ class ProcessExit(Struct, frozen=True):
     code: int | None
     signal: int | None
     reason: str
-    """exited | stopped | wall | output (it wrote more than it may) | driver-died | missing | full (the disk is) |
-    lost (the supervisor ended without a word)"""
+    """exited | stopped | wall | output (it wrote too much) | driver-died | missing | full (the disk) | lost (the
+    supervisor ended without a report)"""
     seconds: float
     left: int = 0
     error: str = ""
 
 
 class SupervisorPool:
-    """The process that forks supervisors. It starts with the first one, ends with the driver, and is restarted if it
+    """The process that forks supervisors. It starts with the first one, ends with the driver, and restarts if it
     died."""
 
     def __init__(self) -> None:
@@ -102,11 +103,11 @@ class SupervisorPool:
         return self._control
 
     def start(self, *files: int) -> None:
-        """Start a supervisor with these as its standard files."""
+        """Start a supervisor with these standard files."""
         try:
             socket.send_fds(self.warm(), [b"j"], files)
         except OSError:
-            # It died since the last look.
+            # It died since the last start.
             self.close()
             socket.send_fds(self.warm(), [b"j"], files)
 
@@ -123,12 +124,13 @@ atexit.register(SUPERVISORS.close)
 
 
 class Supervisor(asyncio.Protocol):
-    """One supervisor: commands go in on one pipe, reports come out on another. That one closes when it ends."""
+    """One supervisor. Commands go in on one pipe, reports come out on another, which closes when the supervisor
+    ends."""
 
     def __init__(self) -> None:
-        self.said = b""
+        self.report = b""
         self.begun = asyncio.Event()
-        """Set when it has reported the process that it supervises, or has ended."""
+        """Set when it has reported its process, or has ended."""
         self.gone = asyncio.Event()
         self._commands: asyncio.WriteTransport
         self._reports: asyncio.BaseTransport
@@ -153,15 +155,15 @@ class Supervisor(asyncio.Protocol):
         return supervisor
 
     def data_received(self, data: bytes) -> None:
-        self.said += data
-        if b"\n" in self.said:
+        self.report += data
+        if b"\n" in self.report:
             self.begun.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.begun.set()
         self.gone.set()
 
-    def tell(self, data: bytes) -> None:
+    def send(self, data: bytes) -> None:
         with suppress(OSError, RuntimeError):
             if not self._commands.is_closing():
                 self._commands.write(data)
@@ -173,7 +175,7 @@ class Supervisor(asyncio.Protocol):
 
 
 Listener: TypeAlias = Callable[[str], None] | None
-#: reads what is new; whether there was anything
+#: reads new data; returns whether there was any
 Pull: TypeAlias = Callable[[], bool]
 
 
@@ -190,34 +192,34 @@ async def supervise(
     on_started: Callable[[SupervisedProcess], None] = lambda proc: None,
     marker: str = "",
     on_error_line: Listener = None,
-    beside: Pull | None = None,
+    side_reader: Pull | None = None,
     most_bytes: int = MOST_OUTPUT,
 ) -> ProcessExit:
     """Contract: when it returns or raises, cancellation included, no process of the tree is left.
 
-    `beside` reads what is told elsewhere; at the end after all of the output. `most_bytes`: of stdout and of stderr;
-    whoever writes more is killed, and the files are cut there.
+    `side_reader` reads the CLI's usage files; its last read comes after all of the output. `most_bytes`: of stdout and
+    of stderr; a process that writes more is killed, and the files are cut there.
     """
     job = _prepare(invocation, cwd, env, folder, wall_s, grace_s, marker) | {"most_bytes": most_bytes}
     begun = time.monotonic()
     with open_private(folder / "stderr") as errors:
         supervisor = await Supervisor.start(errors)
     try:
-        supervisor.tell(json.dumps(job).encode() + b"\n")
-        await _follow(supervisor, folder, (on_line, on_error_line), stop, on_started, beside)
+        supervisor.send(json.dumps(job).encode() + b"\n")
+        await _follow(supervisor, folder, (on_line, on_error_line), stop, on_started, side_reader)
     finally:
         await _end(supervisor)
     ended = _read_exit(folder, time.monotonic() - begun)
     if ended is None:
         ended = await asyncio.to_thread(_lost, folder, marker, begun)
     if ended.code != 0 and ended.reason in ("exited", "lost") and (full := full_disk(folder, cwd)):
-        # A failure next to a full disk counts as caused by it.
+        # A failure on a full disk counts as caused by it.
         return replace(ended, reason="full", error=full)
     return ended
 
 
 def full_disk(*folders: Path) -> str:
-    """The problem when no space is left below one of these folders; else ''."""
+    """The problem when no space is left below one of these folders; otherwise ''."""
     for folder in folders:
         with suppress(OSError):
             space = os.statvfs(folder)
@@ -261,21 +263,21 @@ async def _follow(
     listeners: tuple[Listener, Listener],
     stop: asyncio.Event,
     on_started: Callable[[SupervisedProcess], None],
-    beside: Pull | None,
+    side_reader: Pull | None,
 ) -> None:
     stopping = asyncio.create_task(stop.wait())
-    stopping.add_done_callback(lambda task: None if task.cancelled() else supervisor.tell(b"s"))
+    stopping.add_done_callback(lambda task: None if task.cancelled() else supervisor.send(b"s"))
     try:
         await supervisor.begun.wait()
-        if supervisor.said.endswith(b"\n"):
-            on_started(SupervisedProcess.parse(supervisor.said))
+        if supervisor.report.endswith(b"\n"):
+            on_started(SupervisedProcess.parse(supervisor.report))
         ended = asyncio.create_task(supervisor.gone.wait())
         files = ("stdout", "stderr")
-        wanted = [(folder / name, tell) for name, tell in zip(files, listeners, strict=True) if tell]
-        output = asyncio.gather(ended, *(_tail(path, tell, ended) for path, tell in wanted))
+        outputs = [(folder / name, on_line) for name, on_line in zip(files, listeners, strict=True) if on_line]
+        output = asyncio.gather(ended, *(_tail(path, on_line, ended) for path, on_line in outputs))
         try:
-            if beside:
-                await _drain(beside, output, BESIDE_POLL_S, BESIDE_POLL_S)
+            if side_reader:
+                await _drain(side_reader, output, SIDE_POLL_S, SIDE_POLL_S)
             await output
         finally:
             output.cancel()
@@ -304,7 +306,7 @@ async def _drain(pull: Pull, ended: asyncio.Future[Any], busy_s: float, idle_s: 
 
 
 class Lines:
-    """Bytes in, whole lines out; a line may come in many pieces and be of any size up to the limit."""
+    """Bytes in, whole lines out; a line may come in many pieces and have any size up to the limit."""
 
     def __init__(self, on_line: Callable[[str], None], limit: int = MAX_LINE) -> None:
         self.on_line = on_line
@@ -337,7 +339,7 @@ class Lines:
 
 async def _end(supervisor: Supervisor) -> None:
     """Stop the supervisor and wait for it, also while this task is being cancelled."""
-    supervisor.tell(b"s")
+    supervisor.send(b"s")
     waiting = asyncio.ensure_future(supervisor.gone.wait())
     cancelled = False
     while not waiting.done():
@@ -376,7 +378,8 @@ def _marker(proc_json: Path) -> str | None:
 def end_leftover(
     proc_json: Path, *, host: str, boot_id: str, marker: str, slot: Path | None = None, grace_s: float = 5.0
 ) -> bool:
-    """End the processes that an attempt left. True: confirmed gone. False: another host's, or they cannot be ended."""
+    """End the processes that an attempt left. True: confirmed gone. False: they belong to another host or cannot be
+    ended."""
     try:
         proc = SupervisedProcess.parse(proc_json.read_bytes())
     except (OSError, ValueError, KeyError, TypeError):
@@ -389,12 +392,12 @@ def end_leftover(
 
 
 def is_at_work(proc_json: Path) -> bool:
-    """The supervisor or the program that the file names runs on this machine."""
+    """Whether the supervisor or the program in the file runs on this machine."""
     try:
         proc = SupervisedProcess.parse(proc_json.read_bytes())
     except (OSError, ValueError, KeyError, TypeError):
         return False
-    return proc.host == socket.gethostname() and proc.boot_id == boot_id() and bool(_known(proc))
+    return proc.host == socket.gethostname() and proc.boot_id == boot_id() and bool(_recorded_processes(proc))
 
 
 class ProcessActivity(Struct, frozen=True):
@@ -403,11 +406,11 @@ class ProcessActivity(Struct, frozen=True):
     pid: int
     cwd: Path
     marker: str
-    """Its attempt or check; '' when it is none of ours."""
+    """Its attempt or check; '' when it is not one of Windlass's."""
 
 
-def at_work() -> list[ProcessActivity]:
-    """All processes but this one and its ancestors, which may work in any folder."""
+def running_processes() -> list[ProcessActivity]:
+    """All processes except this one and its ancestors, which may work in any folder."""
     own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
     found = []
     for process in psutil.process_iter():
@@ -417,8 +420,8 @@ def at_work() -> list[ProcessActivity]:
     return found
 
 
-def marked(home: Path) -> list[tuple[int, str]]:
-    """Every process of an attempt or check of the repository whose files are in `home`: its pid and what it is of."""
+def marked_processes(home: Path) -> list[tuple[int, str]]:
+    """Every process of an attempt or a check with files in `home`: its pid and its marker."""
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
@@ -432,11 +435,11 @@ def marked(home: Path) -> list[tuple[int, str]]:
 
 
 def _began_in(folder: Path, pid: int) -> bool:
-    """Its attempt's own record is of this boot, and it was started after the attempt's supervisor."""
+    """Whether its attempt's record is from this boot, and it started after the attempt's supervisor."""
     try:
         proc = SupervisedProcess.parse((folder / "proc.json").read_bytes())
     except (OSError, ValueError, KeyError, TypeError):
-        return True  # not written yet, or lost: the marker of the process has to do
+        return True  # not written yet, or lost: the marker of the process decides
     return (proc.host, proc.boot_id) == (socket.gethostname(), boot_id()) and (
         not proc.supervisor_start or process_start(pid) >= proc.supervisor_start
     )
@@ -444,7 +447,7 @@ def _began_in(folder: Path, pid: int) -> bool:
 
 def _leftovers(proc: SupervisedProcess | None, marker: str, slot: Path | None) -> Iterator[psutil.Process]:
     ours = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
-    roots = _known(proc) if proc else []
+    roots = _recorded_processes(proc) if proc else []
     for process in [*roots, *psutil.process_iter()]:
         with suppress(psutil.Error):
             if process.pid in ours or process.status() == psutil.STATUS_ZOMBIE:
@@ -454,7 +457,7 @@ def _leftovers(proc: SupervisedProcess | None, marker: str, slot: Path | None) -
                 yield process
 
 
-def _known(proc: SupervisedProcess) -> list[psutil.Process]:
+def _recorded_processes(proc: SupervisedProcess) -> list[psutil.Process]:
     found = []
     for pid, start in ((proc.supervisor, proc.supervisor_start), (proc.agent, proc.agent_start)):
         with suppress(psutil.Error):
@@ -468,23 +471,23 @@ def _is_marked(process: psutil.Process, marker: str) -> bool:
 
 
 def _is_inside(process: psutil.Process, slot: Path) -> bool:
-    # A shell on a terminal is a person's, not a left-over.
+    # A shell on a terminal belongs to a person.
     return process.terminal() is None and Path(process.cwd()).is_relative_to(slot)
 
 
 def _end_all(find: Callable[[], list[psutil.Process]], grace_s: float) -> bool:
     begun = time.monotonic()
-    asked: set[psutil.Process] = set()
+    terminated: set[psutil.Process] = set()
     while left := find():
-        waited = time.monotonic() - begun
-        if waited > grace_s + 30:
+        elapsed = time.monotonic() - begun
+        if elapsed > grace_s + 30:
             return False
         for process in left:
             with suppress(psutil.Error):
-                if waited >= grace_s:
+                if elapsed >= grace_s:
                     process.kill()
-                elif process not in asked:
-                    asked.add(process)
+                elif process not in terminated:
+                    terminated.add(process)
                     process.terminate()
         # Not psutil.wait_procs: it would reap a child of this process and steal its exit code.
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""The files that a CLI writes for itself while it works, read as they grow."""
+"""Reads the usage files of a CLI while they grow."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from windlass.agents.base import UsageFileNames
 from windlass.agents.process.supervise import CHUNK, Lines
 
 MAX_LINE = 1 << 20
-"""What tells tokens is short; what is longer holds an agent's words and is not read."""
+"""Lines with token counts are short; a longer line holds text and is not read."""
 MOST_FILES = 1_000
-"""In one folder: an agent can fill it."""
+"""Limit for one folder: an agent can fill it."""
 
 
 class GrowingFile(Struct):
@@ -26,9 +26,9 @@ class GrowingFile(Struct):
 
 
 class UsageFiles:
-    """New bytes of these files, line by line. What stands in them at the start is of an earlier attempt.
+    """New bytes of these files, line by line. Their content at the start belongs to an earlier attempt.
 
-    `before`: how much that was, by path, for whoever reads them again after the attempt ended.
+    `before`: the size of that content by path, for a recount after the attempt ended.
     """
 
     def __init__(
@@ -38,38 +38,38 @@ class UsageFiles:
         on_line: Callable[[str], None],
         before: Mapping[str, int] | None = None,
     ) -> None:
-        # the folder itself may be our link to an earlier attempt's; below it, no link is followed
+        # the folder itself may be Windlass's link to an earlier attempt's folder; below it, no link is followed
         self._folder = (attempt / ledger.folder).resolve()
         self._parts = tuple(ledger.files.split("/"))
         self._on_line = on_line
-        #: by path below the folder: an attempt's folder may be moved with the repository
-        self.sizes = {self._below(path): size for path, size in self._found()} if before is None else dict(before)
-        self._files = {str(self._folder / name): self._growing(size) for name, size in self.sizes.items()}
+        #: by path below the folder: an attempt's folder may move with the repository
+        self.sizes = {self._below(path): size for path, size in self._find()} if before is None else dict(before)
+        self._files = {str(self._folder / name): self._new_file(size) for name, size in self.sizes.items()}
 
     def pull(self) -> bool:
-        """Whether there was anything new. At most a chunk of each file: the driver has more to do."""
-        news = [self._read(path, size) for path, size in self._found()]
+        """Whether there was anything new. Reads at most a chunk of each file: the driver has other work."""
+        news = [self._read(path, size) for path, size in self._find()]
         return any(news)
 
     def _below(self, path: str) -> str:
         return os.path.relpath(path, self._folder)
 
-    def _growing(self, size: int) -> GrowingFile:
+    def _new_file(self, size: int) -> GrowingFile:
         return GrowingFile(size, Lines(self._on_line, MAX_LINE))
 
-    def _found(self) -> list[tuple[str, int]]:
+    def _find(self) -> list[tuple[str, int]]:
         moved = self._folder.resolve() != self._folder
         return [] if moved else list(_below(str(self._folder), self._parts))
 
     def _read(self, path: str, size: int) -> bool:
-        growing = self._files.setdefault(path, self._growing(0))
-        data = _bytes(path, growing.read) if size > growing.read else b""
-        growing.read += len(data)
-        return growing.lines.read(data)
+        file = self._files.setdefault(path, self._new_file(0))
+        data = _bytes(path, file.read) if size > file.read else b""
+        file.read += len(data)
+        return file.lines.read(data)
 
 
 def _below(folder: str, parts: tuple[str, ...]) -> Iterator[tuple[str, int]]:
-    """Files and their sizes; what goes away meanwhile is not there."""
+    """Files and their sizes; skips files that disappear meanwhile."""
     first, *rest = parts
     for entry in _entries(folder):
         with suppress(OSError):
@@ -90,7 +90,7 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
 
 def _bytes(path: str, start: int) -> bytes:
-    """Nothing where it is no longer the file that was found."""
+    """b"" when the path is no longer the same file."""
     try:
         opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(opened, "rb", buffering=0) as file:

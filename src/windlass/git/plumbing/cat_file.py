@@ -12,7 +12,7 @@ from windlass.git import run as git
 
 
 class CatFile:
-    """One process for many objects; it is started again when somebody ended it. Not for several threads at once."""
+    """One process for many objects; restarted when it was ended. Not for several threads at once."""
 
     def __init__(self, git_dir: Path) -> None:
         self._git_dir = git_dir
@@ -45,7 +45,7 @@ class CatFile:
         try:
             return self._answer(command, sha)
         except OSError:
-            # Somebody ended it.
+            # It was ended.
             _end(self._child)
             self._child = self._start()
         try:

@@ -1,6 +1,6 @@
-"""Compare two trees, merge three, find where two histories meet, without starting a git.
+"""Compares two trees, merges three, and finds the meeting point of two histories, without starting a git.
 
-These functions decide the plain cases. In every other case they return None, and the caller asks git.
+These functions decide the plain cases. In every other case they return None, and the caller runs git.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from windlass.git.plumbing.objects import Entry, Objects
 NOTHING = Entry("000000", "")
 MANY_COMPARED = 500
 FAR, NEAR = 500, 50
-"""How many commits are looked at: on the tip's first-parent line, and of a task's own."""
+"""How many commits are visited: on the tip's first-parent line, and of the task."""
 
 
 class TreeDiffs:
-    """Differences between trees of one repository. Two trees never differ in another way later, so they are compared
-    once."""
+    """Differences between trees of one repository. Trees never change, so two are compared only once."""
 
     def __init__(self, objects: Objects, git_dir: Path) -> None:
         self._objects = objects
@@ -28,7 +27,7 @@ class TreeDiffs:
         self._known: dict[tuple[str, str], tuple[str, ...]] = {}
 
     def between(self, base: str, head: str) -> tuple[str, ...]:
-        """Of two commits or trees: ':old-mode new-mode old-sha new-sha letter' and the path, in turn."""
+        """Of two commits or trees: ':old-mode new-mode old-sha new-sha letter' and the path, alternately."""
         pair = self._objects.tree_at(base), self._objects.tree_at(head)
         found = self._known.get(pair)
         if found is None:
@@ -77,7 +76,7 @@ def _diff_line(old: Entry | None, new: Entry | None) -> str:
     return f":{one.mode} {two.mode} {one.sha or none} {two.sha or none} {letter}"
 
 
-def merged(objects: Objects, base: str, ours: str, theirs: str) -> str | None:
+def merge_trees(objects: Objects, base: str, ours: str, theirs: str) -> str | None:
     """The tree with the changes of both sides; None when both changed one file. '' is the empty tree, also in the
     arguments."""
     if theirs in (base, ours):
@@ -87,7 +86,7 @@ def merged(objects: Objects, base: str, ours: str, theirs: str) -> str | None:
     one, two, three = objects.tree(base), objects.tree(ours), objects.tree(theirs)
     joined: dict[bytes, Entry] = {}
     for name in {*one, *two, *three}:
-        entry = _joined(objects, one.get(name), two.get(name), three.get(name))
+        entry = _merge_entry(objects, one.get(name), two.get(name), three.get(name))
         if entry is None:
             return None
         if entry is not NOTHING:
@@ -95,9 +94,9 @@ def merged(objects: Objects, base: str, ours: str, theirs: str) -> str | None:
     return objects.write_tree(joined) if joined else ""
 
 
-def _joined(objects: Objects, base: Entry | None, ours: Entry | None, theirs: Entry | None) -> Entry | None:
+def _merge_entry(objects: Objects, base: Entry | None, ours: Entry | None, theirs: Entry | None) -> Entry | None:
     if ours == theirs:
-        # A folder that is gone on both sides may have been moved to different places, which is a conflict.
+        # A folder that is gone on both sides may have moved to different places, which is a conflict.
         return ours if ours == base or not (_folder(ours) or _folder(base)) else None
     if _is_file_for_folder(base, ours, theirs):
         return None
@@ -107,20 +106,20 @@ def _joined(objects: Objects, base: Entry | None, ours: Entry | None, theirs: En
         return ours or NOTHING
     if not ours or not theirs or not (ours.is_folder and theirs.is_folder) or (base and not base.is_folder):
         return None
-    tree = merged(objects, base.sha if base else "", ours.sha, theirs.sha)
+    tree = merge_trees(objects, base.sha if base else "", ours.sha, theirs.sha)
     if tree is None:
         return None
     return Entry(ours.mode, tree) if tree else NOTHING
 
 
 def _is_file_for_folder(*entries: Entry | None) -> bool:
-    """One version has a file where another has a folder: only git follows files that were moved out of the folder."""
+    """One version has a file where another has a folder: only git follows files that moved out of the folder."""
     kinds = {entry.is_folder for entry in entries if entry}
     return len(kinds) == 2
 
 
-def meeting(objects: Objects, tip: str, head: str) -> str | None:
-    """The one best common ancestor of a run's tip and a task's head, when the task's own history is a straight line."""
+def merge_base(objects: Objects, tip: str, head: str) -> str | None:
+    """The one best common ancestor of a run's tip and a task's head, when the task's history is a straight line."""
     try:
         own = _straight(objects, head)
         line = FirstParents(objects, tip)
@@ -131,12 +130,12 @@ def meeting(objects: Objects, tip: str, head: str) -> str | None:
         merges = [side for sha in line.before(met) for side in objects.commit(sha).parents[1:]]
         return met if not mine or all(_is_apart(objects, side, mine, line) for side in merges) else None
     except GitError:
-        # A history that was cut off, as a shallow clone's.
+        # A history that was cut off, as in a shallow clone.
         return None
 
 
 def _is_apart(objects: Objects, side: str, mine: set[str], line: FirstParents) -> bool:
-    """What was merged into the line leads straight to it, without the task's own commits."""
+    """Whether a commit merged into the line leads straight to it, without the task's commits."""
     straight = _straight(objects, side)
     own = next((n for n, sha in enumerate(straight) if sha in line), None)
     return own is not None and not mine & set(straight[:own])
@@ -151,7 +150,7 @@ def _straight(objects: Objects, sha: str) -> list[str]:
 
 
 class FirstParents:
-    """A commit and its first parents, read as far as somebody asks."""
+    """A commit and its first parents, read as far as needed."""
 
     def __init__(self, objects: Objects, tip: str) -> None:
         self._objects = objects

@@ -1,6 +1,6 @@
 """Reads and writes git objects without a git process for each: as files, or from one `cat-file`.
 
-What git stores is named by its hash, so a reader cannot get a wrong one and a writer cannot overwrite a right one.
+A hash names each object, so a reader cannot get a wrong one and a writer cannot overwrite a right one.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from windlass.git.plumbing.cat_file import CatFile
 
 MANY_COMMITS = 20_000
 MANY_ENTRIES = 10_000
-"""Entries of all remembered trees together, about 3 MB. A folder with many files is a large tree, and each landing
-makes another one of it."""
+"""The limit of entries in all cached trees, about 3 MB. A folder with many files is a large tree, and each landing
+makes a new version of it.
+"""
 FOLDER = "40000"
 OBJECT_FILE = re.compile(r"[0-9a-f]{38}|[0-9a-f]{62}")
 ENTRY = {
@@ -53,12 +54,12 @@ class Commit(Struct, frozen=True):
 
 
 class LooseObjects(Struct, frozen=True):
-    """The objects of one repository that have files of their own."""
+    """The objects of one repository that are single files."""
 
     git_dir: Path
     algorithm: str
     barrier: Barrier
-    """Gets the files that were written; they are on the disk when it is settled."""
+    """Gets the written files; settling it puts them on the disk."""
 
     def file(self, sha: str) -> Path:
         return self.git_dir / "objects" / sha[:2] / sha[2:]
@@ -73,12 +74,12 @@ class LooseObjects(Struct, frozen=True):
         return header.split(b" ")[0].decode("ascii", "replace"), body
 
     def write(self, kind: str, body: bytes) -> str:
-        data = _stored(kind, body)
+        data = _stored_bytes(kind, body)
         sha = self.name(data)
         place = self.file(sha)
         if not place.exists():
             place.parent.mkdir(exist_ok=True)
-            # Renamed when complete. Should we be killed before, git takes the name for a leftover of its own.
+            # Renamed when complete. Git takes the temporary name of a killed write for its own leftover.
             with tempfile.NamedTemporaryFile(dir=place.parent, prefix="tmp_obj_", delete=False) as file:
                 file.write(zlib.compress(data, 1))
             os.chmod(file.name, 0o444)
@@ -98,9 +99,9 @@ class LooseObjects(Struct, frozen=True):
         return hashlib.new(self.algorithm, data, usedforsecurity=False).hexdigest()
 
     def remove_torn(self, since: float) -> list[str]:
-        """Remove objects that are not what their names say; of those written before `since`, only empty ones.
+        """Remove objects that do not match their names; of those written before `since`, only empty ones.
 
-        Git takes a file of that name for the object and does not write it again: a torn one would stay for good.
+        Git takes a file of that name for the object and does not write it again: a torn one would stay for ever.
         """
         removed = []
         for folder in sorted((self.git_dir / "objects").glob("[0-9a-f][0-9a-f]")):
@@ -126,7 +127,7 @@ class LooseObjects(Struct, frozen=True):
 
 
 class Objects:
-    """The objects of one repository and of the one that it borrows from. Several threads may use it at once."""
+    """The objects of one repository and of the one it borrows from. Several threads may use it at once."""
 
     def __init__(self, git_dir: Path, algorithm: str, barrier: Barrier | None = None) -> None:
         self.loose = LooseObjects(git_dir, algorithm, barrier or Barrier())
@@ -159,7 +160,7 @@ class Objects:
         return found
 
     def _remember(self, sha: str, tree: Tree) -> None:
-        """Forgets the oldest trees first."""
+        """Drops the oldest trees first."""
         with self._memory:
             while self._trees and self._entry_count + len(tree) > MANY_ENTRIES:
                 self._entry_count -= len(self._trees.pop(next(iter(self._trees))))
@@ -168,7 +169,7 @@ class Objects:
             self._trees[sha] = tree
 
     def blob(self, sha: str) -> bytes:
-        """A file's content; not remembered."""
+        """A file's content; not cached."""
         return self._body(sha, "blob")
 
     def tree_of(self, commit: str) -> str:
@@ -196,9 +197,14 @@ class Objects:
         parts = [b"%s %s\0%s" % (one.mode.encode(), name, bytes.fromhex(one.sha)) for name, one in ordered]
         return self.loose.write("tree", b"".join(parts))
 
-    def write_commit(self, tree: str, parents: Sequence[str], who: str, message: str) -> str:
-        """`who`: name, address and date as git writes them."""
-        lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents), f"author {who}", f"committer {who}"]
+    def write_commit(self, tree: str, parents: Sequence[str], identity: str, message: str) -> str:
+        """`identity`: name, address and date in git's form."""
+        lines = [
+            f"tree {tree}",
+            *(f"parent {parent}" for parent in parents),
+            f"author {identity}",
+            f"committer {identity}",
+        ]
         text = "\n".join([*lines, "", message])
         return self.loose.write("commit", text.encode("utf-8", "surrogateescape"))
 
@@ -213,8 +219,8 @@ class Objects:
         if found is None:
             with self._turn:
                 found = self._cat_file.read(sha)
-        # An agent can write to the store too: only what has the name's own hash is that object.
-        if found is None or self.loose.name(_stored(*found)) != sha:
+        # An agent can write to the store too: only content with the right hash is that object.
+        if found is None or self.loose.name(_stored_bytes(*found)) != sha:
             raise GitError(f"there is no {sha[:12]} in '{self.loose.git_dir}'", hint="`windlass doctor`")
         return found
 
@@ -223,5 +229,5 @@ class Objects:
         return CatFile(self.loose.git_dir)
 
 
-def _stored(kind: str, body: bytes) -> bytes:
+def _stored_bytes(kind: str, body: bytes) -> bytes:
     return b"%s %d\0%s" % (kind.encode(), len(body), body)

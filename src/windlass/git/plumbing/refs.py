@@ -25,18 +25,18 @@ PACKED = re.compile(r"([0-9a-f]{40}|[0-9a-f]{64}) (refs/[^\n]+)", re.MULTILINE)
 
 
 class Refs:
-    """The refs of one repository. Files that did not change since the last call are not read again."""
+    """The refs of one repository. Unchanged files are not read again."""
 
     def __init__(self, git_dir: Path) -> None:
         self._git_dir = git_dir
         self._read: dict[str, tuple[Stamp, str]] = {}
 
     def all(self) -> dict[str, str]:
-        """Name -> object. Asks git when a ref is not a plain file."""
+        """Name -> object. Runs git when a ref is not a plain file."""
         try:
             # In this order, a ref that is packed meanwhile is found in one place or in both.
             loose = self._loose()
-            return {**_packed(self._git_dir), **loose}
+            return {**_packed_refs(self._git_dir), **loose}
         except (OSError, ValueError):
             return git.read_refs(self._git_dir, git_dir=self._git_dir)
 
@@ -54,7 +54,7 @@ class Refs:
                 if entry.is_dir(follow_symlinks=False):
                     todo.append(name)
                 elif held := HELD.fullmatch(name):
-                    # There is one for every head of a run, and its name contains the commit.
+                    # Every head of a run has one, and its name contains the commit.
                     found[name] = held[1]
                 elif not name.endswith(".lock"):
                     found[name] = self._value(entry, name, old)
@@ -77,7 +77,7 @@ def move(git_dir: Path, ref: str, new: str, old: str | None, barrier: Barrier | 
     """Move a ref as `git update-ref` does. `old`: the value that it must have, '' for none, None for any. False: it has
     another.
 
-    `barrier`: gets the file. Until it is settled, a power cut may leave the ref empty; see `repair`.
+    `barrier`: gets the file. Before it is settled, a power cut may leave the ref empty; see `repair`.
     """
     path = git_dir / ref
     try:
@@ -114,7 +114,7 @@ def _value(git_dir: Path, ref: str) -> str:
     try:
         return _object(str(git_dir / ref))
     except FileNotFoundError:
-        return _packed(git_dir).get(ref, "")
+        return _packed_refs(git_dir).get(ref, "")
 
 
 def _ask_git(git_dir: Path, ref: str, new: str, old: str | None) -> bool:
@@ -124,7 +124,7 @@ def _ask_git(git_dir: Path, ref: str, new: str, old: str | None) -> bool:
     done = git.run([f"--git-dir={git_dir}", "update-ref", ref, new, *expected], git_dir, check=False)
     if done.code == 0:
         return True
-    # A lock file that nobody removes is no lost race: a retry would never end.
+    # A lock file that stays is not a lost race: a retry would never end.
     if old is not None and "cannot lock ref" in done.err and "Unable to create" not in done.err:
         return False
     raise git.lock_in_the_way(done.err) or GitError(
@@ -140,7 +140,7 @@ def _object(path: str) -> str:
     return text.strip()
 
 
-def _packed(git_dir: Path) -> dict[str, str]:
+def _packed_refs(git_dir: Path) -> dict[str, str]:
     try:
         text = (git_dir / "packed-refs").read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -148,8 +148,8 @@ def _packed(git_dir: Path) -> dict[str, str]:
     return {name: sha for sha, name in PACKED.findall(text)}
 
 
-def torn(git_dir: Path) -> list[str]:
-    """Refs whose files hold no valid value: a power cut came before their content was on the disk."""
+def torn_refs(git_dir: Path) -> list[str]:
+    """Refs without a valid value in their files: a power cut came before their content was on the disk."""
     if not (git_dir / "refs" / "heads").is_dir():
         return []
     files = [path for path in (git_dir / "refs").rglob("*") if path.is_file() and not path.name.endswith(".lock")]

@@ -1,7 +1,7 @@
 """Removes lock files (`*.lock`) that a killed git left.
 
-A lock is dead when nobody who could have made it is alive. In the engine's own repository that is decided by who is at
-work there. In the user's repository only locks count that an intent of Windlass's covers: their own are theirs.
+A lock is dead when no process that could have made it is alive. In the engine's repository the processes at work there
+decide. In the user's repository only locks with an intent of Windlass count: the user's own locks stay.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _numbers = count(1)
 
 
 def locks_in(git_dir: Path) -> list[Path]:
-    """The lock files of a repository, of its own files and of its refs."""
+    """The lock files of a repository: of its own files and of its refs."""
     return [*sorted(git_dir.glob("*.lock")), *sorted((git_dir / "refs").rglob("*.lock"))]
 
 
 def remove_dead(locks: Sequence[Path], place: Path, checkout: Path | None = None) -> list[Path]:
-    """Remove the locks that nobody holds. Returns the others.
+    """Remove the locks that no process holds. Returns the others.
 
-    `place`: whatever works in this folder could hold one. `checkout`: a git that works there could, too.
+    `place`: any process that works in this folder could hold one. `checkout`: a git that works there could, too.
     """
     return [lock for lock in locks if not _remove_if_dead(lock, place, checkout or place)]
 
@@ -54,7 +54,7 @@ def _remove_if_dead(lock: Path, place: Path, checkout: Path) -> bool:
 
 
 def _is_free(lock: Path) -> bool:
-    """No Windlass holds it: our locks are locked with `flock` while they are in force."""
+    """Whether no Windlass process holds it: Windlass keeps its locks locked with `flock`."""
     handle = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -66,8 +66,8 @@ def _is_free(lock: Path) -> bool:
 
 
 def _may_be_held(made: float, place: Path, checkout: Path) -> bool:
-    """A process works there that was alive when the lock was made."""
-    import psutil  # only where there is a lock at all: it takes as long as the rest of a start
+    """Whether a process works there that was alive when the lock was made."""
+    import psutil  # only when there is a lock: the import takes as long as the rest of a start
 
     for process in psutil.process_iter(["name", "create_time"]):
         if process.info["create_time"] > made + START_SLACK_S or process.pid == os.getpid():
@@ -91,7 +91,7 @@ def _may_be_held(made: float, place: Path, checkout: Path) -> bool:
 
 @contextmanager
 def intent(folder: Path, refs: Sequence[str]) -> Iterator[None]:
-    """Around a git that moves refs of Windlass's own in the user's repository: locks on these refs are ours."""
+    """Around a git that moves Windlass's refs in the user's repository: locks on these refs are Windlass's."""
     make_private(folder)
     pid = os.getpid()
     file = folder / f"{pid}.{_start_of(pid):.0f}.{next(_numbers)}.json"
@@ -103,8 +103,8 @@ def intent(folder: Path, refs: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except GitUnansweredError as error:
-        # A git that was ended may have left its locks: the intent stays, to show that they are ours. A lock that git
-        # met is somebody else's.
+        # A git that was ended may have left its locks: the intent stays, to identify them. A lock that git met belongs
+        # to another program.
         left = not isinstance(error, GitLockError)
         raise
     finally:
@@ -113,7 +113,7 @@ def intent(folder: Path, refs: Sequence[str]) -> Iterator[None]:
 
 
 def remove_covered(folder: Path, git_dir: Path, checkout: Path) -> list[Path]:
-    """Remove locks that dead processes of ours left in `git_dir`. Returns those that somebody may still hold."""
+    """Remove locks that dead processes of Windlass left in `git_dir`. Returns those that may still be held."""
     held: list[Path] = []
     for file in sorted(folder.glob("*.json")):
         refs = _refs_of_the_dead(file)
@@ -126,14 +126,14 @@ def remove_covered(folder: Path, git_dir: Path, checkout: Path) -> list[Path]:
 
 
 def _refs_of_the_dead(file: Path) -> list[str] | None:
-    """None: its writer is alive, or that cannot be known."""
+    """None: its writer is alive, or that is unknown."""
     try:
         facts = json.loads(file.read_text())
         host, pid, start, refs = facts["host"], int(facts["pid"]), float(facts["start"]), list(facts["refs"])
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):
-        return []  # a power cut came before it was on the disk, so before any lock was
+        return []  # a power cut came before it was on the disk, so before any lock
     if host != socket.gethostname() or (start and abs(_start_of(pid) - start) < 1):
         return None
     return [str(ref) for ref in refs]

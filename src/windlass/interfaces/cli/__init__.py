@@ -46,7 +46,7 @@ HIDDEN = {"drive"}
 """A detached run starts `drive` in the background."""
 NO_JSON = {
     "demo": "is for people; use --json with the other commands in its sample repository",
-    "workflow": "stands for several commands; use --json with those",
+    "workflow": "combines several commands; use --json with those",
     "mcp": "speaks the Model Context Protocol",
     "completions": "prints shell code",
     "flow show": "prints the flow's YAML",

@@ -17,7 +17,7 @@ LONGEST_HELP = 60
 
 def runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     try:
-        return _matching(incomplete, ((row.id, row.request) for row in _app(ctx).service.runs()))
+        return _matches(incomplete, ((row.id, row.request) for row in _app(ctx).service.runs()))
     except WindlassError:
         return []
 
@@ -31,7 +31,7 @@ def answers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list
         active = service.active()
         asked = [question_of(row.data) for row in service.questions.pending(active.id)] if active else []
         options = ((option.key, option.label) for question in asked for option in question.options)
-        return _matching(incomplete, options)
+        return _matches(incomplete, options)
     except WindlassError:
         return []
 
@@ -41,7 +41,7 @@ def flows(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[C
 
     try:
         folders = [folder / "flows" for folder in _app(ctx).project.folders()]
-        return _matching(incomplete, ((name, "") for name in flow_names(folders)))
+        return _matches(incomplete, ((name, "") for name in flow_names(folders)))
     except WindlassError:
         return []
 
@@ -53,7 +53,7 @@ def _app(ctx: click.Context) -> App:
     return root.obj.apps.at(str(root.params.get("repo") or ""))
 
 
-def _matching(incomplete: str, found: Iterable[tuple[str, str]]) -> list[CompletionItem]:
+def _matches(incomplete: str, found: Iterable[tuple[str, str]]) -> list[CompletionItem]:
     return [
         CompletionItem(name, help=clean(about, LONGEST_HELP)) for name, about in found if name.startswith(incomplete)
     ]

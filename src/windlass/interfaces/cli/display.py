@@ -16,15 +16,15 @@ from windlass.errors import Exit
 from windlass.events import HANDED_OVER, Recorded, RunStarted, StepEntered, encode
 from windlass.interfaces.cli.common import colour_fits, is_interactive, session, unicode_fits, width
 from windlass.runs.app import App
-from windlass.runs.drive import Beside, DriveResult
+from windlass.runs.drive import DriveResult, InterfaceSession
 
 if TYPE_CHECKING:
-    from windlass.interfaces.terminal.live import LiveFace
+    from windlass.interfaces.terminal.live import LiveDisplay
 
 LEAST_COLUMNS, LEAST_ROWS = 40, 10
 
 
-class Face(Protocol):
+class RunDisplay(Protocol):
     def catch_up(self, records: list[Recorded]) -> None: ...
 
     def on_event(self, recorded: Recorded) -> None: ...
@@ -33,7 +33,7 @@ class Face(Protocol):
 class Display(Struct, frozen=True):
     on_event: Callable[[Recorded], None]
     asker: Asker | None = None
-    alongside: Beside | None = None
+    alongside: InterfaceSession | None = None
     """Runs the live view in the driver's event loop."""
     left: Callable[[DriveResult], bool] = lambda ended: False
     """Whether the person moved the run to the background."""
@@ -48,10 +48,10 @@ def make_display(here: App, run: str, *, as_json: bool, alone: bool) -> Display:
         return Display(_plain(here, run))
     if not _live_fits():
         return Display(_plain(here, run), _prompt())
-    face = _live(here, run)
-    _show_start(here, run, face)
-    face.greet()
-    return Display(face.on_event, face, face.alongside, lambda ended: _has_left(face, ended), face.close)
+    display = _live(here, run)
+    _show_start(here, run, display)
+    display.greet()
+    return Display(display.on_event, display, display.alongside, lambda ended: _has_left(display, ended), display.close)
 
 
 def _live_fits() -> bool:
@@ -69,10 +69,10 @@ def _size() -> tuple[int, int]:
     return size.columns, size.lines
 
 
-def _live(here: App, run: str) -> LiveFace:
+def _live(here: App, run: str) -> LiveDisplay:
     from prompt_toolkit.input import create_input
 
-    from windlass.interfaces.terminal.live import LiveControls, LiveFace
+    from windlass.interfaces.terminal.live import LiveControls, LiveDisplay
     from windlass.interfaces.terminal.screen import terminal_screen
 
     screen = terminal_screen(
@@ -86,17 +86,17 @@ def _live(here: App, run: str) -> LiveFace:
         clock=here.host.clock,
     )
     controls = LiveControls(lambda text: here.service.controls.tell(run, text, "terminal"))
-    return LiveFace(screen, controls, here.host.clock, here.host.named)
+    return LiveDisplay(screen, controls, here.host.clock, here.host.named)
 
 
-def _has_left(face: LiveFace, ended: DriveResult) -> bool:
-    return face.background and (ended.exit is Exit.INTERRUPTED or ended.reason == HANDED_OVER)
+def _has_left(display: LiveDisplay, ended: DriveResult) -> bool:
+    return display.background and (ended.exit is Exit.INTERRUPTED or ended.reason == HANDED_OVER)
 
 
 def _plain(here: App, run: str) -> Callable[[Recorded], None]:
-    from windlass.interfaces.terminal.plain import PlainFace
+    from windlass.interfaces.terminal.plain import PlainDisplay
 
-    face = PlainFace(
+    display = PlainDisplay(
         sys.stdout,
         width=width(),
         color=colour_fits(),
@@ -104,17 +104,17 @@ def _plain(here: App, run: str) -> Callable[[Recorded], None]:
         clock=here.host.clock,
         place=here.host.named,
     )
-    _show_start(here, run, face)
-    return face.on_event
+    _show_start(here, run, display)
+    return display.on_event
 
 
-def _show_start(here: App, run: str, face: Face) -> None:
+def _show_start(here: App, run: str, display: RunDisplay) -> None:
     """Print the events of a new run's start. Take in the events of an earlier driver without printing them."""
     records = here.service.events(run) if here.service.has_runs else []
     new = all(isinstance(recorded.event, RunStarted | StepEntered) for recorded in records)
-    face.catch_up([] if new else records)
+    display.catch_up([] if new else records)
     for recorded in records if new else ():
-        face.on_event(recorded)
+        display.on_event(recorded)
 
 
 def _prompt() -> Asker:

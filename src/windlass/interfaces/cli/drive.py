@@ -283,7 +283,7 @@ def continue_run(
     return _drive(here, row.id, as_json=as_json, policy=policy, **more)
 
 
-# -- inside
+# -- helpers
 
 
 def _start(request: str, flow: str, plan: str, options: dict[str, Any]) -> Start:
@@ -368,7 +368,7 @@ def _drive(here: App, run: str, *, as_json: bool, alone: bool = False, **more: A
     display = make_display(here, run, as_json=as_json, alone=alone)
     try:
         ended = drive(
-            here.project, run, on_event=display.on_event, asker=display.asker, beside=display.alongside, **more
+            here.project, run, on_event=display.on_event, asker=display.asker, interface=display.alongside, **more
         )
     finally:
         display.close()

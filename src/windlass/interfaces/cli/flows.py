@@ -131,7 +131,7 @@ def new(name: str, as_json: bool) -> None:
     )
 
 
-# -- inside
+# -- helpers
 
 
 def _flows() -> Flows:

@@ -159,7 +159,7 @@ def check(explain: bool, as_json: bool) -> int:
     return Exit.OK if found.ok else Exit.STOPPED
 
 
-# -- inside
+# -- helpers
 
 HOW = {"fast-forward": "fast-forward", "merge": "merge commit", "squash": "one commit"}
 

@@ -86,7 +86,7 @@ def agents(as_json: bool) -> None:
     return click.echo(_agents(found), nl=False)
 
 
-# -- inside
+# -- helpers
 
 
 def _examine() -> list[DoctorFinding]:

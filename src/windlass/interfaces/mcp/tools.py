@@ -1,4 +1,4 @@
-"""What the tools do. A separate process drives each run; a call waits for it at most `wait_s` seconds."""
+"""The actions of the tools. A separate process drives each run; a call waits for it at most `wait_s` seconds."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ SHORT_KEY = 30
 
 def dialog_lines(dialog: Dialog, text: list[Line], look: Look, room: int) -> list[Line]:
     """At most `room` lines; `text` is the question's long text, already rendered for this width."""
-    asked = [*_title(dialog, look, room), *_asked(dialog, look)]
+    asked = [*_title(dialog, look, room), *_question_lines(dialog, look)]
     tail = _tail(dialog, look)
     room -= len(asked) + len(tail)
     all_options = _options(dialog, look)
@@ -36,7 +36,7 @@ def _title(dialog: Dialog, look: Look, room: int) -> list[Line]:
     return [(look.span(f"─── {title} ───", Tone.DIM),)] if title and room >= LEAST_WITH_TITLE else []
 
 
-def _asked(dialog: Dialog, look: Look) -> list[Line]:
+def _question_lines(dialog: Dialog, look: Look) -> list[Line]:
     lines = wrapped(look.text(dialog.asks, 1000), look.width - 2)[:6] or [""]
     chosen = [(Span("  "), look.span(dialog.chosen, Tone.DIM, 60))] if dialog.chosen else []
     head = (look.span("?", Tone.NOW), Span(" "), Span(lines[0], Tone.STRONG))

@@ -66,7 +66,7 @@ def _activity_name(purpose: str) -> str:
     return f"Reviewing{f' {what}' if what else ''}{again}"
 
 
-def beginning(event: e.DispatchStarted) -> str:
+def start_line(event: e.DispatchStarted) -> str:
     who = f"{event.role} on {event.agent}" + (f" {event.model}" if event.model else "")
     tries = f", try {event.attempt}" if event.attempt > 1 else ""
     if event.purpose == "fix" and event.cycle:
@@ -77,13 +77,13 @@ def beginning(event: e.DispatchStarted) -> str:
     return f"{what}{plan}... ({who}{tries})"
 
 
-def proposed(event: e.ItemsProposed) -> str:
+def proposal_line(event: e.ItemsProposed) -> str:
     word = event.item.removesuffix("es" if event.item == "approaches" else "s")
     count = len(event.items)
     return f"{count} {event.item if count != 1 else word} proposed"
 
 
-def ending(event: e.DispatchFinished, purpose: str) -> str:
+def end_line(event: e.DispatchFinished, purpose: str) -> str:
     what = ROLE_DONE.get(event.role) or DONE.get(purpose) or f"{event.role} done"
     cost = ended_cost(event).text
     return f"{what} ({elapsed(event.seconds)}, {cost})"

@@ -1,4 +1,4 @@
-"""What the plain face prints for each event, one class for each group of events."""
+"""What the plain display prints for each event, one class for each group of events."""
 
 from __future__ import annotations
 
@@ -127,9 +127,9 @@ class TaskPrinter(EventPrinter):
                 # Printed after the plan's review, or with the question about it.
                 pass
             case e.TaskChanged():
-                self._changed(event)
+                self._print_change(event)
             case e.TaskLanded():
-                self._landed(event)
+                self._print_landing(event)
             case e.TaskProved():
                 # A refused proof is printed by the refused landing. A proof without a command ran nothing.
                 if event.ok and event.command:
@@ -157,7 +157,7 @@ class TaskPrinter(EventPrinter):
         for task in self._view.tasks:
             self._out.line(f"{task.index}. {task.title}", indent=2, limit=300)
 
-    def _changed(self, event: e.TaskChanged) -> None:
+    def _print_change(self, event: e.TaskChanged) -> None:
         task = self._view.task(event.task)
         if task is None or event.state == "pending":
             return
@@ -170,7 +170,7 @@ class TaskPrinter(EventPrinter):
         line = f"Task {task.index} {event.state}{reason} ({cost})"
         self._good(line) if event.state == COMPLETE else self._bad(line)
 
-    def _landed(self, event: e.TaskLanded) -> None:
+    def _print_landing(self, event: e.TaskLanded) -> None:
         task = self._view.task(event.task)
         nothing = task is not None and event.commit == task.base
         what = "Nothing to land" if nothing else f"Landed as {short_sha(event.commit)}"
@@ -202,7 +202,7 @@ class RunPrinter(EventPrinter):
             case e.RunSaid():
                 self._out.line(event.text, indent=2)
             case e.RunEnded():
-                self._ended(event)
+                self._print_end(event)
             case _:
                 assert_never(event)
 
@@ -213,7 +213,7 @@ class RunPrinter(EventPrinter):
                     self._out.line()
                     self._out.line(f"▸ {self._phase_name(event.phase, event.label)}", paint=Paint.BOLD)
             case e.PhaseFinished():
-                self._phase_finished(event)
+                self._print_phase_end(event)
             case e.PhaseSkipped():
                 how = "waived" if event.waived else "skipped"
                 self._out.line(f"– {spoken(event.phase)} {how}: {event.reason}", paint=Paint.DIM)
@@ -235,7 +235,7 @@ class RunPrinter(EventPrinter):
             case _:
                 assert_never(event)
 
-    def _ended(self, event: e.RunEnded) -> None:
+    def _print_end(self, event: e.RunEnded) -> None:
         view = self._view
         self._out.line()
         reason = f": {event.reason}" if event.reason else ""
@@ -283,7 +283,7 @@ class RunPrinter(EventPrinter):
     def _phase_name(self, phase: str, label: str = "") -> str:
         return "Final review" if phase == self._view.final_phase else spoken(label or phase)
 
-    def _phase_finished(self, event: e.PhaseFinished) -> None:
+    def _print_phase_end(self, event: e.PhaseFinished) -> None:
         verdicts = self._view.reviews.get(event.phase)
         if verdicts:
             name = self._phase_name(event.phase)
@@ -313,7 +313,7 @@ class AgentPrinter(EventPrinter):
         match event:
             case e.DispatchStarted():
                 self._tasks.head(event.task)
-                self._out.line(self._state.prefix(event.task) + event_lines.beginning(event), indent=2)
+                self._out.line(self._state.prefix(event.task) + event_lines.start_line(event), indent=2)
                 for text in event.told:
                     self._out.line(f"{event.role} receives: {text}", indent=2)
             case e.DispatchCosted():
@@ -323,7 +323,7 @@ class AgentPrinter(EventPrinter):
                 if event.error:
                     self._bad(event_lines.failure(event), event.task)
                 elif not event_lines.is_review(purpose):
-                    self._good(event_lines.ending(event, purpose), event.task)
+                    self._good(event_lines.end_line(event, purpose), event.task)
             case _:
                 assert_never(event)
 
@@ -343,7 +343,7 @@ class AgentPrinter(EventPrinter):
             self._out.cut(self._state.prefix(event.task) + text, indent=4, paint=Paint.DIM if event.ok else Paint.RED)
 
     def items(self, event: e.ItemsProposed) -> None:
-        self._out.line(event_lines.proposed(event), indent=2)
+        self._out.line(event_lines.proposal_line(event), indent=2)
 
 
 class OutputPrinter(EventPrinter):
@@ -376,13 +376,13 @@ class OutputPrinter(EventPrinter):
                 note = f" ({event.note})" if event.note else ""
                 self._out.line(f"branch {event.branch} is at {short_sha(event.commit)}{note}", indent=2)
             case e.PublishFinished():
-                self._published(event)
+                self._print_publication(event)
             case e.RunLanded():
                 self._good(f"landed on {event.branch} at {short_sha(event.commit)}, checks: {event.checks}")
             case _:
                 assert_never(event)
 
-    def _published(self, event: e.PublishFinished) -> None:
+    def _print_publication(self, event: e.PublishFinished) -> None:
         line = f"{publish_label(event.what)} {event.state}: {event.url or event.detail}"
         self._bad(line) if event.state in ("failed", "left") else self._good(line)
         for command in event.commands:

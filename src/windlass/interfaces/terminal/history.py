@@ -1,4 +1,4 @@
-"""The lines above the live view: the plain face's lines, without what the view itself shows."""
+"""The lines above the live view: the plain display's lines, without those of the view itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from windlass import events as e
 from windlass.events import Recorded
 from windlass.interfaces.terminal.markdown import markdown
-from windlass.interfaces.terminal.plain import PlainFace
+from windlass.interfaces.terminal.plain import PlainDisplay
 from windlass.interfaces.terminal.spans import Look, plain
 from windlass.views.outlook import add_repository_to_report
 from windlass.views.state import QuestionView, View
@@ -19,16 +19,16 @@ class History:
 
     def __init__(self, look: Look, *, color: bool, clock: Callable[[], float], place: str = "") -> None:
         self._text = io.StringIO()
-        self._face = PlainFace(
+        self._plain = PlainDisplay(
             self._text, width=look.width, color=color, unicode=look.unicode, clock=clock, place=place
         )
-        self._out = self._face.out
+        self._out = self._plain.out
         self._open: dict[str, QuestionView] = {}
         """Questions that a dialog shows, by key."""
 
     @property
     def view(self) -> View:
-        return self._face.view
+        return self._plain.view
 
     def drain(self) -> str:
         text = self._text.getvalue()
@@ -40,11 +40,11 @@ class History:
         self._out.width = max(width, 40)
 
     def catch_up(self, records: Iterable[Recorded]) -> None:
-        self._face.catch_up(records)
+        self._plain.catch_up(records)
 
     def fold(self, recorded: Recorded) -> None:
         """Update the view without printing."""
-        self._face.state.feed(recorded)
+        self._plain.state.feed(recorded)
 
     def on_event(self, recorded: Recorded) -> None:
         match recorded.event:
@@ -55,18 +55,18 @@ class History:
                 # The dialog shows it.
                 self.fold(recorded)
                 self._open[event.key] = self.view.questions[event.key]
-                self._face.tasks.list_new_tasks()
+                self._plain.tasks.list_new_tasks()
             case e.QuestionAnswered() as event:
                 if event.key in self._open:
-                    self._print_asked(self._open.pop(event.key))
-                self._face.on_event(recorded)
+                    self._print_question(self._open.pop(event.key))
+                self._plain.on_event(recorded)
             case e.ReportWritten() as event if event.text:
                 self.fold(recorded)
                 look = Look(self._out.width, unicode=self._out.unicode)
                 self._out.line()
                 self._out.block(plain(markdown(add_repository_to_report(event.text, self.view.place), look)))
             case _:
-                self._face.on_event(recorded)
+                self._plain.on_event(recorded)
 
     def say(self, text: str) -> None:
         self._out.line(text, indent=2)
@@ -78,11 +78,11 @@ class History:
         """Print a question and how to answer it, after its dialog closed without an answer."""
         asked = self._open.get(key)
         if asked:
-            self._face.output.question(asked._replace(detail=""))
+            self._plain.output.question(asked._replace(detail=""))
 
-    def _print_asked(self, asked: QuestionView) -> None:
-        # The title tells sections of a design apart: the question about each has the same text.
+    def _print_question(self, question: QuestionView) -> None:
+        # The title distinguishes the sections of a design: the question about each has the same text.
         self._out.line()
-        if asked.title:
-            self._out.line(f"─── {asked.title} ───", limit=200)
-        self._out.line(f"? {asked.text}", limit=400)
+        if question.title:
+            self._out.line(f"─── {question.title} ───", limit=200)
+        self._out.line(f"? {question.text}", limit=400)

@@ -10,14 +10,14 @@ from prompt_toolkit.layout.screen import Screen
 
 class Inline(Application[None]):
     def above(self, write: Callable[[], None]) -> None:
-        """Lines that stay, above the view. The terminal's mode is not touched: in between it would lose keys."""
+        """Print permanent lines above the view. The terminal's mode does not change: a change would lose keys."""
         self.renderer.erase()
         write()
         self.renderer.reset()
         self._redraw()
 
     def _on_resize(self) -> None:
-        """What was drawn above the cursor takes more rows now: begin above them, or they stay as rubbish.
+        """The drawing above the cursor takes more rows now: begin above them, otherwise they stay on the screen.
 
         Terminals that cut instead of wrapping lose some lines of history on the screen; few do.
         """

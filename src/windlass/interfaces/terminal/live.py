@@ -30,7 +30,7 @@ class LiveControls(Struct, frozen=True):
     tell: Callable[[str], object]
 
 
-class LiveFace:
+class LiveDisplay:
     """Contract: `on_event` never waits, and never raises because of an event's content. As an asker: None if closed."""
 
     def __init__(self, screen: Screen, controls: LiveControls, clock: Callable[[], float], place: str = "") -> None:

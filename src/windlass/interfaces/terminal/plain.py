@@ -18,7 +18,7 @@ from windlass.interfaces.terminal.text import Printer
 from windlass.views.state import View
 
 
-class PlainFace:
+class PlainDisplay:
     """Contract: `on_event` never raises because of an event's content, and never asks for input."""
 
     def __init__(

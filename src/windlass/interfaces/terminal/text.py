@@ -33,12 +33,12 @@ class Printer(Struct):
         """Print one paragraph, wrapped with a hanging indent."""
         fitted = self._fit(clean(text, limit))
         pad = " " * indent
-        self._write([self._painted(line, paint) for line in wrapped(fitted, self.width, pad, pad + "  ") or [""]])
+        self._write([self._paint(line, paint) for line in wrapped(fitted, self.width, pad, pad + "  ") or [""]])
 
     def cut(self, text: str, *, indent: int = 0, paint: Paint = Paint.NONE) -> None:
         """Print one line, and cut it if it is too long."""
         room = max(self.width - indent, 10)
-        self._write([self._painted(" " * indent + self._fit(clean(text, room))[:room], paint)])
+        self._write([self._paint(" " * indent + self._fit(clean(text, room))[:room], paint)])
 
     def verbatim(self, text: str, *, indent: int = 0) -> None:
         """Print a command or a path to copy: cleaned, but never wrapped."""
@@ -52,7 +52,7 @@ class Printer(Struct):
     def _fit(self, text: str) -> str:
         return text if self.unicode else to_ascii(text)
 
-    def _painted(self, line: str, paint: Paint) -> str:
+    def _paint(self, line: str, paint: Paint) -> str:
         return f"\x1b[{paint}m{line}\x1b[0m" if self.color and paint and line else line
 
     def _write(self, lines: list[str]) -> None:
