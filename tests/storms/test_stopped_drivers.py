@@ -48,7 +48,7 @@ PLACES = (
     ("windlass.git.slots:Slots.take", 3),
     ("windlass.git.slots:Slots.place", 3),
     ("windlass.git.slots:Slots.release", 2),
-    ("windlass.dispatch.local_checkout:LocalCheckout.after", 4),
+    ("windlass.dispatch.local_checkout:LocalCheckout.leftovers", 4),
     ("windlass.engine.attempts:AttemptLog.begin", 8),
     ("windlass.engine.attempts:AttemptLog.finish", 8),
     ("windlass.dispatch.local_site:run_agent", 5),
