@@ -210,7 +210,7 @@ def test_a_loop_that_only_costs_is_ended(tmp_path: Path, step: str, ends: bool) 
     loop = f"for n in range({IDLE_REPORTS + 9}):\n    say(type='usage', input=n); {step}\nsay(type='done', text='x')"
     result = run(PythonAgent(SAY + loop), make_job(tmp_path))
     assert (result.error is ErrorClass.TIMED_OUT) == ends, result
-    assert ("without anything new" in result.reason) == ends
+    assert ("without a new tool call" in result.reason) == ends
 
 
 def test_too_many_turns_end_the_dispatch(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_what_an_earlier_check_wrote_and_cannot_be_removed_is_said_not_shown(
     monkeypatch.setattr(shutil, "rmtree", refused)
     done = front("check")
     assert done.code == 12
-    assert "cannot be removed" in done.err
+    assert "cannot remove the output of an earlier check" in done.err
     assert "first" not in done.out
 
 
