@@ -253,7 +253,7 @@ def _supervises(process: psutil.Process, bench: Bench) -> bool:
     return False
 
 
-def wait_for(bench: Bench, sql: str, seconds: float = 60.0) -> None:
+def wait_for(bench: Bench, sql: str, seconds: float = 300.0) -> None:
     """Until the journal has such a row."""
 
     def there() -> bool:

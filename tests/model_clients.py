@@ -55,7 +55,7 @@ class Client:
     def post(self, body: dict[str, Any]) -> str:
         headers = {"content-type": "application/json", "authorization": "Bearer sk-secret", "x-api-key": "sk-secret"}
         request = urllib.request.Request(self.base + self.endpoint, json.dumps(body).encode(), headers)
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=300) as answer:
             return str(answer.read().decode())
 
     @property

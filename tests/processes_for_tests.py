@@ -33,7 +33,7 @@ def stubborn(folder: Path) -> tuple[Path, Path]:
     return program, folder / "daemon.pid"
 
 
-def until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
+def until(holds: Callable[[], bool], seconds: float = 300.0) -> None:
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, "it did not happen in time"

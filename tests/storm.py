@@ -229,7 +229,7 @@ class Storm:
                     self._drive(self.bench)
             finally:
                 driver.send_signal(signal.SIGCONT)
-            code, said = driver.wait(60), (self.bench.folder / "driver.out").read_text()
+            code, said = driver.wait(300), (self.bench.folder / "driver.out").read_text()
             # Stopped before it had looked at the run, it finds that the other one has finished it.
             assert code in (0, 12, 14) or (code == 1 and "is finished" in said), said
 

@@ -80,7 +80,7 @@ class Tty:
         master, self._master = self._master, -1
         os.close(master)
 
-    def end(self, seconds: float = 150.0) -> int:
+    def end(self, seconds: float = 300.0) -> int:
         code = self.process.wait(seconds)
         self._reader.join(5)
         return code
@@ -112,13 +112,13 @@ class Tty:
             ]
         return "\n".join([*above, *self.lines]).rstrip() + "\n"
 
-    def wait(self, words: str, seconds: float = 90.0) -> str:
+    def wait(self, words: str, seconds: float = 300.0) -> str:
         return self.wait_for(lambda text: words in text, words, seconds)
 
-    def wait_gone(self, words: str, seconds: float = 90.0) -> str:
+    def wait_gone(self, words: str, seconds: float = 300.0) -> str:
         return self.wait_for(lambda text: words not in text, f"no {words}", seconds)
 
-    def wait_for(self, holds, what: str, seconds: float = 90.0) -> str:  # type: ignore[no-untyped-def]
+    def wait_for(self, holds, what: str, seconds: float = 300.0) -> str:  # type: ignore[no-untyped-def]
         end = time.monotonic() + seconds
         while not holds(self.text):
             assert time.monotonic() < end, f"'{what}' did not come:\n{self.scrollback}"

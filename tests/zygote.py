@@ -136,7 +136,7 @@ def _take_terminal() -> None:
 
 
 def run(
-    arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], timeout: float = 120.0
+    arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], timeout: float = 300.0
 ) -> subprocess.CompletedProcess[str]:
     """The same to its end, and what it wrote."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:

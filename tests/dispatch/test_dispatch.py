@@ -343,7 +343,7 @@ def test_a_leftover_is_found_by_pid_marker_or_place_and_ended(tmp_path: Path, fo
     process = orphan(tmp_path, {"WINDLASS_ATTEMPT": marker} if found_by == "marker" else {}, tmp_path / "slot")
     path = proc_json(tmp_path, process.pid) if found_by == "pid" else tmp_path / "missing.json"
     assert leftover(path, marker, tmp_path / "slot" if found_by == "slot" else None)
-    assert process.wait(10) == -signal.SIGTERM
+    assert process.wait(300) == -signal.SIGTERM
 
 
 @pytest.mark.parametrize(

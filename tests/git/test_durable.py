@@ -83,14 +83,14 @@ def test_who_settles_while_another_does_waits_for_both(tmp_path: Path, monkeypat
 
     def slow(path: Path) -> None:
         begun.set()
-        assert go_on.wait(10)
+        assert go_on.wait(300)
 
     monkeypatch.setattr(disk, "sync", slow)
     barrier = Barrier()
     barrier.add([tmp_path / "a"])
     first = threading.Thread(target=barrier.settle)
     first.start()
-    assert begun.wait(10)
+    assert begun.wait(300)
     assert not barrier.is_clear, "what is being synced is not on the disk yet"
     second = threading.Thread(target=barrier.settle)
     second.start()

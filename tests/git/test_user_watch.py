@@ -31,7 +31,7 @@ class Looks:
         self.count += 1
         if self.count == 1:
             self.begun.set()
-            assert self.go_on.wait(60)
+            assert self.go_on.wait(300)
         return self._real(user, ours, *refs)
 
 
@@ -39,7 +39,7 @@ def test_all_who_ask_during_a_look_share_the_next_one(user: UserRepo, monkeypatc
     looks, one = Looks(monkeypatch), UserWatch(user)
     with ThreadPoolExecutor(9) as pool:
         first = pool.submit(one.now, ())
-        assert looks.begun.wait(60)
+        assert looks.begun.wait(300)
         later = [pool.submit(one._look, (), newer_than=one._begun, since=float("inf")) for _ in range(8)]
         write(user.root, {"new.txt": "1"})
         looks.go_on.set()

@@ -76,7 +76,7 @@ def offered(front: Front, words: str) -> list[str]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=300,
     )
     assert done.stderr == ""
     return [line.partition(",")[2] for line in done.stdout.splitlines() if line]
@@ -122,7 +122,7 @@ def test_bash_tells_of_a_run_once_per_folder(waiting: Front) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("waits for your answer") == 1
@@ -234,7 +234,7 @@ def test_a_question_on_a_screen_is_a_message_only_when_it_stays_open() -> None:
     asked = [told(n, QuestionAsked(f"p!q{n}", f"q{n}", f"Q{n}?", [])) for n in (1, 2)]
     with Notices(Subject("r1", "Do it", "repo"), send, patience_s=0.05) as watching:
         watching.on_event(asked[0])
-        assert arrived.wait(30)
+        assert arrived.wait(300)
         watching.on_event(told(3, RunEnded("waiting")))
     with Notices(Subject("r1", "Do it", "repo"), send, patience_s=3600) as watching:
         watching.on_event(asked[1])

@@ -275,7 +275,7 @@ def test_an_interrupted_check_ends_its_processes_and_gives_the_slot_back(tmp_pat
     with subprocess.Popen(argv, cwd=front.root, env=front.env, stderr=subprocess.PIPE) as process:
         child = _agent_of(front)
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=30) == 130
+        assert process.wait(timeout=300) == 130
     assert not psutil.pid_exists(child)
     assert [lease.use for lease in slots(front).leases()] == [SlotUse.FREE]
 

@@ -117,7 +117,7 @@ def clean_python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
         env=env,
         cwd=ROOT,
     )

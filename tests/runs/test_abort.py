@@ -29,14 +29,14 @@ def _stopped_at(bench: Bench, place: str, when: str, *argv: str) -> Process:
             stderr=nothing,
             own_session=True,
         )
-    until(lambda: driver.poll() is not None or is_stopped(driver.pid), 60)
+    until(lambda: driver.poll() is not None or is_stopped(driver.pid), 300)
     assert driver.poll() is None, f"{place} was not reached"
     return driver
 
 
 def _go_on(driver: Process) -> int:
     driver.send_signal(signal.SIGCONT)
-    return driver.wait(60)
+    return driver.wait(300)
 
 
 def _run(bench: Bench) -> tuple[str, ...]:

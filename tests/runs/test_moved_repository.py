@@ -106,10 +106,10 @@ def test_a_copied_repository_goes_on_by_itself_and_leaves_the_originals_agents_a
             states = bench.rows("SELECT state FROM attempt WHERE key = 'execute/t2/implement'")
             assert [row["state"] for row in states] == ["running"]
             gate.touch()
-            assert other.wait(120) == 0, (tmp_path / "driver.out").read_text()
+            assert other.wait(300) == 0, (tmp_path / "driver.out").read_text()
         finally:
             kill(other)
-        assert driver.wait(120) == 0, (tmp_path / "driver.out").read_text()
+        assert driver.wait(300) == 0, (tmp_path / "driver.out").read_text()
     finally:
         kill(driver)
     for one in (bench, copy):

@@ -146,7 +146,7 @@ def test_two_processes_may_open_a_new_database_at_once(tmp_path: Path) -> None:
     )
     argv = [sys.executable, "-c", program, str(tmp_path / "new" / "windlass.db")]
     both = [subprocess.Popen(argv) for _ in range(3)]
-    assert [process.wait(60) for process in both] == [0, 0, 0]
+    assert [process.wait(300) for process in both] == [0, 0, 0]
 
 
 # -- the fence

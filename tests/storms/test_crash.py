@@ -195,7 +195,7 @@ def test_what_an_interrupted_agent_made_is_reachable_from_a_keep_ref(tmp_path: P
     dying["run"] = [*first["run"], "echo unsaved > src/unsaved.py"]
     make_bench(tmp_path, script=[dying, *script], config=SMALL)
     with bench.first_driver("--yes"):
-        until(lambda: any(bench.state.glob("windlass/*/slots/*/src/unsaved.py")), 60)
+        until(lambda: any(bench.state.glob("windlass/*/slots/*/src/unsaved.py")), 300)
     go_on_until_done(bench)
     lost, *_ = bench.commits_made()
     assert reachable(bench.engine, lost) or reachable(bench.root, lost)
@@ -218,7 +218,7 @@ def test_an_interrupt_saves_the_state_and_leaves_no_process(tmp_path: Path) -> N
     with bench.first_driver("--yes") as driver:
         wait_for(bench, "SELECT 1 FROM attempt WHERE role = 'planner' AND state = 'running'")
         driver.send_signal(signal.SIGINT)
-        assert driver.wait(30) == 130
+        assert driver.wait(300) == 130
     assert not bench.leftovers()
     assert bench.run_state == "paused"
     go_on_until_done(bench)
