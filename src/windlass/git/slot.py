@@ -75,7 +75,7 @@ class Slot(Struct, frozen=True, eq=False):
 
     @property
     def commit(self) -> str:
-        """The commit in HEAD, or 'HEAD' when it is on a branch; for `stand_on`."""
+        """The commit in HEAD, or 'HEAD' when it is on a branch; for `check_out`."""
         head = (self.git_dir / "HEAD").read_text().strip()
         return "HEAD" if head.startswith("ref:") else head
 
