@@ -13,6 +13,7 @@ from front import (
     LEAN,
     NO_EXTRAS,
     NO_PLAN_REVIEW,
+    PASS,
     Front,
     Rule,
     basics,
@@ -91,7 +92,14 @@ def test_without_any_plan_reviewer_the_shipped_flow_asks_for_the_approval_at_onc
 @pytest.mark.req("S0-49")
 def test_security_and_performance_are_reviewed_at_the_same_time_after_the_quality_review(tmp_path: Path) -> None:
     front = Front(tmp_path, QUICK + NO_PLAN_REVIEW)
-    assert front.start(basics("One"), *APPROVED).code == 0
+
+    def meeting(role: str, other: str) -> Rule:
+        """A reviewer that waits until the other one is at work."""
+        wait = f"touch {tmp_path}/{role}; until [ -e {tmp_path}/{other} ]; do sleep 0.02; done"
+        return {"when": {"role": role}, "run": [wait], "json": PASS}
+
+    both = ("security-reviewer", "performance-reviewer")
+    assert front.start([meeting(*both), meeting(*both[::-1]), *basics("One")], *APPROVED).code == 0
     keys = ("execute/t1/quality#1", "execute/t1/extra.security-reviewer#1", "execute/t1/extra.performance-reviewer#1")
     events = [r.event for r in front.records]
     found = [e for e in events if isinstance(e, DispatchStarted | DispatchFinished) and e.key in keys]
