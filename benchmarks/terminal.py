@@ -45,7 +45,7 @@ def _cost() -> tuple[float, float]:
 async def _with_view() -> tuple[float, float]:
     from prompt_toolkit.input import create_pipe_input
 
-    from windlass.interfaces.terminal.live import LiveControls, LiveFace
+    from windlass.interfaces.terminal.live import LiveControls, LiveDisplay
     from windlass.interfaces.terminal.screen import terminal_screen
 
     with ExitStack() as stack:
@@ -55,9 +55,9 @@ async def _with_view() -> tuple[float, float]:
             sink, stack.enter_context(create_pipe_input()), encoding="utf-8", color=True, unicode=True,
             environ={"TERM": "xterm-256color"}, size=lambda: (COLUMNS, ROWS), clock=time.time,
         )  # fmt: skip
-        face = LiveFace(screen, LiveControls(lambda text: None), time.time)
-        async with face.beside(SimpleNamespace()):  # type: ignore[arg-type]
-            return await _stream(face.on_event)
+        display = LiveDisplay(screen, LiveControls(lambda text: None), time.time)
+        async with display.alongside(SimpleNamespace()):  # type: ignore[arg-type]
+            return await _stream(display.on_event)
 
 
 async def _stream(on_event: Callable[[Recorded], Any]) -> tuple[float, float]:
