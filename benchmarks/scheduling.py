@@ -1,7 +1,7 @@
 """Tasks side by side: how close a run comes to what its tasks need at least, and what many agents at once weigh.
 
 A task's duration is what its agent takes when it works alone: the sleep, its own start and its commit. All else counts
-as ours.
+as ours. On a slower machine the sleeps are longer by its slowness, so that the ratios mean the same everywhere.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.clock import run_quietly
+from benchmarks.clock import run_quietly, slowness
 from benchmarks.figures import Figure
 from benchmarks.sample import TASKS_FLOW, Sample, make_sample, memory_mb, wait_until
 from windlass.agents.process.launch import program
@@ -43,13 +43,13 @@ def figures(rounds: int) -> Iterator[Figure]:
 
 
 def graph() -> list[Work]:
-    """Always the same one: some wide, some long, durations of 0.2 to 1.0 s."""
+    """Always the same one: some wide, some long, durations of 0.2 to 1.0 s on the reference machine."""
     chance = random.Random(SEED)
     made: list[Work] = []
     for n in range(GRAPH):
         earlier = [one.id for one in made[max(0, n - 12) :]]
         needs = chance.sample(earlier, min(len(earlier), chance.choice([0, 0, 1, 1, 2])))
-        made.append(Work(f"t{n + 1}", tuple(needs), round(chance.uniform(0.2, 1.0), 2)))
+        made.append(Work(f"t{n + 1}", tuple(needs), round(chance.uniform(0.2, 1.0) * slowness(), 2)))
     return made
 
 
@@ -62,7 +62,7 @@ def _graph(folder: Path, slots: int, rounds: int) -> Figure:
 
 
 def _independent(folder: Path, rounds: int) -> Figure:
-    works = [Work(f"t{n + 1}", (), 0.5) for n in range(24)]
+    works = [Work(f"t{n + 1}", (), round(0.5 * slowness(), 2)) for n in range(24)]
     ratios = [_ratio(folder / f"free{n}", works, 8, "deps") for n in range(rounds * 2)]
     return Figure("24 tasks of 0.5 s on 8 slots", min(ratios), "x", 1.25)
 
