@@ -337,7 +337,7 @@ def test_a_process_that_is_stopped_before_it_could_write_who_it_is_is_named_all_
     lock = tmp_path / "lock"
     program = "import fcntl, os, signal, sys; f = open(sys.argv[1], 'a+'); fcntl.flock(f, fcntl.LOCK_EX)"
     program += "; os.kill(os.getpid(), signal.SIGSTOP)"
-    with subprocess.Popen([sys.executable, "-c", program, str(lock)]) as holder:
+    with subprocess.Popen([sys.executable, "-c", program, str(lock)], start_new_session=True) as holder:
         until(lambda: is_stopped(holder.pid))
         try:
             with pytest.raises(StoppedError, match=f"process {holder.pid}, which is stopped"), file_lock(lock):
