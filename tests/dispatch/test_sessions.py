@@ -180,7 +180,7 @@ def test_a_driver_that_was_stopped_is_followed_by_one_that_goes_on_with_the_sess
         command, cwd=bench.front.root, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
-        until(lambda: bench.seen_at_work or driver.poll() is not None, 300)
+        until(lambda: bench.seen_at_work or driver.poll() is not None)
         driver.send_signal(number)
         driver.wait(300)
     finally:

@@ -46,7 +46,7 @@ def test_a_tip_that_an_agent_forged_before_the_driver_died_is_put_back_and_repor
     forging["run"] = [FORGE.format(state=bench.state, made=made)]
     make_bench(tmp_path, script=[forging, *script], config=SMALL)
     with bench.first_driver("--yes"):
-        until(lambda: made.exists() and made.read_text().strip() != "", 300)
+        until(lambda: made.exists() and made.read_text().strip() != "")
     go_on_until_done(bench)
     forged = made.read_text().strip()
     row = bench.rows("SELECT id, branch FROM run")[0]

@@ -123,6 +123,6 @@ def test_answers_from_another_shell_drive_a_run_that_waits(tmp_path: Path) -> No
             wait_for(bench, "SELECT 1 FROM question WHERE state = 'pending'")
             assert bench.windlass("answer", "--no-resume", word).code == 0
             wait_for(bench, f"SELECT 1 FROM question WHERE state != 'pending' GROUP BY 1 HAVING count(*) >= {number}")
-        until(lambda: driver.poll() is not None, 300)
+        until(lambda: driver.poll() is not None)
         assert driver.returncode == 0
     assert bench.run_state == "finished"

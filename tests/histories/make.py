@@ -377,7 +377,7 @@ def _rest(bench: Bench, scenario: Scenario) -> None:
             raise SystemExit(f"'{scenario.crash}' was not reached: {said}")
     else:
         _kill_in_dispatches(bench, scenario, command)
-    until(lambda: not bench.leftovers(), 300)
+    until(lambda: not bench.leftovers())
 
 
 def _kill_in_dispatches(bench: Bench, scenario: Scenario, command: Sequence[str]) -> None:
@@ -385,7 +385,7 @@ def _kill_in_dispatches(bench: Bench, scenario: Scenario, command: Sequence[str]
     bench.script.write_text(_json(hanging))
     with bench.driver(*command) as driver:
         wait_for(bench, scenario.before_kill)
-        until(lambda: _hung(bench, scenario) == len(scenario.hang), 300)
+        until(lambda: _hung(bench, scenario) == len(scenario.hang))
         kill(driver)
     bench.script.write_text(_json(scenario.rules))
 

@@ -183,7 +183,7 @@ def test_left_to_the_background_the_run_goes_on_without_paying_twice(person: Per
         person.gate.touch()
         assert tty.end() == Exit.OK
         assert "continues in the background (process" in tty.scrollback
-    until(lambda: person.front.view.state.final and not person.front.service.is_driven(person.front.run), 300)
+    until(lambda: person.front.view.state.final and not person.front.service.is_driven(person.front.run))
     assert person.front.view.state == "finished"
     assert len(set(person.front.keys)) == len(person.front.keys)
 
@@ -197,7 +197,7 @@ def test_left_twice_the_agent_is_stopped_and_begins_again_in_the_background(pers
         tty.send("b")
         assert tty.end() == Exit.OK
     person.gate.touch()
-    until(lambda: person.front.view.state.final, 300)
+    until(lambda: person.front.view.state.final)
     assert person.front.keys.count("execute/t1/implement") == 2
 
 
@@ -220,7 +220,7 @@ def test_a_terminal_that_takes_nothing_holds_up_nobody(person: Person) -> None:
     with person.run(*rules, argv=("--yes",)) as tty:
         tty.wait("p pause")
         tty.deaf.set()
-        until(lambda: bool(person.front.service.runs()) and person.front.view.state.final, 300)
+        until(lambda: bool(person.front.service.runs()) and person.front.view.state.final)
         tty.deaf.clear()
         assert tty.end() == Exit.OK
 

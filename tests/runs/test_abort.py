@@ -29,7 +29,7 @@ def _stopped_at(bench: Bench, place: str, when: str, *argv: str) -> Process:
             stderr=nothing,
             own_session=True,
         )
-    until(lambda: driver.poll() is not None or is_stopped(driver.pid), 300)
+    until(lambda: driver.poll() is not None or is_stopped(driver.pid))
     assert driver.poll() is None, f"{place} was not reached"
     return driver
 

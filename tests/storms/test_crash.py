@@ -195,7 +195,7 @@ def test_what_an_interrupted_agent_made_is_reachable_from_a_keep_ref(tmp_path: P
     dying["run"] = [*first["run"], "echo unsaved > src/unsaved.py"]
     make_bench(tmp_path, script=[dying, *script], config=SMALL)
     with bench.first_driver("--yes"):
-        until(lambda: any(bench.state.glob("windlass/*/slots/*/src/unsaved.py")), 300)
+        until(lambda: any(bench.state.glob("windlass/*/slots/*/src/unsaved.py")))
     go_on_until_done(bench)
     lost, *_ = bench.commits_made()
     assert reachable(bench.engine, lost) or reachable(bench.root, lost)

@@ -118,7 +118,7 @@ class Scene:
             nth = str(self.chance.randint(1, most))
             print(f"stops {when} {place} #{nth}")
             first = self.begin_first("-c", STOPPER, place, when, nth)
-        until(lambda: first.poll() is not None or is_stopped(first.pid), 300)
+        until(lambda: first.poll() is not None or is_stopped(first.pid))
         return first
 
     def lose_lock(self) -> None:
@@ -238,7 +238,7 @@ def test_a_driver_that_was_replaced_says_by_whom_and_writes_nothing_more(place: 
     scene = Scene(tmp_path, 0)
     first = scene.begin_first("-c", STOPPER, place, "before", nth)
     try:
-        until(lambda: is_stopped(first.pid), 300)
+        until(lambda: is_stopped(first.pid))
         scene.lose_lock()
         assert scene.bench.windlass("resume").code == OK
         before = _everything(scene.bench)
@@ -296,7 +296,7 @@ def test_a_stopped_driver_that_holds_a_lock_is_named_to_whoever_waits_for_it(
     scene = Scene(tmp_path, 0)
     first = scene.begin_first("-c", STOPPER, place, "after", str(nth))
     try:
-        until(lambda: is_stopped(first.pid), 300)
+        until(lambda: is_stopped(first.pid))
         scene.lose_lock()
         said = scene.bench.windlass("resume")
         assert said.code == STOPPED, str(said)
@@ -318,7 +318,7 @@ def test_an_older_driver_that_lives_keeps_its_slots_to_itself(tmp_path: Path) ->
     scene = Scene(tmp_path, 0)
     first = scene.begin_first("-c", STOPPER, "windlass.engine.attempts:AttemptLog.finish", "before", "1")
     try:
-        until(lambda: is_stopped(first.pid), 300)
+        until(lambda: is_stopped(first.pid))
         taken = [json.loads(path.read_text()) for path in scene.bench.state.glob("windlass/*/slots/*.json")]
         scene.lose_lock()
         assert scene.bench.windlass("resume").code == OK

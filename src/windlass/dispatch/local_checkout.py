@@ -159,8 +159,6 @@ class LocalCheckout:
     ) -> Leftovers:
         """`head`: the head of the scope; `attempt`: its key and number."""
         slot, engine = self._own_slot, self._engine
-        # A killed git leaves its lock, and the next attempt, check or commit would fail on it.
-        trees.clear_locks(slot)
         broken = engine.seal()
         status, user = await asyncio.gather(
             asyncio.to_thread(self._status, slot, head), asyncio.to_thread(engine.watch.now, ours)
@@ -186,6 +184,8 @@ class LocalCheckout:
         return self.slot
 
     def _status(self, slot: Slot, head: str) -> SlotStatus:
+        # A killed git leaves its lock, and the next attempt, check or commit would fail on it.
+        trees.clear_locks(slot)
         try:
             return trees.status(self._engine, slot)
         except GitError:

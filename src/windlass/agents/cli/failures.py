@@ -19,7 +19,8 @@ def _http(codes: str) -> str:
     return rf"(?<!\.\w:)(?<!\.\w\w:)(?<!\.\w\w\w:)(?<!line )\b(?:{codes})\b"
 
 
-# What undici calls a broken stream: "terminated". Shells say "Terminated", and git "… are terminated then try again".
+# undici reports a broken stream as "terminated". The "Terminated" of a shell and git's "... are terminated then try
+# again" are not about the server.
 _TERMINATED = r"(?-i:\bterminated)\W*$"
 
 #: the first match counts: a 429 with a quota is a wait, not a bill

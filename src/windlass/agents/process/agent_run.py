@@ -325,8 +325,7 @@ def _final_usage(run: AgentRun, error: ErrorClass | None, reason: str) -> tuple[
     # response. Some readers know whether a request was sent, or a response not yet reported.
     knows = getattr(run.reader, "asking", None)
     asking = run.done is None and error is not None and (not run.open_tools if knows is None else knows)
-    asking = asking and not run.pausing
-    return run.usage, Unsure.RESPONSE if cut or asking else Unsure.NOTHING
+    return run.usage, Unsure.RESPONSE if cut or (asking and not run.pausing) else Unsure.NOTHING
 
 
 def _retry_at(run: AgentRun, error: ErrorClass | None, reason: str, stderr: str) -> float | None:
