@@ -62,15 +62,13 @@ def wrong_structure(flow: Flow) -> Iterator[FlowFault]:
         first_step = place.inside is not None and place.inside.task_steps()[0] is place.phase
         if place.phase.via and (first_step or (place.inside is None and place.phase.id in begun)):
             yield FlowFault((*place.path, "via"), f"'{place.phase.id}' comes first, so it cannot be `via: route`")
-    for mode, ids in flow.modes.items():
-        if not ids:
-            yield FlowFault(("modes", mode), f"the mode '{mode}' has no phases")
     known = {place.phase.id for place in phases_of(flow)}
     for mode, ids in flow.modes.items():
-        yield from _unknown(((("modes", mode, index), id) for index, id in enumerate(ids)), known, "phase")
-        yield from _duplicate_ids(
-            [(("modes", mode, index), id) for index, id in enumerate(ids)], f"entries of mode '{mode}'"
-        )
+        entries: list[tuple[Path, str]] = [(("modes", mode, index), id) for index, id in enumerate(ids)]
+        if not entries:
+            yield FlowFault(("modes", mode), f"the mode '{mode}' has no phases")
+        yield from _unknown(entries, known, "phase")
+        yield from _duplicate_ids(entries, f"entries of mode '{mode}'")
     yield from _unknown(((("must_run", mode), mode) for mode in flow.must_run if mode), set(flow.modes), "mode")
     setting = flow.settings.get("mode")
     if flow.modes and (setting is None or set(setting.options) != set(flow.modes)):

@@ -85,7 +85,8 @@ def _wrong_routes(flow: Flow, place: PhasePlace, path: Path, on: Mapping[str, Ro
     for outcome, target in targets:
         if target.to is not To.ASK:
             reason = _refusal(flow, place, target)
-            yield from [FlowFault((*path, outcome), *reason)] if reason else []
+            if reason:
+                yield FlowFault((*path, outcome), *reason)
         elif target.arg in flow.questions:
             yield from _wrong_answers(flow, place, target.arg)
         else:
@@ -191,14 +192,13 @@ def _is_unbounded(flow: Flow, way: RouteEdge, ways: list[RouteEdge]) -> bool:
 def _loops(free: list[RouteEdge]) -> Iterator[FlowFault]:
     reported: set[frozenset[RouteNode]] = set()
     for way in sorted(free, key=lambda way: way.target.to in (To.NEXT, To.WAIVE)):
+        bound = f"give the phase that asks '{way.question}' `bound: person`" if way.question else ""
+        hint = bound or "write {to: ..., max: N, then: ...}, or lead it through a question"
         for node in way.to:
             back = _shortest(node, way.source, free)
             if back and frozenset(back) not in reported:
                 reported.add(frozenset(back))
                 names = " -> ".join(step.id for step in [way.source, *back])
-                hint = "write {to: ..., max: N, then: ...}, or lead it through a question"
-                if way.question:
-                    hint = f"give the phase that asks '{way.question}' `bound: person`"
                 yield FlowFault(way.path, f"a loop without a bound: {names}", hint)
 
 

@@ -213,24 +213,32 @@ def take(table: RouteTable, state: AnyWalkState, target: Target, facts: WalkFact
     node = RouteNode(state.at, state.mode)
     if target.to is To.ASK:
         return state, Move(target, node)
-    choices = (
-        restart_stages(table, node, target, lambda when: holds(when, facts.fact)) if target.to is To.RESTART else ()
-    )
+    if target.to is To.RESTART:
+        return _restart(table, state, target, facts)
     found = destinations(table, node, target)
-    if not found and not choices:
-        raise StoppedError(f"'{target}' leads nowhere from here", hint="windlass flow check FILE")
-    if choices:
-        stage, bound = choices[0].stage, table.restarts
-        count = state.restarts.get(stage.id, 0)
-        if bound is not None and bound.max is not None and bound.then is not None and count >= facts.number(bound.max):
-            state, move = take(table, state, bound.then, facts)
-            return state, replace(move, note=f"{stage.id} was restarted {count} times")
-        state = replace(state, at=stage.first, restarts={**state.restarts, stage.id: count + 1})
-        return state, Move(target, RouteNode(stage.first, state.mode))
+    if not found:
+        raise _dead_end(target)
     to = found[0]
     # At an end the walker keeps its step: a retry begins with it.
     moved = state if to.id not in table.rows else replace(state, at=to.id, mode=to.mode or state.mode)
     return moved, Move(target, to)
+
+
+def _restart(table: RouteTable, state: AnyWalkState, target: Target, facts: WalkFacts) -> tuple[AnyWalkState, Move]:
+    found = restart_stages(table, RouteNode(state.at, state.mode), target, lambda when: holds(when, facts.fact))
+    if not found:
+        raise _dead_end(target)
+    stage, bound = found[0].stage, table.restarts
+    count = state.restarts.get(stage.id, 0)
+    if bound is not None and bound.max is not None and bound.then is not None and count >= facts.number(bound.max):
+        state, move = take(table, state, bound.then, facts)
+        return state, replace(move, note=f"{stage.id} was restarted {count} times")
+    state = replace(state, at=stage.first, restarts={**state.restarts, stage.id: count + 1})
+    return state, Move(target, RouteNode(stage.first, state.mode))
+
+
+def _dead_end(target: Target) -> StoppedError:
+    return StoppedError(f"'{target}' leads nowhere from here", hint="windlass flow check FILE")
 
 
 # -- the two rules that the walker and the static graph share
