@@ -34,11 +34,6 @@ def install_command(name: str) -> str:
     return str(cli_module(name).INSTALL) if name in CLIS else ""
 
 
-def _account(name: str) -> Account:
-    found: Account = cli_module(name).ACCOUNT
-    return found
-
-
 def find(name: str, environ: Mapping[str, str], binary: str = "") -> str:
     """The path of the CLI; '' when it is not installed."""
     return shutil.which(binary or name, path=environ.get("PATH", "")) or ""
@@ -81,7 +76,12 @@ def version_warning(name: str, version: str) -> str:
 
 def login_state(name: str, environ: Mapping[str, str], home: Path) -> Login:
     """Best effort: a variable or a file shows that a login exists, not that it is still valid."""
-    variables, files = _places(name, environ, home)
+    if name not in CLIS:
+        return Login(False, "")
+    account: Account = cli_module(name).ACCOUNT
+    # A region or an address is not a login.
+    variables = [one for one in account.variables if re.search(r"KEY|TOKEN|CREDENTIALS|_USE_", one)]
+    files = [Path(account.place(environ, str(home))) / file for file in account.files]
     for variable in variables:
         if environ.get(variable):
             return Login(True, variable)
@@ -89,15 +89,3 @@ def login_state(name: str, environ: Mapping[str, str], home: Path) -> Login:
         if path.is_file() and path.stat().st_size > 2:
             return Login(True, str(path))
     return Login(False, ", ".join(str(path) for path in files))
-
-
-def _places(name: str, environ: Mapping[str, str], home: Path) -> tuple[tuple[str, ...], list[Path]]:
-    if name not in CLIS:
-        return (), []
-    account = _account(name)
-    return _keys(account.variables), [Path(account.place(environ, str(home))) / file for file in account.files]
-
-
-def _keys(names: tuple[str, ...]) -> tuple[str, ...]:
-    """A region or an address is not a login."""
-    return tuple(name for name in names if re.search(r"KEY|TOKEN|CREDENTIALS|_USE_", name))

@@ -29,7 +29,9 @@ FACTS = (
 
 def job_token(job: Job) -> str:
     outs = json.dumps(dict(job.outs), separators=(",", ":"))
-    return "~".join(_quote(outs if name == "outs" else str(getattr(job, name))) for name in FACTS)
+    facts = [outs if name == "outs" else str(getattr(job, name)) for name in FACTS]
+    # quote() does not escape the separator, because it is safe in a URL
+    return "~".join(quote(fact, safe="").replace("~", "%7E") for fact in facts)
 
 
 def token_facts(token: str) -> dict[str, str] | None:
@@ -43,19 +45,10 @@ def job_of(token: str) -> Job | None:
     facts = token_facts(token)
     if facts is None:
         return None
+    words: dict[str, Any] = {name: facts[name] for name in FACTS[:11]}
     try:
-        return _job(facts)
+        words |= {"attempt": int(facts["attempt"]), "cycle": int(facts["cycle"])}
+        words |= {"cwd": Path(facts["cwd"]), "outs": json.loads(facts["outs"])}
     except ValueError:
         return None
-
-
-def _job(facts: dict[str, str]) -> Job:
-    words: dict[str, Any] = {name: facts[name] for name in FACTS[:11]}
-    words |= {"attempt": int(facts["attempt"]), "cycle": int(facts["cycle"])}
-    words |= {"cwd": Path(facts["cwd"]), "outs": json.loads(facts["outs"])}
     return Job(**words, system="", prompt="", folder=Path(), agent="")
-
-
-def _quote(text: str) -> str:
-    # quote() does not escape the separator, because it is safe in a URL
-    return quote(text, safe="").replace("~", "%7E")

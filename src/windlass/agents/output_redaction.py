@@ -56,18 +56,15 @@ def redacted_result(result: AgentResult, redactor: Redactor) -> AgentResult:
 def redact_transcript(folder: Path, redactor: Redactor) -> None:
     """Contract: nothing writes to the folder any more. After a crash each file is complete, old or new."""
     for name in TRANSCRIPT:
+        path = folder / name
         with suppress(FileNotFoundError, NotADirectoryError):
-            _redact_file(folder / name, redactor)
-
-
-def _redact_file(path: Path, redactor: Redactor) -> None:
-    """Most files hold no secret and are only read."""
-    if path.is_symlink() or not path.is_file():
-        return
-    if all(redactor.text(text) == text for text in _blocks(path)):
-        return
-    redacted = (redactor.text(text).encode("utf-8", "surrogateescape") for text in _blocks(path))
-    replace_file(path, redacted, scratch=path.with_name(f"{path.name}.redacted"))
+            if path.is_symlink() or not path.is_file():
+                continue
+            # Most files hold no secret and are only read.
+            if all(redactor.text(text) == text for text in _blocks(path)):
+                continue
+            redacted = (redactor.text(text).encode("utf-8", "surrogateescape") for text in _blocks(path))
+            replace_file(path, redacted, scratch=path.with_name(f"{path.name}.redacted"))
 
 
 def _blocks(path: Path) -> Iterator[str]:

@@ -82,30 +82,22 @@ def make(name: str, options: Options, environ: Environ = _NOTHING) -> Adapter:
     `environ` holds the user's login. Every agent accepts the option `cost_usd`: the cost of one dispatch.
     """
     own = {key: value for key, value in options.items() if key != FLAT}
-    adapter = _make(name, own, environ)
-    if FLAT in options:
-        adapter.flat_usd = _flat_usd(name, options[FLAT])
-    return adapter
-
-
-def _make(name: str, options: Options, environ: Environ) -> Adapter:
     if name in ADAPTERS:
-        return ADAPTERS[name](options, environ)
-    if options.get("protocol"):
-        return _acp(options, environ, name)
-    if options.get("argv"):
-        return _command({**options, "name": name}, environ)
-    raise UserError(f"there is no agent '{name}'", hint=near(name, ADAPTERS))
-
-
-def _flat_usd(agent: str, value: object) -> float:
-    try:
-        usd = float(str(value))
-    except ValueError:
-        usd = math.nan
-    if not 0 <= usd < math.inf:
-        raise UserError(
-            f"'{FLAT}' of agent '{agent}' is not an amount of dollars: {value!r}",
-            hint=f"like {FLAT} = 0 under [agents.{agent}], for a model of your own",
-        )
-    return usd
+        adapter = ADAPTERS[name](own, environ)
+    elif own.get("protocol"):
+        adapter = _acp(own, environ, name)
+    elif own.get("argv"):
+        adapter = _command({**own, "name": name}, environ)
+    else:
+        raise UserError(f"there is no agent '{name}'", hint=near(name, ADAPTERS))
+    if FLAT in options:
+        try:
+            adapter.flat_usd = float(str(options[FLAT]))
+        except ValueError:
+            adapter.flat_usd = math.nan
+        if not 0 <= adapter.flat_usd < math.inf:
+            raise UserError(
+                f"'{FLAT}' of agent '{name}' is not an amount of dollars: {options[FLAT]!r}",
+                hint=f"like {FLAT} = 0 under [agents.{name}], for a model of your own",
+            )
+    return adapter

@@ -87,7 +87,14 @@ def parse_role(text: str, path: Path) -> Role:
         raise RoleError(f"{path}:1: there is no front matter", hint="begin with '---', 'name: …', '---'")
     end = lines.index("---", 1)
     reader = _RoleReader(path)
-    role = _fields(_front(lines[1:end], path), reader)
+    try:
+        front = read("\n".join(lines[1:end]))
+    except YamlError as error:
+        problems = "\n".join(f"{path}:{fault.line + 1}: {fault.message}" for fault in error.faults)
+        raise RoleError(problems, hint="the front matter is YAML") from None
+    if not isinstance(front, YamlTable):
+        raise RoleError(f"{path}:2: the front matter is not a mapping", hint="like 'name: …', 'tools: […]'")
+    role = _fields(front, reader)
     body = "\n".join(lines[end + 1 :])
     system, sections = _sections(body, end + 2, reader)
     reader.raise_all()
@@ -181,17 +188,6 @@ class _RoleReader:
             raise RoleError("\n".join(self.problems), hint="see the role files that ship with Windlass")
 
 
-def _front(lines: Sequence[str], path: Path) -> YamlTable:
-    try:
-        node = read("\n".join(lines))
-    except YamlError as error:
-        problems = "\n".join(f"{path}:{fault.line + 1}: {fault.message}" for fault in error.faults)
-        raise RoleError(problems, hint="the front matter is YAML") from None
-    if not isinstance(node, YamlTable):
-        raise RoleError(f"{path}:2: the front matter is not a mapping", hint="like 'name: …', 'tools: […]'")
-    return node
-
-
 Value = Plain
 Problem = Callable[[str], None]
 
@@ -208,17 +204,12 @@ def _fields(table: YamlTable, reader: _RoleReader) -> dict[str, Any]:
             fields |= _KEYS[key](key, values(node), problem)
         else:
             problem(f"unknown key '{key}'; {near(key, _KEYS)}")
-    _check_required(fields, reader)
-    return fields
-
-
-def _check_required(fields: Mapping[str, object], reader: _RoleReader) -> None:
     if fields["name"] != reader.path.stem:
         reader.problem(2, f"the name '{fields['name']}' is not the file's name '{reader.path.stem}'")
-    if not fields["about"]:
-        reader.problem(2, "'about' is missing")
-    if not fields["tools"]:
-        reader.problem(2, "'tools' is missing")
+    for key in ("about", "tools"):
+        if not fields[key]:
+            reader.problem(2, f"'{key}' is missing")
+    return fields
 
 
 def _string(key: str, value: Value, problem: Problem) -> dict[str, object]:
@@ -346,7 +337,10 @@ def _sections(body: str, first_line: int, reader: _RoleReader) -> tuple[str, dic
     system = body[: headings[0].start()] if headings else body
     if not found:
         reader.problem(first_line, "there is no '## prompt: <purpose>' section")
-    _check_system(system, first_line, reader)
+    # The system prompt is the same for every dispatch: a variable in it would be sent unreplaced.
+    if "{{" in system:
+        at = system.count("\n", 0, system.index("{{"))
+        reader.problem(first_line + at, "the system prompt takes no variables")
     return system.strip(), found
 
 
@@ -361,10 +355,3 @@ def _compile(text: str, line: int, reader: _RoleReader) -> tuple[Piece, ...]:
             at = text.count("\n", 0, re.search(r"\{\{[#/]?" + re.escape(name), text).start())  # type: ignore[union-attr]
             reader.problem(line + at, f"unknown variable '{name}'; {near(name, VARIABLES)}")
     return pieces
-
-
-def _check_system(text: str, line: int, reader: _RoleReader) -> None:
-    # The system prompt is the same for every dispatch: a variable in it would be sent unreplaced.
-    if "{{" in text:
-        at = text.count("\n", 0, text.index("{{"))
-        reader.problem(line + at, "the system prompt takes no variables")

@@ -6,7 +6,7 @@ Values from outside (a request, a plan, findings) become fenced data, so no text
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias, assert_never
 
 from msgspec import Struct
@@ -63,7 +63,9 @@ def is_out(name: str) -> bool:
 
 def compile_template(text: str) -> tuple[Piece, ...]:
     flat = _OWN_LINE.sub(r"\1", text)
-    return _pieces(_tokens(flat, _line_of(text)), None)
+    # A tag alone on its line loses its newline: these are the lines of the original.
+    lines = [text.count("\n", 0, tag.start()) + 1 for tag in _TAG.finditer(text)]
+    return _pieces(_tokens(flat, lines), None)
 
 
 def names(pieces: tuple[Piece, ...]) -> set[str]:
@@ -82,19 +84,18 @@ def names(pieces: tuple[Piece, ...]) -> set[str]:
 
 
 def fill(pieces: tuple[Piece, ...], values: Mapping[str, str]) -> str:
-    return "".join(_fill_piece(piece, values) for piece in pieces)
-
-
-def _fill_piece(piece: Piece, values: Mapping[str, str]) -> str:
-    match piece:
-        case str():
-            return piece
-        case TemplateVariable():
-            return _format_value(piece.name, _value(piece.name, values))
-        case TemplateBlock():
-            return fill(piece.parts, values) if _value(piece.name, values).strip() else ""
-        case _:
-            assert_never(piece)
+    filled = []
+    for piece in pieces:
+        match piece:
+            case str():
+                filled.append(piece)
+            case TemplateVariable():
+                filled.append(_format_value(piece.name, _value(piece.name, values)))
+            case TemplateBlock():
+                filled.append(fill(piece.parts, values) if _value(piece.name, values).strip() else "")
+            case _:
+                assert_never(piece)
+    return "".join(filled)
 
 
 def _value(name: str, values: Mapping[str, str]) -> str:
@@ -116,20 +117,15 @@ class _Token(Struct, frozen=True):
     line: int
 
 
-def _line_of(text: str) -> Callable[[int], int]:
-    # A tag alone on its line loses its newline: count the lines of the original up to the same tag.
-    places = [match.start() for match in _TAG.finditer(text)]
-    return lambda nth: text.count("\n", 0, places[nth]) + 1
-
-
-def _tokens(text: str, line_of: Callable[[int], int]) -> Iterator[_Token]:
+def _tokens(text: str, lines: Sequence[int]) -> Iterator[_Token]:
+    """`lines`: the line of each tag."""
     at = 0
-    for nth, tag in enumerate(_TAG.finditer(text)):
-        yield _Token("text", text[at : tag.start()], line_of(nth))
+    for tag, line in zip(_TAG.finditer(text), lines, strict=True):
+        yield _Token("text", text[at : tag.start()], line)
         at = tag.end()
         if tag["odd"]:
-            raise TemplateError(f"'{tag['odd']}' without a variable", line_of(nth))
-        yield _Token(tag["kind"] or "var", tag["name"], line_of(nth))
+            raise TemplateError(f"'{tag['odd']}' without a variable", line)
+        yield _Token(tag["kind"] or "var", tag["name"], line)
     yield _Token("text", text[at:], 0)
 
 

@@ -37,13 +37,12 @@ class _Package(Struct):
 
     def results(self) -> dict[str, Status]:
         """A test that did not end has the status ERROR: it called exit, or the package was stopped."""
-        found = {test: self._status(test, status) for test, status in self.ended.items()}
+        found = dict(self.ended)
+        for test, status in self.ended.items():
+            inner = [other for name, other in self.ended.items() if name.startswith(f"{test}/")]
+            if status is Status.PASSED and inner and all(other is Status.SKIPPED for other in inner):
+                found[test] = Status.SKIPPED
         return found | dict.fromkeys(sorted(self.running), Status.ERROR)
-
-    def _status(self, test: str, status: Status) -> Status:
-        inner = [other for name, other in self.ended.items() if name.startswith(f"{test}/")]
-        skipped = bool(inner) and all(other is Status.SKIPPED for other in inner)
-        return Status.SKIPPED if skipped and status is Status.PASSED else status
 
 
 def parse_stream(text: str) -> dict[str, Status] | None:

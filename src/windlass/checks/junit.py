@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -49,31 +48,24 @@ def parse_report(text: str, cwd: str = "") -> dict[str, Status] | None:
     if root.tag not in ("testsuites", "testsuite"):
         return None
     found: dict[str, Status] = {}
-    for id, status in _cases(root, (), cwd):
-        found[id] = max(found.get(id, status), status, key=WORST.index)
-    return found
-
-
-def _cases(at: Element, above: tuple[str, ...], cwd: str) -> Iterator[tuple[str, Status]]:
-    waiting = [(at, above)]
+    waiting: list[tuple[Element, tuple[str, ...]]] = [(root, ())]
     while waiting:
         element, suites = waiting.pop()
         if element.tag == "testcase":
-            yield _id(element, suites, cwd), _status(element, suites)
+            id, status = _id(element, suites, cwd), _status(element, suites)
+            found[id] = max(found.get(id, status), status, key=WORST.index)
             continue
         inner = suites if element.tag == "testsuites" else (*suites, element.get("name", ""))
         waiting.extend((child, inner) for child in element if child.tag in ("testsuite", "testcase"))
+    return found
 
 
 def _id(case: Element, suites: tuple[str, ...], cwd: str) -> str:
     # pytest puts all cases into one suite named "pytest".
     words = (*(name for name in suites if name != "pytest"), case.get("file", ""), case.get("classname", ""))
-    parts = dict.fromkeys(_relative(word, cwd) for word in (*words, case.get("name", "")))
+    words = (*words, case.get("name", ""))
+    parts = dict.fromkeys(word.replace(f"{cwd}/", "") if cwd else word for word in words)
     return plain("::".join(part for part in parts if part)).replace("\n", " ")[:MAX_ID]
-
-
-def _relative(word: str, cwd: str) -> str:
-    return word.replace(f"{cwd}/", "") if cwd else word
 
 
 def _status(case: Element, suites: tuple[str, ...]) -> Status:
@@ -81,25 +73,14 @@ def _status(case: Element, suites: tuple[str, ...]) -> Status:
     if "error" in kinds:
         return Status.ERROR
     if "failure" in kinds:
-        return Status.ERROR if _is_load_failure(case, suites) or _is_missing_name(kinds["failure"]) else Status.FAILED
-    return Status.SKIPPED if "skipped" in kinds or _was_skipped(case) else Status.PASSED
-
-
-def _is_load_failure(case: Element, suites: tuple[str, ...]) -> bool:
-    """vitest reports a file that did not load as a case with the name of the file."""
-    name = case.get("name", "")
-    return name == case.get("classname") and name in suites
-
-
-def _was_skipped(case: Element) -> bool:
-    """The status from jest, if the report has it: JUnit alone shows a `todo` as passed."""
+        name, message = case.get("name", ""), kinds["failure"].get("message") or kinds["failure"].text or ""
+        # vitest reports a file that did not load as a case with the name of the file.
+        did_not_load = name == case.get("classname") and name in suites
+        return Status.ERROR if did_not_load or MISSING.match(message) else Status.FAILED
+    # The status from jest, if the report has it: JUnit alone shows a `todo` as passed.
     statuses = [one.get("value") for one in case.iterfind("properties/property") if one.get("name") == "status"]
-    return any(status in ("todo", "pending", "skipped", "disabled") for status in statuses)
-
-
-def _is_missing_name(failure: Element) -> bool:
-    message = failure.get("message") or failure.text or ""
-    return MISSING.match(message) is not None
+    was_skipped = any(status in ("todo", "pending", "skipped", "disabled") for status in statuses)
+    return Status.SKIPPED if "skipped" in kinds or was_skipped else Status.PASSED
 
 
 def normal_id(id: str) -> str:

@@ -26,16 +26,12 @@ def reports(command: Sequence[str]) -> bool:
 def expand(command: Sequence[str], files: Sequence[str], report: str) -> tuple[str, ...]:
     # Without `./`, a name with a leading dash would be an option.
     named = [f"./{path}" if path.startswith("-") else path for path in files]
-    folders = list(dict.fromkeys(_folder(path) for path in files))
+    # Without `./`, `go` takes a folder for a package of the standard library.
+    parents = dict.fromkeys(path.rpartition("/")[0] for path in files)
+    folders = [f"./{parent}" if parent else "." for parent in parents]
     lists = {FILES: named, FOLDERS: folders}
     words = [lists.get(word) or [word.replace(REPORT, report)] for word in command]
     return tuple(word for part in words for word in part)
-
-
-def _folder(path: str) -> str:
-    """The folder for `go`. Without the leading `./`, it names a package of the standard library."""
-    parent = path.rpartition("/")[0]
-    return f"./{parent}" if parent else "."
 
 
 def read_report(path: Path, cwd: Path) -> dict[str, Status] | None:

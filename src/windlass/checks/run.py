@@ -106,14 +106,12 @@ def tail_of(text: str) -> str:
 
 
 def failing_tests(text: str) -> tuple[str, ...]:
-    named = [match[1].strip() for pattern in FAILING for match in pattern.finditer(text)]
-    return tuple(sorted({*named, *_junit_failures(text)}))
-
-
-def _junit_failures(text: str) -> list[str]:
-    cases = [(dict(JUNIT_NAME.findall(head)), body) for head, body in JUNIT_CASE.findall(text)]
-    bad = [names for names, body in cases if "<failure" in body or "<error" in body]
-    return ["::".join(names[part] for part in ("classname", "name") if names.get(part)) for names in bad]
+    named = {match[1].strip() for pattern in FAILING for match in pattern.finditer(text)}
+    for head, body in JUNIT_CASE.findall(text):
+        if "<failure" in body or "<error" in body:
+            names = dict(JUNIT_NAME.findall(head))
+            named.add("::".join(names[part] for part in ("classname", "name") if names.get(part)))
+    return tuple(sorted(named))
 
 
 def acceptable(result: CheckResult, known: Collection[str]) -> bool:

@@ -70,11 +70,8 @@ def _tokens(pattern: re.Pattern[str], text: str) -> Iterator[Token]:
 
 
 def _toml_key(tokens: Iterator[str] | list[str]) -> Path:
-    return tuple(_unquote(token) for token in tokens if token != ".")
-
-
-def _unquote(token: str) -> str:
-    return str(tomllib.loads(f"x = {token}")["x"]) if token[0] in "\"'" else token
+    names = [token for token in tokens if token != "."]
+    return tuple(str(tomllib.loads(f"x = {name}")["x"]) if name[0] in "\"'" else name for name in names)
 
 
 def json_lines(text: str) -> Lines:

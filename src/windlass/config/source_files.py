@@ -44,7 +44,9 @@ def read_toml(path: Path, name: str) -> SettingsSource:
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        return _broken_source(name, _toml_error_line(str(error), text), f"not valid TOML: {error}")
+        at = re.search(r"at line (\d+)", str(error))
+        line = int(at[1]) if at else max(1, len(text.splitlines()))
+        return _broken_source(name, line, f"not valid TOML: {error}")
     return SettingsSource(name, data, lines=toml_lines(text)).check(Config)
 
 
@@ -55,7 +57,10 @@ def read_json(path: Path, name: str) -> SettingsSource:
     try:
         data = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
-        return _broken_source(name, error.lineno, _json_message(error, text))
+        message = f"not valid JSON: {error.msg} (column {error.colno})"
+        if text[error.pos :].lstrip().startswith(("//", "/*", "#")):
+            message = "JSON has no comments; remove this one"
+        return _broken_source(name, error.lineno, message)
     except ValueError as error:
         return _broken_source(name, 1, str(error))
     if not isinstance(data, dict):
@@ -80,17 +85,6 @@ def _read(path: Path, name: str) -> str | SettingsSource:
 
 def _broken_source(name: str, line: int, message: str) -> SettingsSource:
     return SettingsSource(name, problems=(ConfigProblem(name, line, "", message),))
-
-
-def _toml_error_line(message: str, text: str) -> int:
-    at = re.search(r"at line (\d+)", message)
-    return int(at[1]) if at else max(1, len(text.splitlines()))
-
-
-def _json_message(error: json.JSONDecodeError, text: str) -> str:
-    if text[error.pos :].lstrip().startswith(("//", "/*", "#")):
-        return "JSON has no comments; remove this one"
-    return f"not valid JSON: {error.msg} (column {error.colno})"
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

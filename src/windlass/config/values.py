@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Annotated, Any, TypeAlias
 
@@ -32,11 +31,18 @@ def parse_duration(text: object) -> float:
 
 def parse_command(value: object) -> tuple[str, ...]:
     """An argv: a list of words, or a text that is split into words without a shell."""
-    words = _split(value) if isinstance(value, str) else value
+    try:
+        words = shlex.split(value) if isinstance(value, str) else value
+    except ValueError as error:
+        raise ValueError(f"'{value}' cannot be split into words: {str(error).lower()}") from None
     if not isinstance(words, list | tuple) or not words or not all(isinstance(word, str) for word in words):
         raise ValueError(f'{_quote(value)} is not a command; write "pytest -q" or ["pytest", "-q"]')
     if isinstance(value, str):
-        _refuse_shell(words)
+        operator = next((word for word in words if word in SHELL_OPERATORS or word.endswith(";")), "")
+        if operator:
+            raise ValueError(f"'{operator}' needs a shell, but Windlass uses none; write one entry for each command")
+        if re.match(r"[A-Za-z_][A-Za-z0-9_]*=", words[0]):
+            raise ValueError(f'\'{words[0]}\' needs a shell, but Windlass uses none; write ["env", "{words[0]}", ...]')
     return tuple(words)
 
 
@@ -48,21 +54,6 @@ def _with_files(command: tuple[str, ...]) -> tuple[str, ...]:
             'or ["go", "test", "-json", "{folders}"]'
         )
     return command
-
-
-def _split(text: str) -> list[str]:
-    try:
-        return shlex.split(text)
-    except ValueError as error:
-        raise ValueError(f"'{text}' cannot be split into words: {str(error).lower()}") from None
-
-
-def _refuse_shell(words: Sequence[str]) -> None:
-    operator = next((word for word in words if word in SHELL_OPERATORS or word.endswith(";")), "")
-    if operator:
-        raise ValueError(f"'{operator}' needs a shell, but Windlass uses none; write one entry for each command")
-    if re.match(r"[A-Za-z_][A-Za-z0-9_]*=", words[0]):
-        raise ValueError(f'\'{words[0]}\' needs a shell, but Windlass uses none; write ["env", "{words[0]}", ...]')
 
 
 def _quote(value: object) -> str:

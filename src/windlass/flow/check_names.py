@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from windlass.conversion import Path
 from windlass.errors import near
 from windlass.flow.conditions import ENSURES
-from windlass.flow.fault import FlowFault, PhasePlace, phases_of, places, role_names
+from windlass.flow.fault import FlowFault, phases_of, places, role_names
 from windlass.flow.schema import Flow
 from windlass.kinds.routes import To
 from windlass.model import is_id
@@ -55,35 +55,23 @@ def wrong_structure(flow: Flow) -> Iterator[FlowFault]:
         for index, stage in enumerate(flow.stages)
         if not stage.phases
     )
-    yield from _wrong_firsts(flow)
-    known = {place.phase.id for place in phases_of(flow)}
-    for mode, ids in flow.modes.items():
-        yield from _unknown(((("modes", mode, index), id) for index, id in enumerate(ids)), known, "phase")
-        yield from _duplicate_ids(
-            [(("modes", mode, index), id) for index, id in enumerate(ids)], f"entries of mode '{mode}'"
-        )
-    yield from _unknown(((("must_run", mode), mode) for mode in flow.must_run if mode), set(flow.modes), "mode")
-    yield from _wrong_mode_setting(flow)
-
-
-def _wrong_firsts(flow: Flow) -> Iterator[FlowFault]:
-    """The first phase must not be reserved for a route."""
+    # The first phase must not be reserved for a route.
     begun = {flow.phases[0].id} if flow.phases and not flow.modes else set()
     begun |= {ids[0] for ids in flow.modes.values() if ids} | {s.phases[0].id for s in flow.stages if s.phases}
     for place in places(flow):
         first_step = place.inside is not None and place.inside.task_steps()[0] is place.phase
         if place.phase.via and (first_step or (place.inside is None and place.phase.id in begun)):
             yield FlowFault((*place.path, "via"), f"'{place.phase.id}' comes first, so it cannot be `via: route`")
+    known = {place.phase.id for place in phases_of(flow)}
     for mode, ids in flow.modes.items():
-        if not ids:
+        entries: list[tuple[Path, str]] = [(("modes", mode, index), id) for index, id in enumerate(ids)]
+        if not entries:
             yield FlowFault(("modes", mode), f"the mode '{mode}' has no phases")
-
-
-def _wrong_mode_setting(flow: Flow) -> Iterator[FlowFault]:
-    if not flow.modes:
-        return
+        yield from _unknown(entries, known, "phase")
+        yield from _duplicate_ids(entries, f"entries of mode '{mode}'")
+    yield from _unknown(((("must_run", mode), mode) for mode in flow.must_run if mode), set(flow.modes), "mode")
     setting = flow.settings.get("mode")
-    if setting is None or set(setting.options) != set(flow.modes):
+    if flow.modes and (setting is None or set(setting.options) != set(flow.modes)):
         names = ", ".join(flow.modes)
         yield FlowFault(("modes",), f"a flow with modes needs a setting 'mode' with its modes as options: {names}")
 
@@ -103,10 +91,12 @@ def unknown_contracts(flow: Flow, contracts: Collection[str]) -> Iterator[FlowFa
 def unknown_references(flow: Flow) -> Iterator[FlowFault]:
     tasks_phases = {place.phase.id for place in phases_of(flow) if place.phase.OWN_SLOTS}
     for place in places(flow):
+        in_task = place.inside is not None or place.phase.OWN_SLOTS
+        given = GIVEN_INPUTS if in_task else GIVEN_INPUTS - {"task"}
         known: dict[str, tuple[Collection[str], str]] = {
             "output": (flow.artifacts, "artifact"),
             "artifact": (flow.artifacts, "artifact"),
-            "input": (_input_names(flow, place), "input"),
+            "input": (set(flow.artifacts) | given | findings_names(flow), "input"),
             "question": (flow.questions, "question"),
             "setting": (flow.settings, "setting"),
             "tasks phase": (tasks_phases, "tasks phase"),
@@ -116,12 +106,6 @@ def unknown_references(flow: Flow) -> Iterator[FlowFault]:
     for name, artifact in flow.artifacts.items():
         rules = ((("artifacts", name, "ensure", index), rule) for index, rule in enumerate(artifact.ensure))
         yield from _unknown(rules, ENSURES, "rule")
-
-
-def _input_names(flow: Flow, place: PhasePlace) -> set[str]:
-    in_task = place.inside is not None or place.phase.OWN_SLOTS
-    given = GIVEN_INPUTS if in_task else GIVEN_INPUTS - {"task"}
-    return set(flow.artifacts) | given | findings_names(flow)
 
 
 def findings_names(flow: Flow) -> set[str]:

@@ -9,7 +9,7 @@ from windlass.errors import near
 from windlass.flow.check_names import findings_names
 from windlass.flow.check_values import TASK_FIELDS, TEMPLATE
 from windlass.flow.fault import FlowFault, PhasePlace, places
-from windlass.flow.route_graph import RouteEdge, all_edges, leads_back
+from windlass.flow.route_graph import all_edges, leads_back
 from windlass.flow.schema import Flow, QuestionSpec
 from windlass.kinds.routes import Route, To
 from windlass.kinds.spec import routes_of
@@ -25,8 +25,17 @@ def wrong_questions(flow: Flow) -> Iterator[FlowFault]:
         path: Path = ("questions", name)
         yield from _wrong_options(path, question)
         yield from _wrong_texts(flow, path, question)
-        yield from _wrong_comment(path, question)
-        yield from _wrong_askers(flow, path, name, question)
+        comment = question.comment
+        kinds = ("", "optional", "required", "editor", *(f"required-unless-{key}" for key in question.options))
+        if comment not in kinds:
+            yield FlowFault((*path, "comment"), f"'{comment}' does not fit 'comment'", near(comment, kinds[1:]))
+        askers = [place for place in places(flow) if name in questions_at(flow, place)]
+        at_restart = flow.restarts is not None and flow.restarts.then.arg == name
+        if not askers and not at_restart:
+            yield FlowFault(path, f"the question '{name}' is never asked")
+        outside = [place.phase.id for place in askers if place.inside is None and not place.phase.OWN_SLOTS]
+        if question.per == "task" and outside:
+            yield FlowFault((*path, "per"), f"'{name}' is asked per task, but '{outside[0]}' is no step of a task")
 
 
 def _wrong_options(path: Path, question: QuestionSpec) -> Iterator[FlowFault]:
@@ -63,24 +72,6 @@ def _wrong_texts(flow: Flow, path: Path, question: QuestionSpec) -> Iterator[Flo
             yield FlowFault((*path, "show", index), f"there is nothing to show as '{name}'", near(name, shown))
 
 
-def _wrong_comment(path: Path, question: QuestionSpec) -> Iterator[FlowFault]:
-    kinds = ("", "optional", "required", "editor", *(f"required-unless-{key}" for key in question.options))
-    if question.comment not in kinds:
-        yield FlowFault(
-            (*path, "comment"), f"'{question.comment}' does not fit 'comment'", near(question.comment, kinds[1:])
-        )
-
-
-def _wrong_askers(flow: Flow, path: Path, name: str, question: QuestionSpec) -> Iterator[FlowFault]:
-    askers = [place for place in places(flow) if name in questions_at(flow, place)]
-    at_restart = flow.restarts is not None and flow.restarts.then.arg == name
-    if not askers and not at_restart:
-        yield FlowFault(path, f"the question '{name}' is never asked")
-    outside = [place.phase.id for place in askers if place.inside is None and not place.phase.OWN_SLOTS]
-    if question.per == "task" and outside:
-        yield FlowFault((*path, "per"), f"'{name}' is asked per task, but '{outside[0]}' is no step of a task")
-
-
 def questions_at(flow: Flow, place: PhasePlace) -> set[str]:
     """The questions that a phase or step can raise itself; a tasks phase raises those of its landing."""
     if place.phase.ASKS:
@@ -96,10 +87,7 @@ def automatic_answers_that_lead_back(flow: Flow) -> Iterator[FlowFault]:
     for name, question in flow.questions.items():
         for field in AUTOMATIC:
             key = getattr(question, field)
-            if key and any(_leads_back(way, name, key, ways) for ways in found for way in ways):
+            given = [(way, ways) for ways in found for way in ways if (way.question, way.answer) == (name, key)]
+            if key and any(leads_back(way, ways) for way, ways in given):
                 message = f"`{field}: {key}` leads back, and an automatic answer must not"
                 yield FlowFault(("questions", name, field), message, "name an option that continues or ends")
-
-
-def _leads_back(way: RouteEdge, question: str, key: str, ways: list[RouteEdge]) -> bool:
-    return way.question == question and way.answer == key and leads_back(way, ways)

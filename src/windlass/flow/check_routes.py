@@ -19,7 +19,7 @@ from windlass.flow.route_graph import (
 )
 from windlass.flow.schema import Flow
 from windlass.kinds.routes import PHASE_ONLY, TASK_ONLY, Route, Target, To
-from windlass.kinds.spec import DEFAULTED, PhaseSpec
+from windlass.kinds.spec import DEFAULTED
 from windlass.kinds.walker import LAND, RouteNode
 
 RESTART_ENDS = frozenset({To.ASK, To.STOP, To.ABORT, To.BLOCK, To.WAIVE})
@@ -67,26 +67,31 @@ def wrong_targets(flow: Flow) -> Iterator[FlowFault]:
             yield from _wrong_routes(flow, inside, (*place.path, LAND, "on"), land.on)
         if question in flow.questions:
             yield from _wrong_answers(flow, place, question)
-    yield from _wrong_restart_end(flow)
+    if flow.restarts is None:
+        return
+    then, path = flow.restarts.then, ("restarts", "then")
+    if then.to not in RESTART_ENDS:
+        yield FlowFault(path, f"'{then}' does not fit 'then'", "stop, abort, block, waive or ask QUESTION")
+    elif then.to is To.ASK and then.arg not in flow.questions:
+        yield FlowFault(path, f"there is no question '{then.arg}'", near(then.arg, flow.questions))
+    elif then.to is To.ASK:
+        for key, target in flow.questions[then.arg].options.items():
+            if target.to not in RESTART_ENDS | {To.NEXT}:
+                yield FlowFault(("questions", then.arg, "options", key), f"'{target}' would restart without a bound")
 
 
 def _wrong_routes(flow: Flow, place: PhasePlace, path: Path, on: Mapping[str, Route]) -> Iterator[FlowFault]:
-    for outcome, route in on.items():
-        for target in (route.target, route.then):
-            if target:
-                yield from _wrong_target(flow, place, (*path, outcome), target)
-
-
-def _wrong_target(flow: Flow, place: PhasePlace, path: Path, target: Target) -> Iterator[FlowFault]:
-    if target.to is To.ASK:
-        if target.arg not in flow.questions:
-            yield FlowFault(path, f"there is no question '{target.arg}'", near(target.arg, flow.questions))
-        else:
+    targets = [(outcome, target) for outcome, route in on.items() for target in (route.target, route.then) if target]
+    for outcome, target in targets:
+        if target.to is not To.ASK:
+            reason = _refusal(flow, place, target)
+            if reason:
+                yield FlowFault((*path, outcome), *reason)
+        elif target.arg in flow.questions:
             yield from _wrong_answers(flow, place, target.arg)
-        return
-    reason = _refusal(flow, place, target)
-    if reason:
-        yield FlowFault(path, *reason)
+        else:
+            message = f"there is no question '{target.arg}'"
+            yield FlowFault((*path, outcome), message, near(target.arg, flow.questions))
 
 
 def _wrong_answers(flow: Flow, place: PhasePlace, question: str) -> Iterator[FlowFault]:
@@ -154,36 +159,20 @@ def _wrong_restart(flow: Flow, place: PhasePlace, target: Target) -> tuple[str, 
     return None
 
 
-def _wrong_restart_end(flow: Flow) -> Iterator[FlowFault]:
-    if flow.restarts is None:
-        return
-    then, path = flow.restarts.then, ("restarts", "then")
-    if then.to not in RESTART_ENDS:
-        yield FlowFault(path, f"'{then}' does not fit 'then'", "stop, abort, block, waive or ask QUESTION")
-    elif then.to is To.ASK and then.arg not in flow.questions:
-        yield FlowFault(path, f"there is no question '{then.arg}'", near(then.arg, flow.questions))
-    elif then.to is To.ASK:
-        for key, target in flow.questions[then.arg].options.items():
-            if target.to not in RESTART_ENDS | {To.NEXT}:
-                yield FlowFault(("questions", then.arg, "options", key), f"'{target}' would restart without a bound")
-
-
 def unreachable(flow: Flow) -> Iterator[FlowFault]:
     seen = {node.id for node in reachable_nodes(starts(flow), phase_edges(flow))}
     for place in phases_of(flow):
         if place.phase.id not in seen:
             yield FlowFault(place.path, f"the phase '{place.phase.id}' cannot be reached")
-        if place.phase.task_steps():
-            yield from _unreachable_steps(flow, place.phase, place.path)
-
-
-def _unreachable_steps(flow: Flow, spec: PhaseSpec, path: Path) -> Iterator[FlowFault]:
-    seen = reachable_nodes(task_starts(flow, spec), step_edges(flow, spec, path))
-    for index, step in enumerate(spec.task_steps()):
-        if RouteNode(step.id) not in seen:
-            yield FlowFault((*path, "steps", index), f"the step '{step.id}' cannot be reached")
-    if RouteNode(LAND) not in seen:
-        yield FlowFault(path, f"no task of '{spec.id}' can ever land")
+        spec, steps = place.phase, place.phase.task_steps()
+        if not steps:
+            continue
+        seen_steps = reachable_nodes(task_starts(flow, spec), step_edges(flow, spec, place.path))
+        for index, step in enumerate(steps):
+            if RouteNode(step.id) not in seen_steps:
+                yield FlowFault((*place.path, "steps", index), f"the step '{step.id}' cannot be reached")
+        if RouteNode(LAND) not in seen_steps:
+            yield FlowFault(place.path, f"no task of '{spec.id}' can ever land")
 
 
 def unbounded_loops(flow: Flow) -> Iterator[FlowFault]:
@@ -203,18 +192,14 @@ def _is_unbounded(flow: Flow, way: RouteEdge, ways: list[RouteEdge]) -> bool:
 def _loops(free: list[RouteEdge]) -> Iterator[FlowFault]:
     reported: set[frozenset[RouteNode]] = set()
     for way in sorted(free, key=lambda way: way.target.to in (To.NEXT, To.WAIVE)):
+        bound = f"give the phase that asks '{way.question}' `bound: person`" if way.question else ""
+        hint = bound or "write {to: ..., max: N, then: ...}, or lead it through a question"
         for node in way.to:
             back = _shortest(node, way.source, free)
             if back and frozenset(back) not in reported:
                 reported.add(frozenset(back))
                 names = " -> ".join(step.id for step in [way.source, *back])
-                yield FlowFault(way.path, f"a loop without a bound: {names}", _loop_hint(way))
-
-
-def _loop_hint(way: RouteEdge) -> str:
-    if way.question:
-        return f"give the phase that asks '{way.question}' `bound: person`"
-    return "write {to: ..., max: N, then: ...}, or lead it through a question"
+                yield FlowFault(way.path, f"a loop without a bound: {names}", hint)
 
 
 def _shortest(start: RouteNode, goal: RouteNode, found: list[RouteEdge]) -> list[RouteNode]:

@@ -10,7 +10,7 @@ from windlass.errors import near
 from windlass.flow.conditions import FACTS
 from windlass.flow.document import Located
 from windlass.flow.fault import FlowFault, calls_of, places
-from windlass.flow.schema import Flow, Setting
+from windlass.flow.schema import Flow
 from windlass.kinds.routes import Route
 from windlass.kinds.spec import words_of
 from windlass.kinds.visit_cost import When
@@ -28,23 +28,17 @@ SETTING_FIELDS = frozenset({"max", "slots", "pause", "pause_every", "failure", "
 def wrong_settings(flow: Flow) -> Iterator[FlowFault]:
     for name, setting in flow.settings.items():
         path: Path = ("settings", name)
+        fits = {
+            "int": setting.default.isdecimal(),
+            "bool": setting.default in ("true", "false"),
+            "choice": setting.default in setting.options,
+            "str": True,
+        }
         if setting.type == "choice" and not setting.options:
             yield FlowFault(path, f"the setting '{name}' has no options to choose from")
-        elif not _fits(setting):
+        elif not fits[setting.type]:
             wanted = ", ".join(setting.options) or {"int": "a whole number", "bool": "true or false"}[setting.type]
             yield FlowFault((*path, "default"), f"the default '{setting.default}' does not fit '{name}'", wanted)
-
-
-def _fits(setting: Setting) -> bool:
-    match setting.type:
-        case "int":
-            return setting.default.isdecimal()
-        case "bool":
-            return setting.default in ("true", "false")
-        case "choice":
-            return setting.default in setting.options
-        case "str":
-            return True
 
 
 def settings_inside_texts(located: Located) -> Iterator[FlowFault]:
@@ -69,9 +63,13 @@ def _texts(value: Json, path: Path) -> Iterator[tuple[Path, str]]:
 
 
 def wrong_setting_references(flow: Flow) -> Iterator[FlowFault]:
-    numbers = list(_counts(flow))
-    for path, value in numbers:
-        yield from _wrong_number(flow, path, value)
+    for path, value in _counts(flow):
+        if not isinstance(value, str):
+            continue
+        yield from _unknown_setting(flow, path, value)
+        setting = flow.settings.get(value[1:])
+        if setting and setting.type != "int":
+            yield FlowFault(path, f"'{value}' is not a number", f"the setting '{value[1:]}' needs `type: int`")
     for place in places(flow):
         for key, allowed in place.phase.word_fields():
             yield from _wrong_word(flow, (*place.path, key), str(getattr(place.phase, key)), allowed)
@@ -92,15 +90,6 @@ def _counts(flow: Flow) -> Iterator[tuple[Path, int | str | None]]:
 
 def _route_counts(path: Path, on: Mapping[str, Route]) -> Iterator[tuple[Path, int | str | None]]:
     yield from (((*path, outcome, "max"), route.max) for outcome, route in on.items())
-
-
-def _wrong_number(flow: Flow, path: Path, value: int | str | None) -> Iterator[FlowFault]:
-    if not isinstance(value, str):
-        return
-    yield from _unknown_setting(flow, path, value)
-    setting = flow.settings.get(value[1:])
-    if setting and setting.type != "int":
-        yield FlowFault(path, f"'{value}' is not a number", f"the setting '{value[1:]}' needs `type: int`")
 
 
 def _wrong_word(flow: Flow, path: Path, word: str, allowed: tuple[str, ...]) -> Iterator[FlowFault]:
@@ -132,7 +121,12 @@ def _conditions(flow: Flow) -> Iterator[tuple[Path, When, bool]]:
 
 
 def _wrong_fact(flow: Flow, path: Path, name: str, wanted: object, in_task: bool) -> Iterator[FlowFault]:
-    known = _fact_values(flow, in_task)
+    # The values of every fact; () means any.
+    known: dict[str, tuple[str, ...]] = {one: () for one in FACTS if in_task or not one.startswith("task.")}
+    known |= dict.fromkeys(TASK_FIELDS, ()) if in_task else {}
+    known |= {"mode": tuple(flow.modes)} if flow.modes else {}
+    for setting_name, setting in flow.settings.items():
+        known[setting_name] = ("true", "false") if setting.type == "bool" else tuple(setting.options)
     owner, _, key = name.partition(".")
     if name not in known and not (owner in flow.artifacts and key):
         yield FlowFault(path, f"there is no fact '{name}'", near(name, known))
@@ -142,18 +136,6 @@ def _wrong_fact(flow: Flow, path: Path, name: str, wanted: object, in_task: bool
         word = str(value).lower() if isinstance(value, bool) else str(value)
         if allowed and word not in allowed:
             yield FlowFault(path, f"'{name}' is never '{word}'", near(word, allowed))
-
-
-def _fact_values(flow: Flow, in_task: bool) -> dict[str, tuple[str, ...]]:
-    """The values of every fact; () means any."""
-    known: dict[str, tuple[str, ...]] = {name: () for name in FACTS if in_task or not name.startswith("task.")}
-    known |= dict.fromkeys(TASK_FIELDS, ()) if in_task else {}
-    known |= {"mode": tuple(flow.modes)} if flow.modes else {}
-    return known | {name: _setting_values(setting) for name, setting in flow.settings.items()}
-
-
-def _setting_values(setting: Setting) -> tuple[str, ...]:
-    return ("true", "false") if setting.type == "bool" else tuple(setting.options)
 
 
 def unknown_templates(flow: Flow) -> Iterator[FlowFault]:
@@ -168,13 +150,9 @@ def unknown_templates(flow: Flow) -> Iterator[FlowFault]:
         for key in place.phase.RUN_TEMPLATES:
             yield from _wrong_templates((*place.path, key), str(getattr(place.phase, key)), RUN_NAMES)
     for path, branch in ((("branch",), flow.branch), (("agent_branch",), flow.agent_branch)):
-        if branch and not _is_branch(branch):
+        pieces = TEMPLATE.sub("x", branch).split("/")
+        if branch and not all(is_id(piece) for piece in pieces):
             yield FlowFault(path, f"'{branch}' cannot be a branch's name", "like windlass/{slug}-{id8}")
-
-
-def _is_branch(text: str) -> bool:
-    plain = TEMPLATE.sub("x", text)
-    return all(is_id(piece) for piece in plain.split("/"))
 
 
 def _wrong_templates(path: Path, text: str, known: Iterable[str]) -> Iterator[FlowFault]:

@@ -85,8 +85,10 @@ FACTS: dict[str, Fact] = {
 
 
 def _has_criteria(text: str, _view: FactView) -> str:
-    section = _section(text, r"acceptance criteria")
-    return "" if re.search(r"^\s*(?:[-*]|\d+\.)\s+\S", section, re.MULTILINE) else "a list under 'Acceptance criteria'"
+    heading = r"^#+[^\n]*acceptance criteria[^\n]*$(.*?)(?=^#|\Z)"
+    section = re.search(heading, text, re.MULTILINE | re.DOTALL | re.IGNORECASE)
+    listed = section and re.search(r"^\s*(?:[-*]|\d+\.)\s+\S", section[1], re.MULTILINE)
+    return "" if listed else "a list under 'Acceptance criteria'"
 
 
 def _names_criteria(text: str, view: FactView) -> str:
@@ -120,19 +122,16 @@ def _four_parts(text: str, _view: FactView) -> str:
 def _covers_design(text: str, view: FactView) -> str:
     """The plan names every section of the approved design, so that a reviewer can find it."""
     known = " ".join(text.casefold().split())
-    missing = [title for title in _headings(view.artifacts.get("design")) if title.casefold() not in known]
-    return f"a word on {', '.join(missing)} of the approved design" if missing else ""
-
-
-def _headings(design: Json) -> list[str]:
-    """Second-level headings: each section of a design begins with one."""
-    found: list[str] = []
+    design = view.artifacts.get("design")
+    missing: list[str] = []
     fenced = False
     for line in design.split("\n") if isinstance(design, str) else ():
         fenced = fenced != line.lstrip().startswith(("```", "~~~"))
+        # Each section of a design begins with a second-level heading.
         if line.startswith("## ") and not fenced:
-            found.append(" ".join(line[3:].split()))
-    return found
+            title = " ".join(line[3:].split())
+            missing += [title] if title.casefold() not in known else []
+    return f"a word on {', '.join(missing)} of the approved design" if missing else ""
 
 
 def missing_in(rule: str, text: str, view: FactView) -> str:
@@ -149,11 +148,6 @@ ENSURES: dict[str, Rule] = {
     "checks-and-done-when": _checks_and_done_when,
     "four-parts": _four_parts,
 }
-
-
-def _section(text: str, title: str) -> str:
-    match = re.search(rf"^#+[^\n]*{title}[^\n]*$(.*?)(?=^#|\Z)", text, re.MULTILINE | re.DOTALL | re.IGNORECASE)
-    return match[1] if match else ""
 
 
 def _words(value: Json) -> set[str]:

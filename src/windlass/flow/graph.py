@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Iterator, Mapping
 
 from windlass.flow.problem import printable
-from windlass.flow.route_graph import RouteEdge, modes, phase_edges
-from windlass.flow.schema import Flow, QuestionSpec
+from windlass.flow.route_graph import modes, phase_edges
+from windlass.flow.schema import Flow
 from windlass.kinds.routes import Route
 from windlass.kinds.spec import PhaseSpec, routes_of
 from windlass.kinds.visit_cost import When
@@ -30,7 +30,10 @@ def graph(flow: Flow) -> str:
         lines += _wrap(f"mode {mode}: {' -> '.join(ids)}", "", "    ")
     lines += [""] if flow.modes else []
     for name, question in flow.questions.items():
-        lines += _question(name, question)
+        mandatory = "  [mandatory]" if question.mandatory else ""
+        yes = f"  [--yes answers {question.yes}]" if question.yes else ""
+        lines += _wrap(f"? {name}: {question.text}{mandatory}{yes}", "", "    ")
+        lines += _arrows({key: Route(target) for key, target in question.options.items()}, "    ")
     return printable_lines(lines)
 
 
@@ -54,14 +57,11 @@ def _phase(flow: Flow, phase: PhaseSpec, indent: str) -> Iterator[str]:
 
 
 def _condition(when: When) -> str:
-    parts = [f"{name} = {_either(wanted)}" for name, wanted in when.items()]
+    parts = []
+    for name, wanted in when.items():
+        words = wanted if isinstance(wanted, tuple) else (str(wanted).lower() if isinstance(wanted, bool) else wanted,)
+        parts.append(f"{name} = {' or '.join(words)}")
     return f"  when {' and '.join(parts)}" if parts else ""
-
-
-def _either(wanted: bool | str | tuple[str, ...]) -> str:
-    if isinstance(wanted, tuple):
-        return " or ".join(wanted)
-    return str(wanted).lower() if isinstance(wanted, bool) else wanted
 
 
 def _arrows(on: Mapping[str, Route], indent: str) -> Iterator[str]:
@@ -73,54 +73,32 @@ def _arrows(on: Mapping[str, Route], indent: str) -> Iterator[str]:
         yield from _wrap(f"{', '.join(outcomes)} -> {target}", indent, f"{indent}    ")
 
 
-def _question(name: str, question: QuestionSpec) -> Iterator[str]:
-    marks = "".join(f"  [{mark}]" for mark in _marks(question))
-    yield from _wrap(f"? {name}: {question.text}{marks}", "", "    ")
-    yield from _arrows({key: Route(target) for key, target in question.options.items()}, "    ")
-
-
-def _marks(question: QuestionSpec) -> Iterator[str]:
-    yield from ["mandatory"] if question.mandatory else []
-    yield from [f"--yes answers {question.yes}"] if question.yes else []
-
-
 def _wrap(text: str, first: str, rest: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest, replace_whitespace=True)
 
 
 def mermaid(flow: Flow) -> str:
-    ways = phase_edges(flow)
-    names = {node: f"n{index}" for index, node in enumerate(_nodes(flow, ways))}
+    ways, ids = phase_edges(flow), [phase.id for phase in flow.all_phases()]
+    nodes = [RouteNode(id, mode) for mode in modes(flow) for id in (flow.modes.get(mode) or ids)]
+    nodes += [to for way in ways for to in way.to]
+    names = {node: f"n{index}" for index, node in enumerate(dict.fromkeys(nodes))}
     lines = ["flowchart TD"]
-    lines += [f"  {name}{_shape(flow, node)}" for node, name in names.items()]
-    for (source, to), outcomes in _edges(ways).items():
-        lines.append(f"  {names[source]} -->|{_quote(', '.join(outcomes))}| {names[to]}")
-    return printable_lines(lines)
-
-
-def _nodes(flow: Flow, ways: list[RouteEdge]) -> Iterator[RouteNode]:
-    known = [RouteNode(id, mode) for mode in modes(flow) for id in (flow.modes.get(mode) or _ids(flow))]
-    yield from dict.fromkeys([*known, *(to for way in ways for to in way.to)])
-
-
-def _ids(flow: Flow) -> tuple[str, ...]:
-    return tuple(phase.id for phase in flow.all_phases())
-
-
-def _shape(flow: Flow, node: RouteNode) -> str:
-    mode = f" ({node.mode})" if node.mode else ""
-    if node.id not in _ids(flow):
-        return f"([{_quote('finish' if node.id == FINISH else 'end')}])"
-    text = _quote(f"{node.id}{mode}")
-    return f"{{{text}}}" if flow.phase(node.id).ASKS else f"[{text}]"
-
-
-def _edges(ways: list[RouteEdge]) -> dict[tuple[RouteNode, RouteNode], list[str]]:
-    found: dict[tuple[RouteNode, RouteNode], list[str]] = {}
+    for node, name in names.items():
+        text = _quote(f"{node.id} ({node.mode})" if node.mode else node.id)
+        if node.id not in ids:
+            lines.append(f"  {name}([{_quote('finish' if node.id == FINISH else 'end')}])")
+        elif flow.phase(node.id).ASKS:
+            lines.append(f"  {name}{{{text}}}")
+        else:
+            lines.append(f"  {name}[{text}]")
+    # Outcomes with the same target share an edge.
+    edges: dict[tuple[RouteNode, RouteNode], dict[str, None]] = {}
     for way in ways:
         for to in way.to:
-            found.setdefault((way.source, to), []).append(way.answer or way.outcome)
-    return {edge: list(dict.fromkeys(outcomes)) for edge, outcomes in found.items()}
+            edges.setdefault((way.source, to), {})[way.answer or way.outcome] = None
+    for (source, to), outcomes in edges.items():
+        lines.append(f"  {names[source]} -->|{_quote(', '.join(outcomes))}| {names[to]}")
+    return printable_lines(lines)
 
 
 def _quote(text: str) -> str:

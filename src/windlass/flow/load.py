@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -57,8 +57,10 @@ def find_flow(name_or_path: str, folders: Sequence[Path]) -> FlowSource:
 
 
 def list_flows(folders: Sequence[Path]) -> list[FlowSource]:
+    candidates = [(path, str(folder)) for folder in folders for path in _flow_files(folder)]
+    candidates += [(path, "built-in") for path in _flow_files(HERE / "builtin")]
     found: dict[str, FlowSource] = {}
-    for path, origin in _candidates(folders):
+    for path, origin in candidates:
         if path.stem not in found:
             found[path.stem] = FlowSource(path.stem, path, _read(path), origin)
     return list(found.values())
@@ -70,14 +72,6 @@ def template(name: str) -> str:
         raise UserError(f"'{name}' cannot be a flow's name", hint="letters, digits, '.', '_' and '-', at most 64")
     starter = (HERE / "starter.yaml").read_text(encoding="utf-8")
     return starter.replace("FLOW_NAME", name)
-
-
-def _candidates(folders: Sequence[Path]) -> Iterator[tuple[Path, str]]:
-    for folder in folders:
-        for path in _flow_files(folder):
-            yield path, str(folder)
-    for path in _flow_files(HERE / "builtin"):
-        yield path, "built-in"
 
 
 def _flow_files(folder: Path) -> list[Path]:

@@ -85,18 +85,15 @@ class _Edges(Struct, frozen=True):
                 # Another check refuses an answer that asks again.
                 yield from self._along(asked, restarts=restarts) if chosen.to is not To.ASK else ()
         elif target.to is To.RESTART:
-            yield from self._restart(edge)
+            for choice in restart_stages(self.table, edge.source, target, self.known):
+                assumed = {_words(when): True for when in choice.on} | {_words(when): False for when in choice.off}
+                to = tuple(self.entry_nodes(RouteNode(choice.stage.first, edge.source.mode), assumed))
+                yield replace(edge, to=to, stage=choice.stage.id, bound=edge.bound or "restarts")
             if restarts and self.table.restarts is not None and self.table.restarts.then is not None:
                 yield from self._along(replace(edge, target=self.table.restarts.then), restarts=False)
         else:
             found = destinations(self.table, edge.source, target)
             yield replace(edge, to=tuple(node for first in found for node in self.entry_nodes(first)))
-
-    def _restart(self, edge: RouteEdge) -> Iterator[RouteEdge]:
-        for choice in restart_stages(self.table, edge.source, edge.target, self.known):
-            assumed = {_words(when): True for when in choice.on} | {_words(when): False for when in choice.off}
-            to = tuple(self.entry_nodes(RouteNode(choice.stage.first, edge.source.mode), assumed))
-            yield replace(edge, to=to, stage=choice.stage.id, bound=edge.bound or "restarts")
 
     def entry_nodes(self, node: RouteNode, assumed: dict[str, bool] | None = None) -> Iterator[RouteNode]:
         """The nodes at which a move to a node can end: the walker skips a step when its conditions do not hold.

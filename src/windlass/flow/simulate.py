@@ -7,7 +7,7 @@ person can take are named, not walked. A dispatch is one call of an agent; its r
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, reduce
 from typing import TypeAlias
 
@@ -55,28 +55,27 @@ def simulate(flow: Flow, tasks: int, settings: Mapping[str, str]) -> Simulation:
     if unknown:
         raise UserError(f"there is no setting '{unknown[0]}'", hint=near(unknown[0], flow.settings))
     sizes = FlowSizes(flow, max(tasks, 0), settings)
-    total = _through_phases(sizes)
-    return Simulation(
-        min_dispatches=_whole(total.min_dispatches),
-        max_dispatches=_whole(total.max_dispatches),
-        min_questions=_whole(total.min_questions),
-        max_questions=_whole(total.max_questions),
-        unbounded_by_person=tuple(_person_loops(sizes)),
-    )
-
-
-def _whole(number: float) -> int:
-    return 0 if math.isinf(number) else int(number)
-
-
-def _through_phases(sizes: FlowSizes) -> VisitCost:
-    flow, known = sizes.flow, sizes.known
+    known = sizes.known
 
     def load(node: RouteNode) -> VisitCost:
         phase = flow.phase(node.id)
         return _through_tasks(sizes, phase) if phase.task_steps() else phase.visit_cost(sizes)
 
-    return _SimulationWalk(sizes, phase_edges(flow, known), load).from_any(mode_starts(flow, sizes.mode(), known))
+    total = _SimulationWalk(sizes, phase_edges(flow, known), load).from_any(mode_starts(flow, sizes.mode(), known))
+    names = {way.question for ways in all_edges(flow) for way in ways if way.question and leads_back(way, ways)}
+    person_loops = [name for name in flow.questions if name in names]
+    person_loops += [place.phase.id for place in places(flow) if place.phase.loops_with_person()]
+    return Simulation(
+        min_dispatches=_whole(total.min_dispatches),
+        max_dispatches=_whole(total.max_dispatches),
+        min_questions=_whole(total.min_questions),
+        max_questions=_whole(total.max_questions),
+        unbounded_by_person=tuple(person_loops),
+    )
+
+
+def _whole(number: float) -> int:
+    return 0 if math.isinf(number) else int(number)
 
 
 def _through_tasks(sizes: FlowSizes, spec: PhaseSpec) -> VisitCost:
@@ -120,10 +119,12 @@ class _SimulationWalk:
         self._known: dict[State, VisitCost] = {}
         for way in kept:
             uses = slots.get(_counter(way))
-            rivals = {slots[_counter(other)] for other in kept if _same_outcome(other, way) and _counter(other)}
+            same = [other for other in kept if (other.source, other.outcome) == (way.source, way.outcome)]
+            rivals = {slots[_counter(other)] for other in same if _counter(other)}
             self._doors.setdefault(way.source, []).append(_CountedEdge(way, uses, tuple(rivals)))
             if uses is not None:
-                self._limits[uses] = _limit(sizes, way)
+                restarts = sizes.flow.restarts if way.bound == "restarts" else None
+                self._limits[uses] = sizes.number(restarts.max if restarts else way.count)
 
     def from_any(self, begin: Sequence[RouteNode]) -> VisitCost:
         start = [(node, tuple(self._limits)) for node in begin]
@@ -141,15 +142,13 @@ class _SimulationWalk:
                 todo += ahead
                 continue
             state = todo.pop()
-            if state not in self._known:
-                self._known[state] = self._value(state, after)
+            if state[0].id in ENDS:
+                self._known[state] = ENDS[state[0].id]
+            elif state not in self._known:
+                ways = [self._known[to].plus(_question_cost(way)) for way, to in after]
+                self._known[state] = self._load(state[0]).plus(_best(ways))
             if len(self._known) > MAX_STATES:
                 raise UserError("the flow's counts allow too many ways to walk", hint="simulate it with smaller counts")
-
-    def _value(self, state: State, after: Sequence[tuple[RouteEdge, State]]) -> VisitCost:
-        if state[0].id in ENDS:
-            return ENDS[state[0].id]
-        return self._load(state[0]).plus(_best([self._known[to].plus(_question_cost(way)) for way, to in after]))
 
     def _after(self, state: State) -> list[tuple[RouteEdge, State]]:
         node, counters = state
@@ -159,15 +158,6 @@ class _SimulationWalk:
             if left is not None:
                 found += [(door.way, (to, left)) for to in door.way.to]
         return found
-
-
-def _limit(sizes: FlowSizes, way: RouteEdge) -> int:
-    restarts = sizes.flow.restarts
-    return sizes.number(restarts.max if way.bound == "restarts" and restarts else way.count)
-
-
-def _same_outcome(one: RouteEdge, other: RouteEdge) -> bool:
-    return one.source == other.source and one.outcome == other.outcome
 
 
 def _counter(way: RouteEdge) -> tuple[str, ...]:
@@ -183,9 +173,3 @@ def _question_cost(way: RouteEdge) -> VisitCost:
 
 def _best(loads: Sequence[VisitCost]) -> VisitCost:
     return reduce(VisitCost.either, loads) if loads else NO_WAY_ON
-
-
-def _person_loops(sizes: FlowSizes) -> Iterator[str]:
-    names = {way.question for ways in all_edges(sizes.flow) for way in ways if way.question and leads_back(way, ways)}
-    yield from (name for name in sizes.flow.questions if name in names)
-    yield from (p.phase.id for p in places(sizes.flow) if p.phase.loops_with_person())

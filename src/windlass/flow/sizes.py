@@ -22,14 +22,8 @@ class FlowSizes(Struct, frozen=True):
         """A setting's value; None while a person may still choose it."""
         if name in self.settings:
             return self.settings[name]
-        return (
-            None
-            if name in self._asked_settings() or name not in self.flow.settings
-            else self.flow.settings[name].default
-        )
-
-    def _asked_settings(self) -> set[str]:
-        return {name for phase in self.flow.all_phases() for name in phase.asked_settings()}
+        asked = {one for phase in self.flow.all_phases() for one in phase.asked_settings()}
+        return None if name in asked or name not in self.flow.settings else self.flow.settings[name].default
 
     def is_asked(self, name: str) -> bool | None:
         if name in self.settings or name not in self.flow.settings:
@@ -49,12 +43,11 @@ class FlowSizes(Struct, frozen=True):
 
     def known(self, when: When) -> bool | None:
         """Whether a condition holds: no as soon as one part does not, None while a part is open."""
-        verdicts = [self._known({name: wanted}) for name, wanted in when.items()]
+        verdicts: list[bool | None] = []
+        for name, wanted in when.items():
+            value = self.fixed_value(name)
+            verdicts.append(None if value is None else holds({name: wanted}, {name: value}.get))
         return False if False in verdicts else None if None in verdicts else True
-
-    def _known(self, when: When) -> bool | None:
-        value = self.fixed_value(next(iter(when)))
-        return None if value is None else holds(when, lambda _name: value)
 
     def mode(self) -> str:
         if not self.flow.modes:

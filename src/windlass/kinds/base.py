@@ -189,7 +189,10 @@ class Values(Protocol):
 
 
 class Context(Protocol):
-    """The recorded verbs. Contract: a verb with a recorded result returns it and does nothing else."""
+    """The recorded verbs that several kinds may use; a kind with a verb of its own adds it to this protocol.
+
+    Contract: a verb with a recorded result returns it and does nothing else.
+    """
 
     @property
     def place(self) -> Place: ...
@@ -236,12 +239,6 @@ class Context(Protocol):
     def flush(self) -> None:
         """Commit the events emitted so far."""
         ...
-
-    async def publish(self, what: str, *, remote: str, base: str, tag: str) -> PublishResult:
-        """push | pr | tag of the run's branch, once."""
-        ...
-
-    async def report(self, template: str, to: Sequence[str]) -> None: ...
 
     def whole_run(self) -> AbstractAsyncContextManager[Context]:
         """The same place with all changes of the run as its scope."""

@@ -33,7 +33,14 @@ def make_call(
     if findings:
         compared["findings"] = [finding.to_json() for finding in findings]
     for name in spec.ins:
-        _add_input(ctx, name, compared, stored)
+        content = ctx.values.artifact(name)
+        if name == "reason":
+            # Why the visit before failed: the retry has to improve this.
+            compared |= {"feedback": content} if content else {}
+        elif name not in ("request", "task") and content is not None:
+            stored[name] = content
+            if ctx.place.task is None and ctx.values.fact(f"artifact.{name}.kind") != "text":
+                compared[name] = content_id(content)
     return Call(
         role=spec.role,
         purpose=purpose,
@@ -51,15 +58,15 @@ def ensure_check(ctx: Context) -> Callable[[Mapping[str, str]], str]:
     """For `Call.accept`: the `ensure` rules of the flow's artifacts."""
 
     def accept(outs: Mapping[str, str]) -> str:
-        return "; ".join(filter(None, (_violation(ctx, name, text) for name, text in outs.items())))
+        violations = []
+        for name, text in outs.items():
+            # A plan that cannot be parsed has its own outcome.
+            is_plan = ctx.values.fact(f"artifact.{name}.contract") == "tasks"
+            if not (is_plan and ctx.values.parse_plan(name, text).problem):
+                violations.append(ctx.values.ensure_violation(name, text))
+        return "; ".join(filter(None, violations))
 
     return accept
-
-
-def _violation(ctx: Context, name: str, text: str) -> str:
-    """A plan that cannot be parsed has its own outcome."""
-    is_plan = ctx.values.fact(f"artifact.{name}.contract") == "tasks"
-    return "" if is_plan and ctx.values.parse_plan(name, text).problem else ctx.values.ensure_violation(name, text)
 
 
 def format_finding(finding: Finding) -> str:
@@ -81,19 +88,6 @@ def failure_text(role: str, reply: Reply, most: int = MAX_OUTPUT) -> str:
     message = reply.text.strip()
     cut = message if len(message) <= most else message[:most] + "…"
     return f"{role}: {reply.reason}" + (f"\nIts output:\n{cut}" if message else "")
-
-
-def _add_input(ctx: Context, name: str, compared: dict[str, Json], stored: dict[str, Json]) -> None:
-    content = ctx.values.artifact(name)
-    if name == "reason":
-        # Why the visit before failed: the retry has to improve this.
-        compared |= {"feedback": content} if content else {}
-        return
-    if name in ("request", "task") or content is None:
-        return
-    stored[name] = content
-    if ctx.place.task is None and ctx.values.fact(f"artifact.{name}.kind") != "text":
-        compared[name] = content_id(content)
 
 
 def record_label(ctx: Context, label: str, at: str) -> None:

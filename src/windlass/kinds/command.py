@@ -68,18 +68,16 @@ async def run(spec: CommandSpec, ctx: Context) -> Outcome:
             return Outcome("ok")
         if cycle > cap or spec.fixer is None:
             break
-        if not await _fix(spec.fixer, ctx, ran, cycle, cap):
+        fixer = spec.fixer
+        if fixer.otherwise and not ctx.values.has_role(fixer.role):
+            fixer = replace(fixer, role=fixer.otherwise)
+        call = make_call(ctx, fixer, "fix-checks", inputs={"checks_output": ran.output})
+        reply = await ctx.dispatch(ctx.place.id("fix"), replace(call, cycles=cap), cycle=cycle)
+        if not reply.ok:
             return Outcome("exhausted", f"the fixer failed; {_first_lines(ran)}")
     if cap:
         return Outcome("exhausted", _first_lines(ran))
     return Outcome(f"failed.{first_file(ran.output)}" if spec.classify else "failed", _first_lines(ran))
-
-
-async def _fix(fixer: CallSpec, ctx: Context, ran: CommandRun, cycle: int, cap: int) -> bool:
-    chosen = fixer if ctx.values.has_role(fixer.role) or not fixer.otherwise else replace(fixer, role=fixer.otherwise)
-    call = make_call(ctx, chosen, "fix-checks", inputs={"checks_output": ran.output})
-    reply = await ctx.dispatch(ctx.place.id("fix"), replace(call, cycles=cap), cycle=cycle)
-    return reply.ok
 
 
 TEST_FILE = re.compile(r"(^|/)(tests?|__tests__)/|(^|/)test_[^/]*$|_test\.[^/.]+$|\.(test|spec)\.[^/]+$")

@@ -15,11 +15,11 @@ from msgspec import field
 
 from windlass.conversion import Path
 from windlass.events import RunSaid
-from windlass.kinds.base import Call, Context, Kind, Outcome, Reply
+from windlass.kinds.base import Call, Context, Kind, Outcome
 from windlass.kinds.calls import make_call
 from windlass.kinds.spec import CallSpec, Count, Names, PhaseSpec, Reference
 from windlass.kinds.visit_cost import Sizes, VisitCost
-from windlass.model import Answer, Json, Question
+from windlass.model import Json, Question
 
 READY = "ready"
 SATISFIED = "Are you satisfied with the requirement? (yes to proceed; anything else goes back as your reply)"
@@ -80,31 +80,25 @@ async def run(spec: DialogueSpec, ctx: Context) -> Outcome:
     ctx.emit(
         RunSaid(f"Clarifying the request for '{ctx.values.fact('repository')}': the {spec.role} may ask you questions.")
     )
-    history: list[Json] = []
+    caller = CallSpec(role=spec.role, ins=spec.ins)
+    history: list[dict[str, Json]] = []
     for round in range(1, most + 1):
-        reply = await ctx.dispatch("turn", _turn(spec, ctx, history, most), cycle=round)
+        transcript = "\n\n".join(f"{entry['role']}: {entry['text']}" for entry in history)
+        inputs: dict[str, Json] = {"history": [*history]}
+        call = make_call(ctx, caller, "clarify", inputs=inputs, context={"history": transcript})
+        call = Call(call.role, call.purpose, call.inputs, call.context, cycles=most)
+        reply = await ctx.dispatch("turn", call, cycle=round)
         if not reply.ok:
             return Outcome("failed", f"{spec.role}: {reply.reason}")
-        ready, message = _message_of(reply)
+        assert isinstance(reply.data, dict)
+        ready, message = reply.data["status"] == READY, str(reply.data["message"])
         answer = await ctx.ask(_question(spec, ready, message), id="round", cycle=round)
         if ready and is_affirmative(answer.value):
             return await _settle(spec, ctx, message, history, confirmed=True)
-        history += _exchange(message, answer)
+        history += [{"role": "assistant", "text": message}, {"role": "user", "text": answer.value}]
         await _save(spec, ctx, history, round, confirmed=False)
     ctx.emit(RunSaid(f"All {most} rounds were used without a confirmation: the request stays as it was."), at="limit")
     return await _settle(spec, ctx, ctx.values.facts.request, history, confirmed=False)
-
-
-def _turn(spec: DialogueSpec, ctx: Context, history: list[Json], most: int) -> Call:
-    transcript = "\n\n".join(f"{entry['role']}: {entry['text']}" for entry in history if isinstance(entry, dict))
-    caller = CallSpec(role=spec.role, ins=spec.ins)
-    call = make_call(ctx, caller, "clarify", inputs={"history": [*history]}, context={"history": transcript})
-    return Call(call.role, call.purpose, call.inputs, call.context, cycles=most)
-
-
-def _message_of(reply: Reply) -> tuple[bool, str]:
-    assert isinstance(reply.data, dict)
-    return reply.data["status"] == READY, str(reply.data["message"])
 
 
 def _question(spec: DialogueSpec, ready: bool, message: str) -> Question:
@@ -115,11 +109,9 @@ def _question(spec: DialogueSpec, ready: bool, message: str) -> Question:
     return Question(open, f"The {spec.role} asks. What do you answer?", type="input", detail=message)
 
 
-def _exchange(message: str, answer: Answer) -> list[Json]:
-    return [{"role": "assistant", "text": message}, {"role": "user", "text": answer.value}]
-
-
-async def _settle(spec: DialogueSpec, ctx: Context, text: str, history: list[Json], *, confirmed: bool) -> Outcome:
+async def _settle(
+    spec: DialogueSpec, ctx: Context, text: str, history: list[dict[str, Json]], *, confirmed: bool
+) -> Outcome:
     await _save(spec, ctx, history, None, confirmed=confirmed)
     for name in spec.out:
         await ctx.make(name, text)
@@ -128,7 +120,9 @@ async def _settle(spec: DialogueSpec, ctx: Context, text: str, history: list[Jso
     return Outcome("ok" if confirmed else "limit", "" if confirmed else "not confirmed")
 
 
-async def _save(spec: DialogueSpec, ctx: Context, history: list[Json], round: int | None, *, confirmed: bool) -> None:
+async def _save(
+    spec: DialogueSpec, ctx: Context, history: list[dict[str, Json]], round: int | None, *, confirmed: bool
+) -> None:
     if spec.log:
         await ctx.make(spec.log, json.dumps({"confirmed": confirmed, "history": history}), cycle=round)
 

@@ -106,7 +106,15 @@ async def _propose(spec: ElicitSpec, ctx: Context) -> Json:
     call = replace(_call(spec, ctx, spec.item), fits=lambda data: _count_problem(spec, data))
     id = ctx.place.id(spec.role)
     earlier = _earlier(ctx, id, call)
-    data = _data(spec, ctx, earlier or await ctx.dispatch(id, call))
+    reply = earlier or await ctx.dispatch(id, call)
+    data = reply.data
+    if not reply.ok:
+        # A wrong number of items is accepted from an agent that insists on it, unless there are too few to handle.
+        enough = len(proposals.entries(data, spec.item)) >= LEAST[spec.item]
+        if reply.error != ErrorClass.BAD_OUTPUT or not enough:
+            raise NoProposalError(failed_call_outcome(spec.role, reply))
+        text = f"{spec.role}: {_count_problem(spec, data)}; accepted anyway"
+        ctx.emit(Warned("elicit", text, ctx.place.key.text))
     if earlier is None:
         best = proposals.approaches(data).recommendation if spec.item == "approaches" else ""
         why = str(data.get("reasoning") or "") if isinstance(data, dict) else ""
@@ -125,26 +133,10 @@ def _earlier(ctx: Context, id: str, call: Call, cycle: int | None = None) -> Rep
     return earlier if earlier and earlier.ok else None
 
 
-def _data(spec: ElicitSpec, ctx: Context, reply: Reply) -> Json:
-    """Accepts a wrong number of items from an agent that insists on it, unless there are too few to handle."""
-    if reply.ok:
-        return reply.data
-    if reply.error == ErrorClass.BAD_OUTPUT and len(_items(spec, reply.data)) >= LEAST[spec.item]:
-        ctx.emit(
-            Warned("elicit", f"{spec.role}: {_count_problem(spec, reply.data)}; accepted anyway", ctx.place.key.text)
-        )
-        return reply.data
-    raise NoProposalError(failed_call_outcome(spec.role, reply))
-
-
 def _count_problem(spec: ElicitSpec, data: Json) -> str:
-    count = len(_items(spec, data))
+    count = len(proposals.entries(data, spec.item))
     limits = f"{spec.min} to {spec.max}" if spec.min < spec.max else str(spec.min)
     return "" if spec.min <= count <= spec.max else f"there are {count} {spec.item}, {limits} are wanted"
-
-
-def _items(spec: ElicitSpec, data: Json) -> list[dict[str, Json]]:
-    return proposals.entries(data, spec.item)
 
 
 # -- the handling of each item

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from windlass.conversion import Path
 from windlass.events import Warned
-from windlass.kinds.base import Context, Kind, Outcome, Reply
+from windlass.kinds.base import Context, Kind, Outcome
 from windlass.kinds.calls import ensure_check, failed_call_outcome, failure_text, make_call, record_label
 from windlass.kinds.spec import CallSpec, FlowStruct, FlowView, Number, PhaseSpec, comma_list
 from windlass.kinds.visit_cost import Sizes, VisitCost, holds
@@ -82,10 +82,13 @@ class ProduceSpec(PhaseSpec, frozen=True, kw_only=True, tag="produce"):
 
 
 async def run(spec: ProduceSpec, ctx: Context) -> Outcome:
+    roles = [call.role for call in spec.calls]
     for index, call in enumerate(spec.calls):
         if not holds(call.when, ctx.values.fact):
             continue
-        outcome = await _call(spec, call, ctx, _name(spec, index, ctx))
+        name = call.role if roles.count(call.role) == 1 else f"{call.role}.{index + 1}"
+        alone = len(roles) == 1 and ctx.place.task
+        outcome = await _call(spec, call, ctx, ctx.place.id() if alone else ctx.place.id(name))
         if outcome is not None:
             return outcome
     return Outcome("ok")
@@ -93,75 +96,44 @@ async def run(spec: ProduceSpec, ctx: Context) -> Outcome:
 
 async def _call(spec: ProduceSpec, call: CallSpec, ctx: Context, id: str) -> Outcome | None:
     """None: continue with the next call."""
-    tries = 1 + (spec.empty.retry if _is_plan(call, ctx) else 0)
+    contracts = {ctx.values.fact(f"artifact.{name}.contract") for name in call.out}
+    makes_plan = not contracts.isdisjoint(("tasks", "subtasks", "contract-tasks"))
+    tries = 1 + (spec.empty.retry if makes_plan else 0)
+    purpose = "implement" if ctx.place.task else "draft"
     feedback, looped = "", tries > 1
-    first = make_call(ctx, call, _purpose(ctx))
-    earlier = ctx.earlier(id, first, cycle=1 if looped else None)
+    earlier = ctx.earlier(id, make_call(ctx, call, purpose), cycle=1 if looped else None)
     if earlier and earlier.ok and not earlier.outcome and not _problem(call, ctx):
         return None
     for cycle in range(1, tries + 1):
-        job = make_call(ctx, call, _purpose(ctx), inputs={"feedback": feedback} if feedback else None)
+        job = make_call(ctx, call, purpose, inputs={"feedback": feedback} if feedback else None)
         reply = await ctx.dispatch(id, replace(job, accept=ensure_check(ctx)), cycle=cycle if looped else None)
         if not reply.ok:
-            return _failure(spec, call, reply)
+            outcome = failed_call_outcome(call.role, reply)
+            return outcome if outcome.name in spec.on else replace(outcome, name="failed")
         # The engine committed the agent's uncommitted changes before it recorded the reply.
         record_label(ctx, spec.harvest, f"{id}.harvest")
         ctx.flush()
         if reply.outcome:
-            return Outcome(reply.outcome if reply.outcome in spec.on else "failed", _failure_text(reply))
+            # The errors that a contract lists, otherwise the agent's text.
+            errors = reply.data.get("errors") if isinstance(reply.data, dict) else None
+            text = "; ".join(str(error) for error in errors) if isinstance(errors, list) and errors else reply.text
+            return Outcome(reply.outcome if reply.outcome in spec.on else "failed", text)
         feedback = _problem(call, ctx)
         if not feedback:
-            _warn_of_silence(call, ctx)
+            if any(not (ctx.values.artifact(name) or "").strip() for name in call.out):
+                text = f"{call.role} wrote nothing; the run continues without it"
+                ctx.emit(Warned("empty", text, ctx.place.key.text))
             return None
-    return _invalid(spec, call, ctx, feedback, reply)
-
-
-def _failure_text(reply: Reply) -> str:
-    """The errors that a contract lists, otherwise the agent's text."""
-    errors = reply.data.get("errors") if isinstance(reply.data, dict) else None
-    return "; ".join(str(error) for error in errors) if isinstance(errors, list) and errors else reply.text
-
-
-def _failure(spec: ProduceSpec, call: CallSpec, reply: Reply) -> Outcome:
-    outcome = failed_call_outcome(call.role, reply)
-    return outcome if outcome.name in spec.on else replace(outcome, name="failed")
-
-
-def _invalid(spec: ProduceSpec, call: CallSpec, ctx: Context, problem: str, reply: Reply) -> Outcome:
-    """A plan without tasks is `empty`, any other violation `invalid`; an unrouted outcome is `failed`."""
-    name = "empty" if _is_plan(call, ctx) else "invalid"
-    words = failure_text(call.role, replace(reply, reason=problem))
+    # A plan without tasks is `empty`, any other violation `invalid`; an unrouted outcome is `failed`.
+    name = "empty" if makes_plan else "invalid"
+    words = failure_text(call.role, replace(reply, reason=feedback))
     shown = [f"{path}:\n{ctx.values.artifact(path)}"[:MAX_SHOWN] for path in call.out if ctx.values.artifact(path)]
     return Outcome(name if name in spec.on else "failed", "\n".join([words, *shown]))
-
-
-def _warn_of_silence(call: CallSpec, ctx: Context) -> None:
-    silent = [name for name in call.out if not (ctx.values.artifact(name) or "").strip()]
-    if silent:
-        ctx.emit(Warned("empty", f"{call.role} wrote nothing; the run continues without it", ctx.place.key.text))
-
-
-def _is_plan(call: CallSpec, ctx: Context) -> bool:
-    return any(
-        ctx.values.fact(f"artifact.{name}.contract") in ("tasks", "subtasks", "contract-tasks") for name in call.out
-    )
-
-
-def _purpose(ctx: Context) -> str:
-    return "implement" if ctx.place.task else "draft"
 
 
 def _problem(call: CallSpec, ctx: Context) -> str:
     problems = (ctx.values.problem(name) for name in call.out)
     return next((problem for problem in problems if problem), "")
-
-
-def _name(spec: ProduceSpec, index: int, ctx: Context) -> str:
-    roles = [call.role for call in spec.calls]
-    if len(roles) == 1 and ctx.place.task:
-        return ctx.place.id()
-    role = roles[index]
-    return ctx.place.id(role if roles.count(role) == 1 else f"{role}.{index + 1}")
 
 
 KIND = Kind(ProduceSpec, run)

@@ -83,40 +83,38 @@ def entries(data: Json, name: str) -> list[dict[str, Json]]:
 
 
 def queries(data: Json) -> tuple[ProposedQuestion, ...]:
-    return tuple(_query(one, n) for n, one in enumerate(entries(data, "questions"), 1))
-
-
-def _query(one: dict[str, Json], number: int) -> ProposedQuestion:
-    items = one.get("options")
-    options = tuple(str(o) for o in items) if isinstance(items, list) and one.get("type") == "choice" else ()
-    return ProposedQuestion(f"question-{number}", str(one["text"]), options, str(one.get("placeholder") or ""))
+    found = []
+    for number, one in enumerate(entries(data, "questions"), 1):
+        items = one.get("options") if one.get("type") == "choice" else None
+        options = tuple(str(o) for o in items) if isinstance(items, list) else ()
+        text, placeholder = str(one["text"]), str(one.get("placeholder") or "")
+        found.append(ProposedQuestion(f"question-{number}", text, options, placeholder))
+    return tuple(found)
 
 
 def approaches(data: Json) -> Approaches:
     """Answers and command lines use these ids. An id that they cannot use is replaced by its number."""
     assert isinstance(data, dict)
+    ids: dict[str, str] = {}
     items = entries(data, "approaches")
-    ids = {str(one["id"]): _answer_key(str(one["id"]), n) for n, one in enumerate(items, 1)}
-    parsed = tuple(_approach(one, ids[str(one["id"])]) for one in items)
-    return Approaches(parsed, ids[str(data["recommendation"])], str(data.get("reasoning") or ""))
-
-
-def _answer_key(id: str, number: int) -> str:
-    return id if is_id(id) and not id.isdecimal() and id.casefold() != OTHER else f"approach-{number}"
-
-
-def _approach(one: dict[str, Json], id: str) -> Approach:
-    size = one.get("taskEstimate")
-    title, summary, tradeoffs = (" ".join(str(one.get(name) or "").split()) for name in APPROACH_TEXTS)
-    return Approach(id, title, summary, tradeoffs, float(size) if isinstance(size, int | float) else 0)
+    for number, one in enumerate(items, 1):
+        id = str(one["id"])
+        usable = is_id(id) and not id.isdecimal() and id.casefold() != OTHER
+        ids[id] = id if usable else f"approach-{number}"
+    parsed = []
+    for one in items:
+        title, summary, tradeoffs = (" ".join(str(one.get(name) or "").split()) for name in APPROACH_TEXTS)
+        size = one.get("taskEstimate")
+        tasks = float(size) if isinstance(size, int | float) else 0
+        parsed.append(Approach(ids[str(one["id"])], title, summary, tradeoffs, tasks))
+    return Approaches(tuple(parsed), ids[str(data["recommendation"])], str(data.get("reasoning") or ""))
 
 
 def sections(data: Json) -> tuple[Section, ...]:
-    return tuple(_section(one, n) for n, one in enumerate(entries(data, "sections"), 1))
-
-
-def _section(one: dict[str, Json], number: int) -> Section:
-    return Section(f"section-{number}", " ".join(str(one["title"]).split()), str(one["content"]).strip())
+    return tuple(
+        Section(f"section-{n}", " ".join(str(one["title"]).split()), str(one["content"]).strip())
+        for n, one in enumerate(entries(data, "sections"), 1)
+    )
 
 
 def item_list(item: str, data: Json) -> list[Json]:
@@ -174,30 +172,26 @@ def option_keys(labels: Sequence[str]) -> tuple[Choice, ...]:
 
 
 def approach_question(approaches: Approaches, *, other: bool) -> Question:
+    choices = []
+    for approach in approaches.items:
+        # The star and the size come first: a narrow screen cuts the end, which is the summary.
+        star = "★ recommended" if approach.id == approaches.recommendation else ""
+        facts = ", ".join(filter(None, (star, approach.size)))
+        choices.append(Choice(approach.id, approach.title, ". ".join(filter(None, (facts, approach.summary)))))
+    # The reason of the recommendation, and what each approach costs.
+    best = next(a.title for a in approaches.items if a.id == approaches.recommendation)
+    why = f": {approaches.reasoning}" if approaches.reasoning else ""
+    costs = "\n".join(f"- **{a.title}**: {a.tradeoffs}" for a in approaches.items if a.tradeoffs)
+    tradeoffs = f"\n\nTrade-offs:\n\n{costs}" if costs else ""
     own = (Choice(OTHER, "Other", "describe an approach of your own"),) if other else ()
     return Question(
         id="approach",
         title="Choose Approach",
         text="Which approach shall it be?",
-        options=(*(_choice(a, approaches) for a in approaches.items), *own),
-        detail=_comparison(approaches),
+        options=(*choices, *own),
+        detail=f"★ Recommended is {best}{why}{tradeoffs}",
         yes=approaches.recommendation,
     )
-
-
-def _choice(approach: Approach, approaches: Approaches) -> Choice:
-    star = "★ recommended" if approach.id == approaches.recommendation else ""
-    # The star and the size come first: a narrow screen cuts the end, which is the summary.
-    facts = ", ".join(filter(None, (star, approach.size)))
-    return Choice(approach.id, approach.title, ". ".join(filter(None, (facts, approach.summary))))
-
-
-def _comparison(approaches: Approaches) -> str:
-    """The reason of the recommendation, and what each approach costs."""
-    best = next(a.title for a in approaches.items if a.id == approaches.recommendation)
-    why = f": {approaches.reasoning}" if approaches.reasoning else ""
-    costs = "\n".join(f"- **{a.title}**: {a.tradeoffs}" for a in approaches.items if a.tradeoffs)
-    return "\n\n".join(filter(None, (f"★ Recommended is {best}{why}", f"Trade-offs:\n\n{costs}" if costs else "")))
 
 
 def own_approach_question() -> Question:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Protocol
 
-from windlass.kinds.base import Context, Kind, Outcome
+from windlass.kinds.base import Context, Kind, Outcome, PublishResult
 from windlass.kinds.spec import PhaseSpec
 
 
@@ -23,7 +23,15 @@ class PublishSpec(PhaseSpec, frozen=True, kw_only=True, tag="publish"):
     """The tag's name, with the placeholders {slug}, {id8} and {date}."""
 
 
-async def run(spec: PublishSpec, ctx: Context) -> Outcome:
+class PublishesRun(Context, Protocol):
+    """The verbs of every kind, and the one of this kind."""
+
+    async def publish(self, what: str, *, remote: str, base: str, tag: str) -> PublishResult:
+        """push | pr | tag of the run's branch, once."""
+        ...
+
+
+async def run(spec: PublishSpec, ctx: PublishesRun) -> Outcome:
     for what in spec.do:
         done = await ctx.publish(
             what, remote=ctx.values.setting(spec.remote), base=ctx.values.setting(spec.base), tag=spec.tag

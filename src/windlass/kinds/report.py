@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import ClassVar
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, Protocol
 
 from windlass.kinds.base import Context, Kind, Outcome
 from windlass.kinds.spec import PhaseSpec, Reference
@@ -28,7 +28,15 @@ class ReportSpec(PhaseSpec, frozen=True, kw_only=True, tag="report"):
         return f"  to {', '.join(self.to)}"
 
 
-async def run(spec: ReportSpec, ctx: Context) -> Outcome:
+class WritesReport(Context, Protocol):
+    """The verbs of every kind, and the one of this kind."""
+
+    async def report(self, template: str, to: Sequence[str]) -> None:
+        """Render the record of the run, and write it to each of these."""
+        ...
+
+
+async def run(spec: ReportSpec, ctx: WritesReport) -> Outcome:
     await ctx.report(spec.template, spec.to)
     return Outcome("ok")
 

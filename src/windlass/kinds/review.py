@@ -154,15 +154,24 @@ async def run(spec: ReviewSpec, ctx: Context) -> Outcome:
 
 
 async def _run(spec: ReviewSpec, ctx: Context) -> Outcome:
-    reviewers = [r for r in spec.reviewers if holds(r.when, ctx.values.fact) and _is_available(r, ctx)]
+    available = [r for r in spec.reviewers if not r.optional or ctx.values.has_role(r.role)]
+    reviewers = [r for r in available if holds(r.when, ctx.values.fact)]
     requests = ctx.place.to_fix if spec.fixer and ctx.place.to_fix else _wish(spec, ctx)
     if requests:
         failed = await _fix(spec, ctx, requests, 0, int(ctx.values.setting(spec.max)))
-        failed = failed or await _land(spec, ctx, requests)
         if failed:
             return failed
+        # When the checks refuse a fix for the whole run, the findings stay open.
+        refusal = await ctx.land_fix(ctx.place.id("land")) if spec.scope == "run" else ""
+        if refusal:
+            why = Finding(f"the fix was not taken: {refusal}", Severity.HIGH, role="windlass")
+            return Outcome("noted", why.message, (why, *requests))
     if not reviewers:
-        _warn_unreviewed(spec, ctx)
+        # Reviewers are optional where only critical findings count. Elsewhere their absence is a warning.
+        if ctx.place.task and not spec.threshold:
+            roles = ", ".join(reviewer.role for reviewer in spec.reviewers)
+            text = f"'{ctx.place.task.title}' continues without its {spec.id} review: no agent plays {roles}"
+            ctx.emit(Warned("unreviewed", text, ctx.place.key.text, ctx.place.task.id), at=f"{ctx.place.id()}.nobody")
         return Outcome("pass", NOBODY_REVIEWED)
     return await _cycles(spec, ctx, reviewers)
 
@@ -170,12 +179,17 @@ async def _run(spec: ReviewSpec, ctx: Context) -> Outcome:
 async def _cycles(spec: ReviewSpec, ctx: Context, reviewers: Sequence[CallSpec]) -> Outcome:
     iterative = ctx.values.setting(spec.mode) == "iterative" and spec.fixer is not None
     cap = int(ctx.values.setting(spec.max)) if iterative else 0
-    open_findings, since = _change_finding(ctx), ctx.place.since
+    since = ctx.place.since
+    open_findings: tuple[Finding, ...] = ()
+    if since:
+        # A change after the review has the reviewers judge the task again.
+        text = f"It was changed after your review ({ctx.place.why}): does it still meet the requirements?"
+        open_findings = (Finding(text, Severity.MEDIUM, role="windlass"),)
     for cycle in range(1, cap + 2):
         round = await _review(spec, ctx, reviewers, cycle, cap, open_findings, since)
         if not (iterative and round.blocking) or round.verdict is Verdict.HARD_STOP:
-            return _outcome(round, iterative)
-        stuck = cycle > 1 and _closed_nothing(open_findings, round.blocking)
+            return _outcome(round)
+        stuck = cycle > 1 and {f.identity for f in open_findings} <= {f.identity for f in round.blocking}
         if cycle > cap or stuck:
             tried = f"{cycle} attempts" if cycle > 1 else "1 attempt"
             why = f"failed after {tried}: " + (
@@ -203,13 +217,28 @@ async def _review(
 ) -> Round:
     record_label(ctx, spec.label.enter, f"{ctx.place.id()}#{cycle}")
     jobs = [_call(spec, ctx, r, cap, open_findings, since) for r in reviewers]
-    ids = [_id(ctx, r.role, len(reviewers)) for r in reviewers]
+    alone = len(reviewers) == 1 and ctx.place.task
+    ids = [ctx.place.id() if alone else ctx.place.id(r.role) for r in reviewers]
     calls = [ctx.dispatch(id, job, cycle=cycle) for id, job in zip(ids, jobs, strict=True)]
     replies = await _gather(calls) if spec.order == "parallel" else [await call for call in calls]
     rounds = [_judge(spec, ctx, r.role, reply) for r, reply in zip(reviewers, replies, strict=True)]
     for reviewer, round in zip(reviewers, rounds, strict=True):
-        _record_round(ctx, reviewer.role, round, cycle)
-    return _join(rounds)
+        id, task = ctx.place.id(reviewer.role), ctx.place.task.id if ctx.place.task else ""
+        findings: list[Json] = [f.to_json() for f in round.blocking + round.noted]
+        ctx.emit(
+            ReviewFinished(
+                f"{ctx.place.key}/{id}", reviewer.role, round.verdict.value, findings, round.summary, task, cycle
+            ),
+            at=f"{id}#{cycle}",
+        )
+    order = (Verdict.HARD_STOP, Verdict.NEEDS_DECISION, Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS_WITH_NOTES)
+    verdicts = {round.verdict for round in rounds}
+    return Round(
+        next((verdict for verdict in order if verdict in verdicts), Verdict.PASS),
+        tuple(f for round in rounds for f in round.blocking),
+        tuple(f for round in rounds for f in round.noted),
+        " ".join(round.summary for round in rounds if round.summary),
+    )
 
 
 async def _gather(calls: Sequence[Awaitable[Reply]]) -> list[Reply]:
@@ -226,16 +255,14 @@ def _call(
 ) -> Call:
     again = "re" if open_findings else ""
     kind = "-run" if spec.scope == "run" else "" if spec.of == "changes" else f"-{spec.of}"
-    call = make_call(ctx, reviewer, f"{again}review{kind}", inputs=_subject(spec, ctx), findings=open_findings)
     content = ctx.values.artifact(spec.of)
+    # A replay compares the judged content.
+    judged: dict[str, Json] = {"tree": ctx.place.tree} if spec.of == "changes" else {spec.of: content_id(content or "")}
+    call = make_call(ctx, reviewer, f"{again}review{kind}", inputs=judged, findings=open_findings)
     context = {**call.context, "criteria": reviewer.criteria, **({spec.of: content} if content else {})}
-    fits = _consistency_check(_least_failing_severity(spec, ctx))
+    # The least severity that a pass cannot contain: the flow's threshold, otherwise the one in the role files.
+    fits = _consistency_check(Severity.of(ctx.values.setting(spec.threshold)) if spec.threshold else Severity.MEDIUM)
     return replace(call, cycles=cap, since=since if spec.of == "changes" else "", context=context, fits=fits)
-
-
-def _least_failing_severity(spec: ReviewSpec, ctx: Context) -> Severity:
-    """The least severity that a pass cannot contain: the flow's threshold, otherwise the one in the role files."""
-    return Severity.of(ctx.values.setting(spec.threshold)) if spec.threshold else Severity.MEDIUM
 
 
 def _consistency_check(least: Severity) -> Callable[[Json], str]:
@@ -253,13 +280,6 @@ def _consistency_check(least: Severity) -> Callable[[Json], str]:
     return fits
 
 
-def _subject(spec: ReviewSpec, ctx: Context) -> dict[str, Json]:
-    """The inputs of a replay's comparison: the judged content."""
-    if spec.of == "changes":
-        return {"tree": ctx.place.tree}
-    return {spec.of: content_id(ctx.values.artifact(spec.of) or "")}
-
-
 def _judge(spec: ReviewSpec, ctx: Context, role: str, reply: Reply) -> Round:
     if not reply.ok or not isinstance(reply.data, dict):
         return Round(Verdict.INCONCLUSIVE, summary=f"{role}: {reply.reason or 'gave no verdict'}")
@@ -274,7 +294,10 @@ def _judge(spec: ReviewSpec, ctx: Context, role: str, reply: Reply) -> Round:
         verdict = Verdict.FAIL
     if verdict not in (Verdict.FAIL, Verdict.HARD_STOP):
         return Round(verdict, noted=tuple(findings), summary=summary)
-    least = _threshold(spec, ctx)
+    if spec.threshold:
+        least: int = Severity.of(ctx.values.setting(spec.threshold))
+    else:
+        least = Severity.LOW if ctx.values.setting(spec.mode) == "iterative" else NEVER
     blocking = tuple(f for f in findings if f.severity >= least)
     return Round(verdict, blocking, tuple(f for f in findings if f.severity < least), summary)
 
@@ -285,25 +308,7 @@ def _findings(items: Json, role: str) -> list[Finding]:
     return [Finding.from_json(item).by(role) for item in items if isinstance(item, dict)]
 
 
-def _threshold(spec: ReviewSpec, ctx: Context) -> int:
-    if spec.threshold:
-        return Severity.of(ctx.values.setting(spec.threshold))
-    return Severity.LOW if ctx.values.setting(spec.mode) == "iterative" else NEVER
-
-
-def _join(rounds: Sequence[Round]) -> Round:
-    verdicts = {round.verdict for round in rounds}
-    order = (Verdict.HARD_STOP, Verdict.NEEDS_DECISION, Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS_WITH_NOTES)
-    worst = next((verdict for verdict in order if verdict in verdicts), Verdict.PASS)
-    return Round(
-        worst,
-        tuple(f for round in rounds for f in round.blocking),
-        tuple(f for round in rounds for f in round.noted),
-        " ".join(round.summary for round in rounds if round.summary),
-    )
-
-
-def _outcome(round: Round, iterative: bool) -> Outcome:
+def _outcome(round: Round) -> Outcome:
     findings = round.blocking + round.noted
     words = _words(findings) or round.summary
     if round.verdict is Verdict.HARD_STOP:
@@ -337,40 +342,21 @@ async def _revise(
     assert spec.fixer is not None
     purpose = "revise" if spec.of != "changes" else "fix-run" if spec.scope == "run" else "fix"
     # In the prompt, not compared: the findings and the task are the inputs of a fix.
-    context: dict[str, Json] = {"review_type": spec.id, **_content(spec, ctx)}
+    content = ctx.values.artifact(spec.of)
+    context: dict[str, Json] = {"review_type": spec.id, **({spec.of: content} if content else {})}
     call = make_call(ctx, spec.fixer, purpose, findings=findings, context=context)
-    call = replace(call, cycles=cap, label=spec.label.fix, accept=_plan_check(spec, ctx))
+    was_plan, form = bool(_tasks_of(spec, ctx)), ensure_check(ctx)
+
+    def accept(outs: Mapping[str, str]) -> str:
+        """A revised plan can still be carried out, and keeps the `ensure` rules of the flow."""
+        problem = ctx.values.parse_plan(spec.of, outs.get(spec.of, "")).problem if was_plan else ""
+        return f"the revised plan cannot be carried out: {problem}" if problem else form(outs)
+
+    call = replace(call, cycles=cap, label=spec.label.fix, accept=accept)
     reply = await ctx.dispatch(name, call, cycle=cycle)
     if reply.ok:
         return None
     return Outcome("inconclusive", f"{spec.fixer.role} could not mend it: {reply.reason}", findings)
-
-
-async def _land(spec: ReviewSpec, ctx: Context, requests: tuple[Finding, ...]) -> Outcome | None:
-    """Merges a fix for the whole run into its tip. When the checks refuse it, the findings stay open."""
-    refusal = await ctx.land_fix(ctx.place.id("land")) if spec.scope == "run" else ""
-    if not refusal:
-        return None
-    why = Finding(f"the fix was not taken: {refusal}", Severity.HIGH, role="windlass")
-    return Outcome("noted", why.message, (why, *requests))
-
-
-def _content(spec: ReviewSpec, ctx: Context) -> dict[str, Json]:
-    content = ctx.values.artifact(spec.of)
-    return {spec.of: content} if content else {}
-
-
-def _plan_check(spec: ReviewSpec, ctx: Context) -> Callable[[Mapping[str, str]], str]:
-    """For `Call.accept`: a revised plan can still be carried out, and keeps the `ensure` rules of the flow."""
-    was_plan = bool(_tasks_of(spec, ctx))
-    form = ensure_check(ctx)
-
-    def accept(outs: Mapping[str, str]) -> str:
-        problem = ctx.values.parse_plan(spec.of, outs.get(spec.of, "")).problem if was_plan else ""
-        # The rules of the approved documents hold for every revision of the plan.
-        return f"the revised plan cannot be carried out: {problem}" if problem else form(outs)
-
-    return accept
 
 
 def _tasks_of(spec: ReviewSpec, ctx: Context) -> tuple[Task, ...]:
@@ -465,46 +451,6 @@ def _wish(spec: ReviewSpec, ctx: Context) -> tuple[Finding, ...]:
     if text is None:
         return ()
     return (Finding(text or "The user wants it revised: mend its weakest points.", Severity.HIGH, role=USER),)
-
-
-# -- helpers
-
-
-def _change_finding(ctx: Context) -> tuple[Finding, ...]:
-    """The finding that has a reviewed task judged again after a change."""
-    text = f"It was changed after your review ({ctx.place.why}): does it still meet the requirements?"
-    return (Finding(text, Severity.MEDIUM, role="windlass"),) if ctx.place.since else ()
-
-
-def _warn_unreviewed(spec: ReviewSpec, ctx: Context) -> None:
-    """Reviewers are optional where only critical findings count. Elsewhere their absence is a warning."""
-    if ctx.place.task and not spec.threshold:
-        roles = ", ".join(reviewer.role for reviewer in spec.reviewers)
-        text = f"'{ctx.place.task.title}' continues without its {spec.id} review: no agent plays {roles}"
-        ctx.emit(Warned("unreviewed", text, ctx.place.key.text, ctx.place.task.id), at=f"{ctx.place.id()}.nobody")
-
-
-def _is_available(reviewer: CallSpec, ctx: Context) -> bool:
-    return not reviewer.optional or ctx.values.has_role(reviewer.role)
-
-
-def _id(ctx: Context, role: str, count: int) -> str:
-    return ctx.place.id() if count == 1 and ctx.place.task else ctx.place.id(role)
-
-
-def _record_round(ctx: Context, role: str, round: Round, cycle: int) -> None:
-    findings: list[Json] = [f.to_json() for f in round.blocking + round.noted]
-    task = ctx.place.task.id if ctx.place.task else ""
-    ctx.emit(
-        ReviewFinished(
-            f"{ctx.place.key}/{ctx.place.id(role)}", role, round.verdict.value, findings, round.summary, task, cycle
-        ),
-        at=f"{ctx.place.id(role)}#{cycle}",
-    )
-
-
-def _closed_nothing(before: Sequence[Finding], after: Sequence[Finding]) -> bool:
-    return {f.identity for f in before} <= {f.identity for f in after}
 
 
 def _words(findings: Sequence[Finding]) -> str:

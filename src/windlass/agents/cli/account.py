@@ -54,18 +54,15 @@ class CliAdapter:
     def __init__(self, settings: CliSettings = DEFAULTS, environ: Mapping[str, str] | None = None) -> None:
         self.settings = settings
         self.environ = environ or {}
-        self.credential = " ".join(part for part in (self.name, settings.base_url, self._login_id(settings)) if part)
-
-    def _login_id(self, settings: CliSettings) -> str:
-        """Identifies the login without a secret: a key by its fingerprint, otherwise the chosen folder."""
-        account, environ = self.account, self.environ
+        account = self.account
+        # The login is identified without a secret: a key by its fingerprint, otherwise the chosen folder. The user's
+        # own login does not count for another server.
+        own = {} if settings.base_url else self.environ
         names = [name for name in account.variables if name.endswith(("_KEY", "_TOKEN"))]
-        own = "" if settings.base_url else next((environ[name] for name in names if environ.get(name)), "")
-        key = settings.api_key or own
-        if key:
-            return f"(key {digest(['login', key])[:6]})"
-        folder = environ.get(account.folder_variable, "") if not settings.base_url else ""
-        return f"({folder})" if folder else ""
+        key = settings.api_key or next((own[name] for name in names if own.get(name)), "")
+        folder = own.get(account.folder_variable, "")
+        login = f"(key {digest(['login', key])[:6]})" if key else f"({folder})" if folder else ""
+        self.credential = " ".join(part for part in (self.name, settings.base_url, login) if part)
 
     def classify(self, stderr: str, code: int | None) -> tuple[ErrorClass, str]:
         return classify_text(stderr, code)

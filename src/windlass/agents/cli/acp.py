@@ -109,10 +109,13 @@ class AcpAdapter:
             "quiet_modes": quiet,
             "auth": settings.auth,
         }
+        variables = [item.partition("=") for item in settings.env]
+        env = {name: self.environ[name] for name, sign, _ in variables if not sign and name in self.environ}
+        env |= {name: _substitute(value, words) for name, sign, value in variables if sign}
         return Invocation(
             (sys.executable, "-E", "-P", str(PROGRAM), str(job.folder / "acp.json")),
             stdin=f"{job.system}\n\n{job.prompt}" if job.system else job.prompt,
-            env=self._env(words),
+            env=env,
             files={"acp.json": json.dumps(spec)},
         )
 
@@ -124,11 +127,6 @@ class AcpAdapter:
 
     def classify(self, stderr: str, code: int | None) -> tuple[ErrorClass, str]:
         return classify_text(stderr, code)
-
-    def _env(self, words: Mapping[str, str]) -> dict[str, str]:
-        given = [item.partition("=") for item in self.settings.env]
-        set_here = {name: _substitute(value, words) for name, sign, value in given if sign}
-        return {name: self.environ[name] for name, sign, _ in given if not sign and name in self.environ} | set_here
 
 
 def _substitute(item: str, words: Mapping[str, str]) -> str:
@@ -215,7 +213,8 @@ class AcpReader(Struct):
             case "cancelled":
                 return self._spent(data)
             case "response:session/prompt":
-                return self._end(data)
+                end = _end_event(text(data, "stopReason"), "".join(self.answer))
+                return [*self._whole(), *self._spent(data), *self._over(end)]
             case "missing":
                 why = f"'{text(data, 'program')}' cannot be started: {text(data, 'why')}"
                 return self._over(Done("", error=ErrorClass.MISSING_BINARY, reason=why[:REASON]))
@@ -229,20 +228,23 @@ class AcpReader(Struct):
     def _update(self, data: dict[str, Any]) -> list[AgentEvent]:
         match data.get("sessionUpdate"):
             case "agent_message_chunk":
-                return self._chunk(data)
+                id = text(data, "messageId")
+                before = self._whole() if id != self.message else []
+                self.message = id
+                self.answer.append(text(table(data, "content"), "text"))
+                return before
             case "tool_call" | "tool_call_update":
                 return [*self._whole(), *self._call(data, show=False)]
             case "usage_update":
-                return self._cost(table(data, "cost"))
+                cost = table(data, "cost")
+                # An agent that does not know its model's price reports 0.
+                amount = money(cost, "amount") if cost.get("currency") == "USD" else None
+                if not amount:
+                    return []
+                self.usage = replace(self.usage, cost_usd=amount)
+                return [Spent(self.usage, total=True)]
             case _:
                 return []
-
-    def _chunk(self, data: dict[str, Any]) -> list[AgentEvent]:
-        id = text(data, "messageId")
-        before = self._whole() if id != self.message else []
-        self.message = id
-        self.answer.append(text(table(data, "content"), "text"))
-        return before
 
     def _whole(self) -> list[AgentEvent]:
         words = "".join(self.answer)
@@ -261,20 +263,14 @@ class AcpReader(Struct):
         started: list[AgentEvent] = [ToolStarted(call.tool, call.words(self.job), id)] if show else []
         if status not in ("completed", "failed"):
             return started
-        return [*started, *self._tool_end(id, status == "completed", _output(data))]
+        shown = [text(table(one, "content"), "text") for one in rows(data, "content")]
+        output = next((one for one in shown if one.strip()), "") or text(data, "rawOutput")
+        return [*started, *self._tool_end(id, status == "completed", output)]
 
     def _tool_end(self, id: str, ok: bool, why: str) -> list[AgentEvent]:
         call = self.calls.pop(id, None)
         self.closed.add(id)
         return [ToolFinished(call.tool, ok, "" if ok else why[:REASON], id)] if call else []
-
-    def _cost(self, cost: dict[str, Any]) -> list[AgentEvent]:
-        # An agent that does not know its model's price reports 0.
-        amount = money(cost, "amount") if cost.get("currency") == "USD" else None
-        if not amount:
-            return []
-        self.usage = replace(self.usage, cost_usd=amount)
-        return [Spent(self.usage, total=True)]
 
     # -- the end
 
@@ -291,10 +287,6 @@ class AcpReader(Struct):
             return []
         self.usage = Usage(sent, spoken, cached, self.usage.cost_usd)
         return [Spent(self.usage, total=True)]
-
-    def _end(self, data: dict[str, Any]) -> list[AgentEvent]:
-        answer = "".join(self.answer)
-        return [*self._whole(), *self._spent(data), *self._over(_end_event(text(data, "stopReason"), answer))]
 
     def _failure(self, data: dict[str, Any]) -> list[AgentEvent]:
         whole = self._whole()
@@ -330,8 +322,3 @@ def _end_event(stop: str, answer: str) -> Done:
             return Done(
                 "", error=ErrorClass.CRASHED, reason=f"ended without an answer ({other or 'no reason'})"[:REASON]
             )
-
-
-def _output(data: dict[str, Any]) -> str:
-    shown = [text(table(one, "content"), "text") for one in rows(data, "content")]
-    return next((one for one in shown if one.strip()), "") or text(data, "rawOutput")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -98,7 +97,11 @@ class ClaudeAdapter(CliAdapter):
         settings = self.settings.for_job(job)
         home = job.folder / "home"
         login = self.login(settings)
-        env = {**_ROOM, "CLAUDE_CONFIG_DIR": str(home), **self._keychain(settings, login), **login}
+        env = {**_ROOM, "CLAUDE_CONFIG_DIR": str(home), **login}
+        if KEYCHAIN and not (login or settings.base_url or settings.api_key):
+            # On macOS the login is in the Keychain, under a name made from the configuration folder. Without the name
+            # of the user's own folder the clean room has no login. '' stands for the usual folder.
+            env["CLAUDE_SECURESTORAGE_CONFIG_DIR"] = self.environ.get("CLAUDE_CONFIG_DIR", "")
         return Invocation(
             (*settings.command("claude"), *_flags(job, settings)),
             # A prompt that begins with "/" would be a command of the CLI, and succeed without a model.
@@ -107,13 +110,6 @@ class ClaudeAdapter(CliAdapter):
             files={"home/settings.json": "{}"},
             carried=self.carried(job, settings),
         )
-
-    def _keychain(self, settings: CliSettings, login: Mapping[str, str]) -> dict[str, str]:
-        """On macOS the login lies in the Keychain, under a name made from the configuration folder: the user's own one
-        has to be named, or a clean room has no login. '' stands for the usual folder."""
-        if not KEYCHAIN or login or settings.base_url or settings.api_key:
-            return {}
-        return {"CLAUDE_SECURESTORAGE_CONFIG_DIR": self.environ.get("CLAUDE_CONFIG_DIR", "")}
 
     def reader(self, job: Job) -> ClaudeReader:
         return ClaudeReader(job)
@@ -200,24 +196,23 @@ class ClaudeReader(Struct):
                 return self._assistant(data)
             case "user":
                 return self._results(table(data, "message"))
-            case "system":
-                return self._system(data)
+            case "system" if data.get("subtype") == "api_retry":
+                return [self._retry(data)]
+            case "system" if data.get("subtype") == "init":
+                session = text(data, "session_id")
+                if not session or session == self.session:
+                    return []
+                self.session = session
+                return [SessionSeen(session)]
             case "rate_limit_event":
-                self._limit(table(data, "rate_limit_info"))
+                info = table(data, "rate_limit_info")
+                if info.get("status") == "rejected":
+                    self.reset_at = float(count(info, "resetsAt")) or self.reset_at
                 return []
             case "result":
                 return [Spent(_cost(data), total=True), self._end(data)]
             case _:
                 return []
-
-    def _system(self, data: dict[str, Any]) -> list[AgentEvent]:
-        if data.get("subtype") == "api_retry":
-            return [self._retry(data)]
-        session = text(data, "session_id") if data.get("subtype") == "init" else ""
-        if not session or session == self.session:
-            return []
-        self.session = session
-        return [SessionSeen(session)]
 
     def _retry(self, data: dict[str, Any]) -> Retrying:
         delay, code = count(data, "retry_delay_ms"), status(data, "error_status")
@@ -230,10 +225,6 @@ class ClaudeReader(Struct):
         error = ErrorClass.OVERLOADED if found is ErrorClass.CRASHED else found
         return Retrying(error, f"{code or ''} {words}".strip()[:REASON], delay / 1000, from_server)
 
-    def _limit(self, info: dict[str, Any]) -> None:
-        if info.get("status") == "rejected":
-            self.reset_at = float(count(info, "resetsAt")) or self.reset_at
-
     def _assistant(self, data: dict[str, Any]) -> list[AgentEvent]:
         message = table(data, "message")
         self.reported_at = _time(text(data, "timestamp")) or self.reported_at
@@ -244,15 +235,11 @@ class ClaudeReader(Struct):
             if part.get("type") == "text" and text(part, "text").strip():
                 events.append(Said(text(part, "text")))
             elif part.get("type") == "tool_use" and part.get("name") != _ANSWERING:
-                events.append(self._tool(part))
+                name, id = text(part, "name"), text(part, "id")
+                tool = self.started[id] = _NAMES.get(name, name.lower())
+                words = activity(tool, table(part, "input"), self.job) if self.job else tool
+                events.append(ToolStarted(tool, words, id))
         return events + self._spent(message)
-
-    def _tool(self, part: dict[str, Any]) -> ToolStarted:
-        name = text(part, "name")
-        tool = _NAMES.get(name, name.lower())
-        self.started[text(part, "id")] = tool
-        words = activity(tool, table(part, "input"), self.job) if self.job else tool
-        return ToolStarted(tool, words, text(part, "id"))
 
     def _spent(self, message: dict[str, Any]) -> list[AgentEvent]:
         id, counts = text(message, "id"), table(message, "usage")
@@ -281,12 +268,14 @@ class ClaudeReader(Struct):
         return [Spent(self.usage, total=True)]
 
     def _results(self, message: dict[str, Any]) -> list[AgentEvent]:
-        found = [part for part in rows(message, "content") if part.get("type") == "tool_result"]
-        return [self._tool_end(part) for part in found if text(part, "tool_use_id") in self.started]
-
-    def _tool_end(self, part: dict[str, Any]) -> ToolFinished:
-        ok, id = part.get("is_error") is not True, text(part, "tool_use_id")
-        return ToolFinished(self.started.pop(id), ok, "" if ok else text(part, "content")[:REASON], id)
+        events: list[AgentEvent] = []
+        for part in rows(message, "content"):
+            id = text(part, "tool_use_id")
+            if part.get("type") == "tool_result" and id in self.started:
+                ok = part.get("is_error") is not True
+                why = "" if ok else text(part, "content")[:REASON]
+                events.append(ToolFinished(self.started.pop(id), ok, why, id))
+        return events
 
     def _end(self, data: dict[str, Any]) -> Done:
         said = text(data, "result")
@@ -297,13 +286,10 @@ class ClaudeReader(Struct):
         errors = data.get("errors")
         message = said or "; ".join(str(one) for one in errors if one) if isinstance(errors, list) else said
         error = _error(data, message)
-        retry_at = self._retry_at() if error is ErrorClass.RATE_LIMITED else None
+        retry_at = self.reset_at if error is ErrorClass.RATE_LIMITED else None
+        if error is ErrorClass.RATE_LIMITED and retry_at is None and self.pause_s and self.reported_at is not None:
+            retry_at = self.reported_at + self.pause_s
         return Done("", error=error, reason=message[:REASON] or str(data.get("terminal_reason")), retry_at=retry_at)
-
-    def _retry_at(self) -> float | None:
-        if self.reset_at is None and self.pause_s and self.reported_at is not None:
-            return self.reported_at + self.pause_s
-        return self.reset_at
 
 
 def _error(data: dict[str, Any], message: str) -> ErrorClass:
@@ -334,16 +320,18 @@ def _cost(data: dict[str, Any]) -> Usage:
     models = recent if isinstance(recent, dict) else table(data, "modelUsage")
     if not models and recent is None:
         return Usage(usage.input, usage.output, usage.cached, money(data, "total_cost_usd"))
-    whole = usage_sum(*(_model_cost(name, one) for name, one in models.items() if isinstance(one, dict)))
+    parts = []
+    for name, one in models.items():
+        if not isinstance(one, dict):
+            continue
+        if one.get("costBasis", "list") != "unknown":
+            parts.append(Usage(cost_usd=money(one, "costUSD")))
+            continue
+        cached, written = count(one, "cacheReadInputTokens"), count(one, "cacheCreationInputTokens")
+        tokens = Usage(count(one, "inputTokens") + cached + written, count(one, "outputTokens"), cached)
+        parts.append(usage_with_cost(tokens, None, text(one, "canonicalModel") or name, written))
+    whole = usage_sum(*parts)
     return replace(usage, cost_usd=whole.cost_usd, priced=whole.priced)
-
-
-def _model_cost(name: str, one: dict[str, Any]) -> Usage:
-    if one.get("costBasis", "list") != "unknown":
-        return Usage(cost_usd=money(one, "costUSD"))
-    cached, written = count(one, "cacheReadInputTokens"), count(one, "cacheCreationInputTokens")
-    usage = Usage(count(one, "inputTokens") + cached + written, count(one, "outputTokens"), cached)
-    return usage_with_cost(usage, None, text(one, "canonicalModel") or name, written)
 
 
 def _time(stamp: str) -> float | None:

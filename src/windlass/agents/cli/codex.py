@@ -84,9 +84,22 @@ class CodexAdapter(CliAdapter):
         temporary = job.folder / "tmp"
         env = {"CODEX_HOME": str(job.folder / "home"), "TMPDIR": str(temporary), "RUST_LOG": _LOG}
         env |= self.login(settings)
-        resume = ("resume", job.session) if job.session else ()
+        # without --disable every offline run waits five seconds at its end
+        flags = ["--json", "--ignore-user-config", "--ignore-rules", "--skip-git-repo-check"]
+        flags += ["--disable", "apps", "--disable", "plugins"]
+        flags += [part for one in _ROOM for part in ("-c", one)]
+        if settings.sandbox == "off" and may_write(job):
+            flags += ["--dangerously-bypass-approvals-and-sandbox"]
+        else:
+            flags += ["-c", f'sandbox_mode="{"workspace-write" if may_write(job) else "read-only"}"']
+        model, effort = _model(job, settings), _EFFORTS.get(job.effort, job.effort)
+        flags += ["-m", model] if model else []
+        flags += ["-c", f"model_reasoning_effort={json.dumps(effort)}"] if effort else []
+        flags += ["-c", f"developer_instructions={json.dumps(job.system)}"] if job.system else []
+        flags += _server(settings.base_url) if settings.base_url else []
+        flags += ["resume", job.session] if job.session else []
         return Invocation(
-            (*settings.command("codex"), "exec", *_flags(job, settings), *resume, "-"),
+            (*settings.command("codex"), "exec", *flags, "-"),
             stdin=job.prompt,
             env=env,
             files={"home/.keep": "", "tmp/.keep": ""},
@@ -100,28 +113,8 @@ class CodexAdapter(CliAdapter):
         return CodexReader().parse(line)
 
 
-def _flags(job: Job, settings: CliSettings) -> tuple[str, ...]:
-    # without --disable every offline run waits five seconds at its end
-    flags = ["--json", "--ignore-user-config", "--ignore-rules", "--skip-git-repo-check"]
-    flags += ["--disable", "apps", "--disable", "plugins"]
-    flags += [part for one in (*_ROOM, *_sandbox(job, settings)) for part in ("-c", one)]
-    flags += ["--dangerously-bypass-approvals-and-sandbox"] if settings.sandbox == "off" and may_write(job) else []
-    model, effort = _model(job, settings), _EFFORTS.get(job.effort, job.effort)
-    flags += ["-m", model] if model else []
-    flags += ["-c", f"model_reasoning_effort={json.dumps(effort)}"] if effort else []
-    flags += ["-c", f"developer_instructions={json.dumps(job.system)}"] if job.system else []
-    flags += _server(settings.base_url) if settings.base_url else []
-    return tuple(flags)
-
-
 def _model(job: Job, settings: CliSettings) -> str:
     return job.model or settings.model or (_MODEL if settings.base_url else "")
-
-
-def _sandbox(job: Job, settings: CliSettings) -> tuple[str, ...]:
-    if settings.sandbox == "off" and may_write(job):
-        return ()
-    return (f'sandbox_mode="{"workspace-write" if may_write(job) else "read-only"}"',)
 
 
 def _server(base_url: str) -> list[str]:
@@ -171,12 +164,22 @@ class CodexReader(Struct):
                 return [SessionSeen(text(data, "thread_id"))]
             case "item.started":
                 self.heard = True
-                return self._item_start(table(data, "item"))
+                item = table(data, "item")
+                tool = _tool(item, self.job)
+                if tool is None:
+                    return []
+                self.answer = ""  # text before a tool call is not the answer
+                self.open.add(text(item, "id"))
+                return [ToolStarted(*tool, id=text(item, "id"))]
             case "item.completed":
                 self.heard = self.heard or table(data, "item").get("type") != "error"
                 return self._item_end(table(data, "item"))
             case "turn.completed":
-                return [*self._spent(table(data, "usage")), Done(self.answer)]
+                counts = table(data, "usage")
+                if not counts or (self.job and self.job.session):
+                    # For a continued session it reports the tokens of the whole thread, with those already counted.
+                    return [Done(self.answer)]
+                return [*self.tally.final_total(self._usage(counts)), Done(self.answer)]
             case "turn.failed":
                 return [_failure(text(table(data, "error"), "message") or self.trouble)]
             case "error":
@@ -198,14 +201,6 @@ class CodexReader(Struct):
         """It can give up before its first turn: an error without the end of a turn."""
         return _failure(self.trouble) if self.trouble else None
 
-    def _item_start(self, item: dict[str, Any]) -> list[AgentEvent]:
-        found = _tool(item, self.job)
-        if found is None:
-            return []
-        self.answer = ""  # text before a tool call is not the answer
-        self.open.add(text(item, "id"))
-        return [ToolStarted(*found, id=text(item, "id"))]
-
     def _item_end(self, item: dict[str, Any]) -> list[AgentEvent]:
         if item.get("type") == "agent_message":
             self.answer = text(item, "text")
@@ -218,12 +213,6 @@ class CodexReader(Struct):
         begun: list[AgentEvent] = [] if id in self.open else [ToolStarted(*found, id=id)]
         self.open.discard(id)
         return [*begun, ToolFinished(found[0], ok, why, id)]
-
-    def _spent(self, counts: dict[str, Any]) -> list[AgentEvent]:
-        if not counts or (self.job and self.job.session):
-            # For a continued session it reports the tokens of the whole thread, with those already counted.
-            return []
-        return self.tally.final_total(self._usage(counts))
 
     def _usage(self, counts: dict[str, Any]) -> Usage:
         sent, cached = count(counts, "input_tokens"), count(counts, "cached_input_tokens")

@@ -22,7 +22,12 @@ class CommandAdapter:
         self.name = name
         self.credential = name
         self.template = tuple(argv)
-        self._check()
+        hint = 'like argv = ["mycli", "--model", "{model}", "{prompt_file}"]'
+        if not self.template or not all(isinstance(item, str) for item in self.template):
+            raise UserError(f"agent '{name}' needs 'argv', a list of its command and arguments", hint=hint)
+        for word in (word for item in self.template for word in _PLACEHOLDER.findall(item)):
+            if word not in PLACEHOLDERS:
+                raise UserError(f"agent '{name}' has an unknown '{{{word}}}' in argv", hint=near(word, PLACEHOLDERS))
 
     def invocation(self, job: Job) -> Invocation:
         values = {
@@ -45,13 +50,3 @@ class CommandAdapter:
 
     def classify(self, stderr: str, code: int | None) -> tuple[ErrorClass, str]:
         return classify_text(stderr, code)
-
-    def _check(self) -> None:
-        hint = 'like argv = ["mycli", "--model", "{model}", "{prompt_file}"]'
-        if not self.template or not all(isinstance(item, str) for item in self.template):
-            raise UserError(f"agent '{self.name}' needs 'argv', a list of its command and arguments", hint=hint)
-        for name in (name for item in self.template for name in _PLACEHOLDER.findall(item)):
-            if name not in PLACEHOLDERS:
-                raise UserError(
-                    f"agent '{self.name}' has an unknown '{{{name}}}' in argv", hint=near(name, PLACEHOLDERS)
-                )

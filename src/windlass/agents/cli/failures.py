@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
@@ -130,74 +132,42 @@ _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct",
 
 def reset_time(text: str, now: float) -> float | None:
     """When a limit ends, by the words; None when they do not say."""
-    for reading in (_epoch, _header, _delay, _span, _iso, _wall_clock):
-        found = reading(text, now)
-        if found is not None and now < found <= now + LONGEST_WAIT_S:
-            return found
-    return None
+    return next((time for time in _times(text, now) if now < time <= now + LONGEST_WAIT_S), None)
 
 
-def _epoch(text: str, now: float) -> float | None:
-    found = _EPOCH.search(text)
-    return float(found[1]) if found else None
+def _times(text: str, now: float) -> Iterator[float]:
+    """The times in a text, the most reliable form first."""
+    if found := _EPOCH.search(text):
+        yield float(found[1])
+    # _REQUESTED has the words of pi: `Server requested 40s retry delay (max: 1s)`
+    for seconds in (_HEADER, _REQUESTED):
+        if found := seconds.search(text):
+            yield now + float(found[1])
+    if found := _SPAN.search(text):
+        parts = [(float(number), word.lower()) for number, word in _ONE.findall(found[1])]
+        units = ("ms" if word.startswith(("ms", "milli")) else word[0] for _, word in parts)
+        yield now + sum(number * _UNITS[unit] for (number, _), unit in zip(parts, units, strict=True))
+    if found := _ISO.search(text):
+        zone = (found[2] or "Z").upper().replace("UTC", "Z")
+        with suppress(ValueError):
+            yield datetime.fromisoformat(found[1].replace(" ", "T") + zone).timestamp()
+    if (found := _CLOCK.search(text)) and (found["half"] or found["minute"]):
+        with suppress(ValueError):
+            yield _wall_clock(found, datetime.fromtimestamp(now, UTC).astimezone(_zone(found["zone"])))
 
 
-def _header(text: str, now: float) -> float | None:
-    found = _HEADER.search(text)
-    return now + float(found[1]) if found else None
-
-
-def _delay(text: str, now: float) -> float | None:
-    """In the words of pi: `Server requested 40s retry delay (max: 1s)`."""
-    found = _REQUESTED.search(text)
-    return now + float(found[1]) if found else None
-
-
-def _span(text: str, now: float) -> float | None:
-    found = _SPAN.search(text)
-    return now + sum(float(n) * _unit(unit) for n, unit in _ONE.findall(found[1])) if found else None
-
-
-def _unit(word: str) -> float:
-    return _UNITS["ms" if word.lower().startswith(("ms", "milli")) else word[0].lower()]
-
-
-def _iso(text: str, now: float) -> float | None:
-    found = _ISO.search(text)
-    if not found:
-        return None
-    zone = (found[2] or "Z").upper().replace("UTC", "Z")
-    try:
-        return datetime.fromisoformat(found[1].replace(" ", "T") + zone).timestamp()
-    except ValueError:
-        return None
-
-
-def _wall_clock(text: str, now: float) -> float | None:
-    found = _CLOCK.search(text)
-    if not found or not (found["half"] or found["minute"]):
-        return None
-    here = datetime.fromtimestamp(now, UTC).astimezone(_zone(found["zone"]))
-    try:
-        then = _moment(found, here)
-    except ValueError:
-        return None
-    if then <= here and not found["month"]:
-        then += timedelta(days=1)
-    return then.timestamp()
-
-
-def _moment(found: re.Match[str], here: datetime) -> datetime:
+def _wall_clock(found: re.Match[str], here: datetime) -> float:
+    """The next time at which the clock shows this. Raises ValueError for a time that no clock shows."""
     hour = int(found["hour"])
     if found["half"]:
         hour = hour % 12 + (12 if found["half"].lower().startswith("p") else 0)
     then = here.replace(hour=hour, minute=int(found["minute"] or 0), second=0, microsecond=0)
     if not found["month"]:
-        return then
+        return (then + timedelta(days=1) if then <= here else then).timestamp()
     month = _MONTHS.index(found["month"].lower()) + 1
     # "Jan 2", read in December
     year = int(found["year"]) if found["year"] else here.year + (month < here.month)
-    return then.replace(year=year, month=month, day=int(found["day"]))
+    return then.replace(year=year, month=month, day=int(found["day"])).timestamp()
 
 
 def _zone(name: str | None) -> tzinfo | None:

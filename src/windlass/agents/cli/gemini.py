@@ -28,7 +28,6 @@ from windlass.agents.base import (
 )
 from windlass.agents.cli.account import Account, CliAdapter
 from windlass.agents.cli.base import (
-    CliSettings,
     activity,
     count,
     load,
@@ -80,12 +79,20 @@ class GeminiAdapter(CliAdapter):
         settings = self.settings.for_job(job)
         login = self.login(settings)
         files = {"home/.gemini/settings.json": json.dumps(_settings(job, login))}
-        env = {**self._room(job), **login}
+        env = {"HOME": str(job.folder / "home"), "GEMINI_CLI_NO_RELAUNCH": "true"}
+        home = self.environ.get("HOME")
+        # Its only folder is the home folder; git must still know the user's name.
+        env |= {"GIT_CONFIG_GLOBAL": f"{home}/.gitconfig"} if home else {}
+        env |= login
         if job.system:
             files["system.md"] = job.system
             env["GEMINI_SYSTEM_MD"] = str(job.folder / "system.md")
+        flags = ["--output-format", "stream-json", "--approval-mode", "yolo", "--skip-trust", "--extensions", "none"]
+        model = job.model or settings.model
+        flags += ["-m", model] if model else []
+        flags += ["--resume", job.session] if job.session else []
         return Invocation(
-            (*settings.command("gemini"), *_flags(job, settings)),
+            (*settings.command("gemini"), *flags),
             stdin=job.prompt,
             env=env,
             files=files,
@@ -98,40 +105,24 @@ class GeminiAdapter(CliAdapter):
     def parse(self, line: str) -> list[AgentEvent]:
         return GeminiReader().parse(line)
 
-    def _room(self, job: Job) -> dict[str, str]:
-        """Its only folder is the home folder; git must still know the user's name."""
-        room = {"HOME": str(job.folder / "home"), "GEMINI_CLI_NO_RELAUNCH": "true"}
-        home = self.environ.get("HOME")
-        return room | ({"GIT_CONFIG_GLOBAL": f"{home}/.gitconfig"} if home else {})
-
-
-def _flags(job: Job, settings: CliSettings) -> tuple[str, ...]:
-    flags = ["--output-format", "stream-json", "--approval-mode", "yolo", "--skip-trust", "--extensions", "none"]
-    model = job.model or settings.model
-    flags += ["-m", model] if model else []
-    flags += ["--resume", job.session] if job.session else []
-    return tuple(flags)
-
 
 def _settings(job: Job, login: Mapping[str, str]) -> dict[str, Json]:
+    if "GEMINI_API_KEY" in login:
+        auth = "gemini-api-key"
+    else:
+        auth = "vertex-ai" if "GOOGLE_GENAI_USE_VERTEXAI" in login or "GOOGLE_API_KEY" in login else "oauth-personal"
     core: list[Json] = [name for tool in tools_of(job) for name in _TOOLS.get(tool, ())]
     general: dict[str, Json] = {"maxAttempts": 2, "disableAutoUpdate": True, "enableAutoUpdate": False}
     settings: dict[str, Json] = {
         "general": general,
         "tools": {"core": core},
-        "security": {"auth": {"selectedType": _auth(login)}},
+        "security": {"auth": {"selectedType": auth}},
         "privacy": {"usageStatisticsEnabled": False},
         "telemetry": {"enabled": False},
     }
     if job.limits.turns:
         settings["model"] = {"maxSessionTurns": job.limits.turns}
     return settings
-
-
-def _auth(login: Mapping[str, str]) -> str:
-    if "GEMINI_API_KEY" in login:
-        return "gemini-api-key"
-    return "vertex-ai" if "GOOGLE_GENAI_USE_VERTEXAI" in login or "GOOGLE_API_KEY" in login else "oauth-personal"
 
 
 class GeminiReader(Struct):
@@ -174,9 +165,14 @@ class GeminiReader(Struct):
                 return []
             case "tool_use":
                 self.retrying = None
-                return [*self._text_event(), self._tool_start(data)]
+                name, id = text(data, "tool_name"), text(data, "tool_id")
+                tool = self.tools[id] = _NAMES.get(name, name)
+                words = activity(tool, table(data, "parameters"), self.job) if self.job else tool
+                return [*self._text_event(), ToolStarted(tool, words, id)]
             case "tool_result":
-                return [self._tool_end(data)]
+                ok, id = data.get("status") != "error", text(data, "tool_id")
+                why = "" if ok else (text(table(data, "error"), "message") or text(data, "output"))[:REASON]
+                return [ToolFinished(self.tools.pop(id, ""), ok, why, id)]
             case "error":
                 self.trouble = text(data, "message") or self.trouble
                 return []
@@ -215,20 +211,16 @@ class GeminiReader(Struct):
         self.answer.clear()
         return [Said(answer)] if answer.strip() else []
 
-    def _tool_start(self, data: dict[str, Any]) -> ToolStarted:
-        name, id = text(data, "tool_name"), text(data, "tool_id")
-        tool = self.tools[id] = _NAMES.get(name, name)
-        words = activity(tool, table(data, "parameters"), self.job) if self.job else tool
-        return ToolStarted(tool, words, id)
-
-    def _tool_end(self, data: dict[str, Any]) -> ToolFinished:
-        ok, id = data.get("status") != "error", text(data, "tool_id")
-        why = "" if ok else (text(table(data, "error"), "message") or text(data, "output"))[:REASON]
-        return ToolFinished(self.tools.pop(id, ""), ok, why, id)
-
     def _result(self, data: dict[str, Any]) -> list[AgentEvent]:
         answer = "".join(self.answer)
-        spent = self.tally.final_total(_usage(table(data, "stats"), self.model))
+        stats = table(data, "stats")
+        models = {
+            name: _tokens(one, *_STREAMED) for name, one in table(stats, "models").items() if isinstance(one, dict)
+        }
+        used = {name: usage for name, usage in models.items() if usage.input or usage.output}
+        # The stats may leave out the models.
+        used = used or {self.model: _tokens(stats, *_STREAMED)}
+        spent = self.tally.final_total(usage_sum(*(usage_with_cost(usage, None, name) for name, usage in used.items())))
         if data.get("status") == "success" and not (self.trouble and not answer.strip()):
             return [*self._text_event(), *spent, Done(answer)]
         # A run that it cut short itself ("Loop detected") is reported as a success without text.
@@ -244,14 +236,6 @@ class GeminiReader(Struct):
 
 def _failure(message: str) -> Done:
     return Done("", error=class_of(message), reason=message[:REASON] or "failed")
-
-
-def _usage(stats: dict[str, Any], model: str) -> Usage:
-    models = {name: _tokens(one, *_STREAMED) for name, one in table(stats, "models").items() if isinstance(one, dict)}
-    used = {name: usage for name, usage in models.items() if usage.input or usage.output}
-    if not used:
-        return usage_with_cost(_tokens(stats, *_STREAMED), None, model)
-    return usage_sum(*(usage_with_cost(usage, None, name) for name, usage in used.items()))
 
 
 def _tokens(counts: dict[str, Any], *names: str) -> Usage:

@@ -97,18 +97,16 @@ class Connection:
 
     async def _take(self, message: dict[str, Any]) -> None:
         method, id = message.get("method"), message.get("id")
-        if not isinstance(method, str):
-            self._take_answer(message, id)
-        elif "id" not in message:
+        if isinstance(method, str) and "id" not in message:
             # in order, and before the answer that follows
             await self._result(method, message.get("params"))
-        else:
+            return
+        if isinstance(method, str):
             # concurrently: the answer may need requests to the other side
             handler = asyncio.create_task(self._answer(id, method, message.get("params")))
             self._handlers.add(handler)
             handler.add_done_callback(self._handlers.discard)
-
-    def _take_answer(self, message: dict[str, Any], id: object) -> None:
+            return
         answer = self._pending.get(id) if isinstance(id, int) else None
         if answer is None or answer.done():
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from msgspec import Struct, field
@@ -68,8 +69,16 @@ class OpencodeAdapter(CliAdapter):
         settings = self.settings.for_job(job)
         room = {f"XDG_{name.upper()}_HOME": str(job.folder / "home" / name) for name in _FOLDERS}
         room |= {f"OPENCODE_DISABLE_{name}": "1" for name in _SWITCHED_OFF} | {"OPENCODE_PURE": "1"}
+        # Only its log reports the start of a tool and the retry of a failing server.
+        flags = ["run", "--print-logs", "--log-level", "INFO", "--format", "json", "--pure"]
+        flags += ["--dir", str(job.cwd), "--agent", _AGENT]
+        model = job.model or settings.model or (_MODEL if settings.base_url else "")
+        provider = _PROVIDER if settings.base_url else settings.provider
+        flags += ["--model", f"{provider}/{model}" if provider else model] if model else []
+        flags += ["--variant", job.effort] if job.effort else []
+        flags += ["--session", job.session] if job.session else ["--title", job.key]
         return Invocation(
-            (*settings.command("opencode"), *_flags(job, settings)),
+            (*settings.command("opencode"), *flags),
             stdin=job.prompt,
             env={**room, "OPENCODE_CONFIG_CONTENT": json.dumps(_config(job, settings)), **self.login(settings)},
             files={f"home/{name}": text for name, text in _FILES.items()},
@@ -92,31 +101,13 @@ INSTALLED = {
 _FILES = {f"{name}/.keep": "" for name in _FOLDERS} | {f"config/{name}": text for name, text in INSTALLED.items()}
 
 
-def _flags(job: Job, settings: CliSettings) -> tuple[str, ...]:
-    # Only its log reports the start of a tool and the retry of a failing server.
-    flags = [
-        "run",
-        "--print-logs",
-        "--log-level",
-        "INFO",
-        "--format",
-        "json",
-        "--pure",
-        "--dir",
-        str(job.cwd),
-        "--agent",
-        _AGENT,
-    ]
-    model = job.model or settings.model or (_MODEL if settings.base_url else "")
-    provider = _PROVIDER if settings.base_url else settings.provider
-    flags += ["--model", f"{provider}/{model}" if provider else model] if model else []
-    flags += ["--variant", job.effort] if job.effort else []
-    flags += ["--session", job.session] if job.session else ["--title", job.key]
-    return tuple(flags)
-
-
 def _config(job: Job, settings: CliSettings) -> dict[str, Json]:
-    own: dict[str, Json] = {"mode": "primary", "permission": _permission(job)}
+    tools = tools_of(job)
+    # An unnamed tool is denied: a question would wait for ever.
+    allowed: dict[str, Json] = {"*": "deny"}
+    allowed |= {_TOOLS[tool]: "allow" for tool in tools if tool in _TOOLS}
+    allowed |= {"external_directory": "allow"} if "bash" in tools else {}
+    own: dict[str, Json] = {"mode": "primary", "permission": allowed}
     own |= {"prompt": job.system} if job.system else {}
     config: dict[str, Json] = {"agent": {_AGENT: own}, "share": "disabled", "autoupdate": False, "snapshot": False}
     if not settings.base_url:
@@ -128,14 +119,6 @@ def _config(job: Job, settings: CliSettings) -> dict[str, Json]:
         "models": {job.model or settings.model or _MODEL: {"limit": {"context": 200_000, "output": 32_000}}},
     }
     return {**config, "provider": {_PROVIDER: server}}
-
-
-def _permission(job: Job) -> dict[str, Json]:
-    """An unnamed tool is denied: a question would wait for ever."""
-    tools = tools_of(job)
-    allowed: dict[str, Json] = {"*": "deny"}
-    allowed |= {_TOOLS[tool]: "allow" for tool in tools if tool in _TOOLS}
-    return allowed | ({"external_directory": "allow"} if "bash" in tools else {})
 
 
 class OpencodeReader(Struct):
@@ -180,20 +163,17 @@ class OpencodeReader(Struct):
             return [trouble]
         # The stream names the session only with its first step, which may never end.
         session = self._session_event(known.get("session.id", "")) if known.get("message") == "loop" else []
-        return [*session, *self._tool_start(opencode_log.permission_request(known))]
-
-    def without_log(self, stderr: str) -> str:
-        return opencode_log.without_log(stderr)
-
-    def _tool_start(self, request: tuple[str, str] | None) -> list[AgentEvent]:
-        """The first permission of a tool: a command of several parts asks for each."""
-        if not request or request[0] not in _TOOLS.values() or request[0] in self.begun:
-            return []
-        permission, what = request
+        permission, what = opencode_log.permission_request(known) or ("", "")
+        # Only the first permission of a tool is its start: a command of several parts asks for each.
+        if permission not in _TOOLS.values() or permission in self.begun:
+            return session
         self.begun.add(permission)
         tool = _NAMES.get(permission, permission)
         given = {"command": what, "pattern": what, "path": what}
-        return [ToolStarted(tool, activity(tool, given, self.job) if self.job else tool)]
+        return [*session, ToolStarted(tool, activity(tool, given, self.job) if self.job else tool)]
+
+    def without_log(self, stderr: str) -> str:
+        return opencode_log.without_log(stderr)
 
     def _session_event(self, session: str) -> list[AgentEvent]:
         if not session or session == self.session:
@@ -217,13 +197,25 @@ class OpencodeReader(Struct):
         return [ended]
 
     def _finish(self, part: dict[str, Any]) -> list[AgentEvent]:
-        spent = self._spent(part)
+        tokens = table(part, "tokens")
+        cached, written = count(table(tokens, "cache"), "read"), count(table(tokens, "cache"), "write")
+        spoken = count(tokens, "output") + count(tokens, "reasoning")
+        own = Usage(count(tokens, "input") + cached + written, spoken, cached)
+        spent: list[AgentEvent] = []
+        # It reports 0 for a step when the model reported no usage.
+        if own.input or own.output:
+            self.spent = usage_sum(self.spent, usage_with_cost(own, money(part, "cost"), self.model, written))
+            spent = [Spent(self.spent, total=True)]
         match part.get("reason"):
             case "tool-calls":
                 self.cut = 0
                 return spent
             case "unknown" | None:
-                return [*spent, *self._again()]
+                self.cut += 1
+                if self.cut != CUT_STREAMS:
+                    return spent
+                reason = f"the model's stream was cut {self.cut} times in a row"
+                return [*spent, Done("", error=ErrorClass.OVERLOADED, reason=reason)]
             case "length":
                 reason = "the answer was cut at the model's output limit"
                 return [*spent, Done("", error=ErrorClass.BAD_OUTPUT, reason=reason)]
@@ -236,24 +228,6 @@ class OpencodeReader(Struct):
             case other:
                 return [*spent, Done("", error=ErrorClass.CRASHED, reason=f"ended without an answer ({other})")]
 
-    def _again(self) -> list[AgentEvent]:
-        self.cut += 1
-        if self.cut != CUT_STREAMS:
-            return []
-        reason = f"the model's stream was cut {self.cut} times in a row"
-        return [Done("", error=ErrorClass.OVERLOADED, reason=reason)]
-
-    def _spent(self, part: dict[str, Any]) -> list[AgentEvent]:
-        tokens = table(part, "tokens")
-        cached, written = count(table(tokens, "cache"), "read"), count(table(tokens, "cache"), "write")
-        spoken = count(tokens, "output") + count(tokens, "reasoning")
-        own = Usage(count(tokens, "input") + cached + written, spoken, cached)
-        if not own.input and not own.output:
-            # It reports 0 for a step when the model reported no usage.
-            return []
-        self.spent = usage_sum(self.spent, usage_with_cost(own, money(part, "cost"), self.model, written))
-        return [Spent(self.spent, total=True)]
-
 
 def _failure(data: dict[str, Any]) -> Done:
     error = table(data, "error")
@@ -262,21 +236,17 @@ def _failure(data: dict[str, Any]) -> Done:
     found = class_of(f"{text(error, 'name')} {message} {text(details, 'responseBody')}", status(details, "statusCode"))
     if text(error, "name") == "MessageAbortedError":
         found = ErrorClass.KILLED
+    try:
+        wait = float(text(table(details, "responseHeaders"), "retry-after") or "nan")
+    except ValueError:
+        wait = math.nan
+    failed_at = count(data, "timestamp") / 1000
     return Done(
         "",
         error=found,
         reason=f"{details.get('statusCode') or ''} {message}".strip()[:REASON],
-        retry_at=_retry_at(data),
+        retry_at=failed_at + wait if failed_at and 0 <= wait < 1e7 else None,
     )
-
-
-def _retry_at(data: dict[str, Any]) -> float | None:
-    headers = table(data, "error", "data", "responseHeaders")
-    try:
-        wait = float(text(headers, "retry-after") or "nan")
-    except ValueError:
-        return None
-    return count(data, "timestamp") / 1000 + wait if 0 <= wait < 1e7 and count(data, "timestamp") else None
 
 
 ADAPTER = OpencodeAdapter

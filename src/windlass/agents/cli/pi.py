@@ -24,7 +24,6 @@ from windlass.agents.base import (
 from windlass.agents.cli.account import Account, CliAdapter
 from windlass.agents.cli.base import (
     KEY_VARIABLE,
-    CliSettings,
     activity,
     count,
     load,
@@ -75,11 +74,27 @@ class PiAdapter(CliAdapter):
 
     def invocation(self, job: Job) -> Invocation:
         settings = self.settings.for_job(job)
+        provider = _PROVIDER if settings.base_url else settings.provider
+        model = job.model or settings.model or (_MODEL if settings.base_url else "")
         files = {"home/settings.json": json.dumps(_SETTINGS)}
         if settings.base_url:
-            files["home/models.json"] = json.dumps(_server(job, settings))
+            server: dict[str, Json] = {
+                "baseUrl": settings.base_url,
+                "api": settings.api or "anthropic-messages",
+                "apiKey": f"${KEY_VARIABLE}",
+                "models": [{"id": model, "contextWindow": 200_000, "reasoning": True}],
+            }
+            files["home/models.json"] = json.dumps({"providers": {_PROVIDER: server}})
+        tools = [tool for tool in tools_of(job) if tool in _TOOLS]
+        flags = ["-p", "--mode", "json", *_ALONE, "--tools", ",".join(tools)]
+        flags += ["--provider", provider] if provider else []
+        flags += ["--model", model] if model else []
+        flags += ["--thinking", job.effort] if job.effort else []
+        # Both flags, otherwise pi uses the user's SYSTEM.md.
+        flags += ["--system-prompt", job.system or "You are a coding agent.", "--append-system-prompt", " "]
+        flags += ["--session-id", job.session] if job.session else []
         return Invocation(
-            (*settings.command("pi"), *_flags(job, settings)),
+            (*settings.command("pi"), *flags),
             stdin=job.prompt,
             env={**_ROOM, "PI_CODING_AGENT_DIR": str(job.folder / "home"), **self.login(settings)},
             files=files,
@@ -91,31 +106,6 @@ class PiAdapter(CliAdapter):
 
     def parse(self, line: str) -> list[AgentEvent]:
         return PiReader().parse(line)
-
-
-def _flags(job: Job, settings: CliSettings) -> tuple[str, ...]:
-    tools = [tool for tool in tools_of(job) if tool in _TOOLS]
-    flags = ["-p", "--mode", "json", *_ALONE, "--tools", ",".join(tools)]
-    provider = _PROVIDER if settings.base_url else settings.provider
-    model = job.model or settings.model or (_MODEL if settings.base_url else "")
-    flags += ["--provider", provider] if provider else []
-    flags += ["--model", model] if model else []
-    flags += ["--thinking", job.effort] if job.effort else []
-    # Both flags, otherwise pi uses the user's SYSTEM.md.
-    flags += ["--system-prompt", job.system or "You are a coding agent.", "--append-system-prompt", " "]
-    flags += ["--session-id", job.session] if job.session else []
-    return tuple(flags)
-
-
-def _server(job: Job, settings: CliSettings) -> dict[str, Json]:
-    model: dict[str, Json] = {"id": job.model or settings.model or _MODEL, "contextWindow": 200_000, "reasoning": True}
-    server: dict[str, Json] = {
-        "baseUrl": settings.base_url,
-        "api": settings.api or "anthropic-messages",
-        "apiKey": f"${KEY_VARIABLE}",
-        "models": [model],
-    }
-    return {"providers": {_PROVIDER: server}}
 
 
 class PiReader(Struct):
@@ -136,24 +126,27 @@ class PiReader(Struct):
             case "session":
                 return [SessionSeen(text(data, "id"))]
             case "tool_execution_start":
-                return [self._tool_start(data)]
+                tool = text(data, "toolName").lower()
+                words = activity(tool, table(data, "args"), self.job) if self.job else tool
+                return [ToolStarted(tool, words, text(data, "toolCallId"))]
             case "tool_execution_update":
                 return [_tool_update(data)]
             case "tool_execution_end":
-                return [_tool_end(data)]
+                ok = data.get("isError") is not True
+                why = "" if ok else " ".join(text(part, "text") for part in rows(table(data, "result"), "content"))
+                return [ToolFinished(text(data, "toolName").lower(), ok, why[:REASON], text(data, "toolCallId"))]
             case "message_end":
                 return self._message(table(data, "message"))
             case "auto_retry_start":
-                return [_retry(data)]
+                why = text(data, "errorMessage")
+                found = class_of(why)
+                error = ErrorClass.OVERLOADED if found is ErrorClass.CRASHED else found
+                delay_s = count(data, "delayMs") / 1000
+                return [Retrying(error, why[:REASON] or "the model failed", delay_s, told=False)]
             case "agent_settled":
                 return [self._end()]
             case _:
                 return []
-
-    def _tool_start(self, data: dict[str, Any]) -> ToolStarted:
-        tool = text(data, "toolName").lower()
-        words = activity(tool, table(data, "args"), self.job) if self.job else tool
-        return ToolStarted(tool, words, text(data, "toolCallId"))
 
     def _message(self, message: dict[str, Any]) -> list[AgentEvent]:
         if message.get("role") != "assistant":
@@ -161,17 +154,14 @@ class PiReader(Struct):
         self.last = message
         words = _message_text(message)
         events: list[AgentEvent] = [Said(words)] if words.strip() else []
-        return [*events, *self._spent(message)]
-
-    def _spent(self, message: dict[str, Any]) -> list[AgentEvent]:
         counts = table(message, "usage")
         cached, written = count(counts, "cacheRead"), count(counts, "cacheWrite")
         own = Usage(count(counts, "input") + cached + written, count(counts, "output"), cached)
-        if not own.input and not own.output:
-            return []
-        cost = money(table(counts, "cost"), "total")
-        self.spent = usage_sum(self.spent, usage_with_cost(own, cost, text(message, "model"), written))
-        return [Spent(self.spent, total=True)]
+        if own.input or own.output:
+            cost = money(table(counts, "cost"), "total")
+            self.spent = usage_sum(self.spent, usage_with_cost(own, cost, text(message, "model"), written))
+            events.append(Spent(self.spent, total=True))
+        return events
 
     def _end(self) -> Done:
         reason, stop = text(self.last, "errorMessage"), self.last.get("stopReason")
@@ -188,13 +178,6 @@ class PiReader(Struct):
                 return Done("", error=ErrorClass.CRASHED, reason=f"ended without an answer ({stop or 'silent'})")
 
 
-def _retry(data: dict[str, Any]) -> Retrying:
-    why = text(data, "errorMessage")
-    found = class_of(why)
-    error = ErrorClass.OVERLOADED if found is ErrorClass.CRASHED else found
-    return Retrying(error, why[:REASON] or "the model failed", count(data, "delayMs") / 1000, told=False)
-
-
 def _message_text(message: dict[str, Any]) -> str:
     return "\n".join(text(part, "text") for part in rows(message, "content") if part.get("type") == "text")
 
@@ -209,12 +192,6 @@ def _tool_update(data: dict[str, Any]) -> ToolUpdated:
     )
     lines = so_far.rstrip().splitlines()
     return ToolUpdated(text(data, "toolName").lower(), lines[-1][:REASON] if lines else "", text(data, "toolCallId"))
-
-
-def _tool_end(data: dict[str, Any]) -> ToolFinished:
-    ok = data.get("isError") is not True
-    why = "" if ok else " ".join(text(part, "text") for part in rows(table(data, "result"), "content"))
-    return ToolFinished(text(data, "toolName").lower(), ok, why[:REASON], text(data, "toolCallId"))
 
 
 ADAPTER = PiAdapter

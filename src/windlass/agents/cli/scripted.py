@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from windlass.agents.base import (
     AgentEvent,
@@ -76,43 +75,34 @@ class ScriptedAdapter:
             data = json.loads(line)
         except (ValueError, RecursionError):
             return []
-        event = _event(data) if isinstance(data, dict) else None
-        return [event] if event else []
+        if not isinstance(data, dict):
+            return []
+        text = str(data.get("text", ""))
+        match data.get("type"):
+            case "session":
+                return [SessionSeen(str(data.get("id", "")))]
+            case "tool":
+                return [ToolStarted(str(data.get("tool", "")), text)]
+            case "tool_end":
+                return [ToolFinished(str(data.get("tool", "")), data.get("ok") is True, text)]
+            case "say":
+                return [Said(text)]
+            case "usage":
+                cost = data.get("cost_usd")
+                input, output, cached = (_count(data.get(name)) for name in ("input", "output", "cached"))
+                cost_usd = float(cost) if isinstance(cost, int | float) else None
+                return [Spent(Usage(input, output, cached, cost_usd), total=True)]
+            case "retrying":
+                wait = data.get("wait_s")
+                wait_s = float(wait) if isinstance(wait, int | float) else None
+                return [Retrying(ErrorClass.OVERLOADED, text, wait_s)]
+            case "done":
+                return [Done(text)]
+            case _:
+                return []
 
     def classify(self, stderr: str, code: int | None) -> tuple[ErrorClass, str]:
         return classify_text(stderr, code)
-
-
-def _event(data: dict[str, Any]) -> AgentEvent | None:
-    text = str(data.get("text", ""))
-    match data.get("type"):
-        case "session":
-            return SessionSeen(str(data.get("id", "")))
-        case "tool":
-            return ToolStarted(str(data.get("tool", "")), text)
-        case "tool_end":
-            return ToolFinished(str(data.get("tool", "")), data.get("ok") is True, text)
-        case "say":
-            return Said(text)
-        case "usage":
-            return Spent(_usage(data), total=True)
-        case "retrying":
-            wait_s = data.get("wait_s")
-            return Retrying(ErrorClass.OVERLOADED, text, float(wait_s) if isinstance(wait_s, int | float) else None)
-        case "done":
-            return Done(text)
-        case _:
-            return None
-
-
-def _usage(data: Mapping[str, Any]) -> Usage:
-    cost = data.get("cost_usd")
-    return Usage(
-        _count(data.get("input")),
-        _count(data.get("output")),
-        _count(data.get("cached")),
-        float(cost) if isinstance(cost, int | float) else None,
-    )
 
 
 def _count(value: object) -> int:
@@ -134,13 +124,11 @@ def _facts(job: Job) -> dict[str, Json]:
 
 
 def matches(rule: Mapping[str, Json], job: Job) -> bool:
-    when, facts = rule.get("when"), _facts(job)
+    when = rule.get("when")
     conditions = when.items() if isinstance(when, dict) else ()
-    return all(str(value) in _fact_values(name, facts) for name, value in conditions)
-
-
-def _fact_values(name: str, facts: Mapping[str, Json]) -> set[str]:
-    return {str(facts["task"]), str(facts["title"])} - {""} if name == "task" else {str(facts[name])}
+    known = {name: {str(value)} for name, value in _facts(job).items()}
+    known["task"] = {job.task_id, job.task_title} - {""}
+    return all(str(value) in known[name] for name, value in conditions)
 
 
 def fill_rule(rule: Mapping[str, Json], job: Job) -> dict[str, Json]:

@@ -15,10 +15,14 @@ def closed_blocks(text: str, tags: Collection[str]) -> list[str]:
     opened: re.Match[str] | None = None
     for line in _FENCE.finditer(text):
         if opened is None:
-            opened = line if _opens(line) else None
-        elif _closes(line, opened):
-            if _tag(opened) in tags:
-                found.append(_content(text, opened, line.start()))
+            # As in markdown: a line such as ```x``` is inline code, not a fence.
+            opened = line if line["mark"][0] == "~" or "`" not in line["info"] else None
+        elif line["mark"].startswith(opened["mark"]) and not line["info"].strip():
+            words = opened["info"].split(maxsplit=1)
+            if (words[0] if words else "") in tags:
+                body = text[opened.end() + 1 : line.start()].replace("\r\n", "\n")
+                depth = len(opened["indent"])
+                found.append(re.sub(rf"^ {{1,{depth}}}", "", body, flags=re.MULTILINE) if depth else body)
             opened = None
     return found
 
@@ -27,26 +31,6 @@ def last_block(text: str, tags: Collection[str]) -> str | None:
     """For a file, such as a plan: the last block counts."""
     found = closed_blocks(text, tags)
     return found[-1] if found else None
-
-
-def _opens(line: re.Match[str]) -> bool:
-    # As in markdown: a line such as ```x``` is inline code, not a fence.
-    return line["mark"][0] == "~" or "`" not in line["info"]
-
-
-def _closes(line: re.Match[str], opened: re.Match[str]) -> bool:
-    return line["mark"].startswith(opened["mark"]) and not line["info"].strip()
-
-
-def _tag(opened: re.Match[str]) -> str:
-    words = opened["info"].split(maxsplit=1)
-    return words[0] if words else ""
-
-
-def _content(text: str, opened: re.Match[str], end: int) -> str:
-    body = text[opened.end() + 1 : end].replace("\r\n", "\n")
-    depth = len(opened["indent"])
-    return re.sub(rf"^ {{1,{depth}}}", "", body, flags=re.MULTILINE) if depth else body
 
 
 def fence(text: str, tag: str = "") -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Literal, get_args, get_origin
 
 from msgspec import NODEFAULT, Meta, Struct
-from msgspec.structs import FieldInfo
 
 from windlass.conversion import bare, fields_of, members, notes
 from windlass.model import Json
@@ -26,29 +25,34 @@ def description(hint: Any) -> str:
 
 def _struct(cls: type[Struct], shared: dict[str, Json]) -> dict[str, Json]:
     infos = fields_of(cls)
-    properties: dict[str, Json] = {info.encode_name: _field(info, shared) for info in infos}
+    properties: dict[str, Json] = {}
+    for info in infos:
+        found = _value(info.type, shared)
+        found["title"] = info.encode_name.replace("_", " ").title()
+        if text := description(info.type):
+            found["description"] = text
+        if not info.required:
+            default = info.default if info.default_factory is NODEFAULT else info.default_factory()
+            found["default"] = list(default) if isinstance(default, tuple) else default
+        properties[info.encode_name] = dict(sorted(found.items()))
     required: list[Json] = [info.encode_name for info in infos if info.required]
     need: dict[str, Json] = {"required": required} if required else {}
     return {"properties": properties, **need, "title": cls.__name__, "type": "object"}
 
 
-def _field(info: FieldInfo, shared: dict[str, Json]) -> Json:
-    found = _value(info.type, shared)
-    title = info.encode_name.replace("_", " ").title()
-    text = description(info.type)
-    found |= {"title": title} | ({"description": text} if text else {})
-    if not info.required:
-        default = info.default if info.default_factory is NODEFAULT else info.default_factory()
-        found["default"] = list(default) if isinstance(default, tuple) else default
-    return dict(sorted(found.items()))
-
-
 def _value(hint: Any, shared: dict[str, Json]) -> dict[str, Json]:
     kind = bare(hint)
     found = _kind(kind, shared)
+    least, most = ("minLength", "maxLength") if kind is str else ("minItems", "maxItems")
     for note in notes(hint):
         if isinstance(note, Meta):
-            found |= _bounds(note, "string" if kind is str else "array")
+            bounds: dict[str, Any] = {
+                least: note.min_length,
+                most: note.max_length,
+                "minimum": note.ge,
+                "maximum": note.le,
+            }
+            found |= {name: bound for name, bound in bounds.items() if bound is not None}
     return dict(sorted(found.items()))
 
 
@@ -66,14 +70,3 @@ def _kind(kind: Any, shared: dict[str, Json]) -> dict[str, Json]:
     if get_origin(kind) in (tuple, list):
         return {"items": _value(inner[0], shared), "type": "array"}
     return {"anyOf": [_value(one, shared) for one in members(kind)]}
-
-
-def _bounds(meta: Meta, kind: str) -> dict[str, Json]:
-    least, most = ("minLength", "maxLength") if kind == "string" else ("minItems", "maxItems")
-    found: dict[str, Any] = {
-        least: meta.min_length,
-        most: meta.max_length,
-        "minimum": meta.ge,
-        "maximum": meta.le,
-    }
-    return {name: bound for name, bound in found.items() if bound is not None}

@@ -7,12 +7,11 @@ contain. Only blocks with that tag count, and they must agree. Everything else i
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from msgspec import Meta, Struct, field, to_builtins
-from msgspec.structs import FieldInfo
 
 from windlass.agents.contracts import schemas
 from windlass.agents.contracts.fences import closed_blocks
@@ -107,31 +106,27 @@ def parse(name: str, text: str, tag: str = "", *, untagged: bool = True) -> Pars
         return _read(contract, blocks[-1])
     parsed = [_read(contract, block) for block in blocks]
     invalid = next((one for one in parsed if one.problem), None)
-    return invalid or _single_answer(contract, parsed)
-
-
-def _read(contract: Contract, block: str) -> Parsed:
-    if len(block) > MAX_CHARS:
-        return _refusal(contract, f"the block has more than {MAX_CHARS:,} characters")
-    try:
-        data = values(read(block)) if contract.language == "yaml" else _json(block)
-    except (YamlError, ValueError, RecursionError) as error:
-        return _refusal(contract, f"the `{contract.tags[0]}` block is not valid {contract.language.upper()}: {error}")
-    return check(contract.name, data)
-
-
-def _single_answer(contract: Contract, parsed: Sequence[Parsed]) -> Parsed:
-    """Several blocks must agree, otherwise the agent's answer is unclear."""
-    stances = [_stance(contract, one.value) for one in parsed]
+    if invalid:
+        return invalid
+    # Several blocks must agree: on the verdict of a review, on all of anything else.
+    stances = [one.value.get("verdict") if contract.is_review else one.value for one in parsed]  # type: ignore[union-attr]
     if all(one == stances[0] for one in stances):
         return parsed[-1]
     words = f": {', then '.join(str(one) for one in stances)}" if contract.is_review else ""
     return _refusal(contract, f"the answer holds {len(parsed)} blocks that contradict each other{words}")
 
 
-def _stance(contract: Contract, value: Json) -> Json:
-    """The part that blocks must agree on: the verdict of a review, all of anything else."""
-    return value.get("verdict") if contract.is_review and isinstance(value, dict) else value
+def _read(contract: Contract, block: str) -> Parsed:
+    if len(block) > MAX_CHARS:
+        return _refusal(contract, f"the block has more than {MAX_CHARS:,} characters")
+    try:
+        if contract.language == "yaml":
+            data: object = values(read(block))
+        else:
+            data = json.loads(block, object_pairs_hook=_without_duplicates, parse_constant=_no_constant)
+    except (YamlError, ValueError, RecursionError) as error:
+        return _refusal(contract, f"the `{contract.tags[0]}` block is not valid {contract.language.upper()}: {error}")
+    return check(contract.name, data)
 
 
 def check(name: str, data: object) -> Parsed:
@@ -205,10 +200,6 @@ def _refusal(contract: Contract, problem: str) -> Parsed:
     return Parsed(value, plain(problem))
 
 
-def _json(text: str) -> object:
-    return json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_no_constant)
-
-
 def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
     # JSON parsers keep the last of repeated keys; a reader may see the first.
     keys = [key for key, _ in pairs]
@@ -223,26 +214,22 @@ def _no_constant(word: str) -> object:
 
 
 def _fields(schema: type[Struct], indent: str = "") -> str:
-    return "\n".join(_field_line(info, indent) for info in fields_of(schema))
-
-
-def _field_line(info: FieldInfo, indent: str) -> str:
-    inner = _inner(bare(info.type))
-    need = "" if info.required else " (optional)"
-    text = description(info.type)
-    about = f": {text}" if text else ": a list, each with" if inner else ""
-    own = f"{indent}- `{info.name}`{need}{about or _choices(bare(info.type))}"
-    return f"{own}\n{_fields(inner, indent + '  ')}" if inner else own
-
-
-def _inner(hint: Any) -> type[Struct] | None:
-    return next((one for one in get_args(hint) if isinstance(one, type) and issubclass(one, Struct)), None)
-
-
-def _choices(hint: Any) -> str:
-    if get_origin(hint) is Literal:
-        return ": " + ", ".join(f"`{word}`" for word in get_args(hint))
-    return ": true or false" if hint is bool else ""
+    lines = []
+    for info in fields_of(schema):
+        kind = bare(info.type)
+        inner = next((one for one in get_args(kind) if isinstance(one, type) and issubclass(one, Struct)), None)
+        need = "" if info.required else " (optional)"
+        about = description(info.type)
+        if not about and inner:
+            about = "a list, each with"
+        elif not about and get_origin(kind) is Literal:
+            about = ", ".join(f"`{word}`" for word in get_args(kind))
+        elif not about and kind is bool:
+            about = "true or false"
+        lines.append(f"{indent}- `{info.name}`{need}{f': {about}' if about else ''}")
+        if inner:
+            lines.append(_fields(inner, indent + "  "))
+    return "\n".join(lines)
 
 
 def _as_json(block: schemas.ContractBlock) -> dict[str, Json]:
@@ -258,28 +245,16 @@ def _plain_value(block: schemas.ContractBlock) -> Parsed:
 def _review_value(contract: str, word: str, findings: tuple[schemas.FindingBlock, ...], summary: str) -> Parsed:
     judgement = verdict(contract, word)
     known = CONTRACTS[contract].verdicts
-    value = ReviewBlock(judgement, tuple(_finding(item) for item in findings), summary).to_json()
+    found = tuple(
+        Finding(one.message, Severity.of(one.severity), one.file, one.line, one.suggestion, tasks=one.tasks)
+        for one in findings
+    )
+    value = ReviewBlock(judgement, found, summary).to_json()
     if word not in known:
         return Parsed(value, f"'{word}' is not a status; use {' or '.join(dict.fromkeys(known))}")
     if judgement is Verdict.FAIL and not findings:
         return Parsed(ReviewBlock(Verdict.INCONCLUSIVE).to_json(), f"status '{word}' needs at least one finding")
     return Parsed(value)
-
-
-def _finding(item: schemas.FindingBlock) -> Finding:
-    return Finding(item.message, Severity.of(item.severity), item.file, item.line, item.suggestion, tasks=item.tasks)
-
-
-def _review(block: schemas.Review) -> Parsed:
-    return _review_value("review", block.status, block.findings, block.summary)
-
-
-def _staged_review(block: schemas.StagedReview) -> Parsed:
-    return _review_value("staged-review", block.status, block.issues, block.summary)
-
-
-def _contract_review(block: schemas.ContractReview) -> Parsed:
-    return _review_value("contract-review", block.status, block.findings, block.summary)
 
 
 def _subtask_review(block: schemas.SubtaskReview) -> Parsed:
@@ -295,39 +270,25 @@ def _work(block: schemas.Work) -> Parsed:
     return Parsed(_as_json(block))
 
 
-def _tasks(data: object) -> Parsed:
-    return _plan_value(parse_entries(data))  # type: ignore[arg-type]
-
-
 def _plan_value(plan: PlanParse) -> Parsed:
     is_list: list[Json] = [task.to_json() for task in plan.tasks]
     return Parsed(None if plan.problem else is_list, plan.problem)
 
 
-def _subtasks(block: schemas.Subtasks) -> Parsed:
+def _task_list(name: str, block: schemas.ContractBlock) -> Parsed:
     data = _as_json(block)
-    checked = _plan_value(parse_entries(data["subtasks"]))
+    checked = _plan_value(parse_entries(data[name]))
     return checked if checked.problem else Parsed(data)
 
 
-def _contract_tasks(block: schemas.ContractTasks) -> Parsed:
-    data = _as_json(block)
-    checked = _plan_value(parse_entries(data["tasks"]))
-    return checked if checked.problem else Parsed(data)
+def _with_outcome(block: schemas.ContractBlock, outcome: str) -> Parsed:
+    return Parsed({**_as_json(block), "outcome": outcome})
 
 
 def _unique(items: str, block: schemas.ContractBlock) -> Parsed:
     ids = [item.id for item in getattr(block, items)]
     twice = sorted({id for id in ids if ids.count(id) > 1})
     return Parsed(None, f"two {items} have the id '{twice[0]}'") if twice else Parsed(_as_json(block))
-
-
-def _test_result(block: schemas.TestResult) -> Parsed:
-    return Parsed({**_as_json(block), "outcome": "ok" if block.passed else "rejected"})
-
-
-def _coder_result(block: schemas.CoderResult) -> Parsed:
-    return Parsed({**_as_json(block), "outcome": "too_complex" if block.status == "too_complex" else "ok"})
 
 
 _REVIEW_WORDS = {"pass": Verdict.PASS, "fail": Verdict.FAIL, "inconclusive": Verdict.INCONCLUSIVE}
@@ -345,6 +306,7 @@ _EXAMPLE_FINDING = (
     '{"severity": "high", "file": "src/limiter.py", "line": 12, '
     '"message": "The bucket is never refilled.", "suggestion": "Refill by elapsed time in take()."}'
 )
+_EXAMPLE_FINDINGS = f'"findings": [{_EXAMPLE_FINDING}], "summary": "Refill is missing."'
 _TASK_EXAMPLE = """
 - title: Token bucket
   description: |
@@ -385,56 +347,56 @@ class _PlanItem(schemas.ContractBlock, frozen=True, kw_only=True):
     ] = ""
 
 
-def _table() -> dict[str, Contract]:
-    found = f'"findings": [{_EXAMPLE_FINDING}], "summary": "Refill is missing."'
-    all_of_them = [
-        Contract("tasks", ("superteam-tasks", "superteam-plan"), _PlanItem, _TASK_EXAMPLE, _tasks, "yaml",
-                 is_list=True),
-        Contract("review", _JSON, schemas.Review, f'{{"status": "fail", {found}}}', _review, verdicts=_REVIEW_WORDS),
-        Contract("staged-review", _JSON, schemas.StagedReview,
-                 f'{{"status": "needs_revision", "issues": [{_EXAMPLE_FINDING}], "summary": "Refill is missing."}}',
-                 _staged_review, verdicts=_STAGED_WORDS),
-        Contract("contract-review", _JSON, schemas.ContractReview, f'{{"status": "BLOCKED", {found}}}',
-                 _contract_review, verdicts=_CONTRACT_WORDS),
-        Contract("subtask-review", _JSON, schemas.SubtaskReview,
-                 '{"approved": false, "feedback": "Refill the bucket by elapsed time."}',
-                 _subtask_review, verdicts=_SUBTASK_WORDS),
-        Contract("questions", _BRAINSTORM, schemas.QuestionsBlock,
-                 '{"type": "questions", "questions": [{"id": "q1", "text": "Limit per what?", "type": "choice", '
-                 '"options": ["user", "address"]}]}', lambda block: _unique("questions", block)),
-        Contract("approaches", _BRAINSTORM, schemas.ApproachesBlock,
-                 '{"type": "approaches", "approaches": [{"id": "a1", "title": "Token bucket", "summary": "...", '
-                 '"tradeoffs": "...", "taskEstimate": 4}], "recommendation": "a1", "reasoning": "..."}',
-                 lambda block: _unique("approaches", block)),
-        Contract("sections", _BRAINSTORM, schemas.SectionsBlock,
-                 '{"type": "design", "sections": [{"id": "s1", "title": "Architecture", "content": "..."}]}',
-                 lambda block: _unique("sections", block)),
-        Contract("clarification", _JSON, schemas.Clarification,
-                 '{"status": "questions", "message": "Shall the limit hold per user or per address?"}', _plain_value),
-        Contract("subtasks", _JSON, schemas.Subtasks,
-                 '{"summary": "Rate limiting", "subtasks": [{"id": "t1", "title": "Token bucket", "description": "", '
-                 '"depends_on": [], "files": ["src/limiter.py"]}]}', _subtasks),
-        Contract("test-result", _JSON, schemas.TestResult,
-                 '{"passed": false, "errors": ["tests/test_limiter.py::test_refill: 0 != 1"]}', _test_result),
-        Contract("acceptance", _JSON, schemas.Acceptance,
-                 '{"criteria": [{"id": "AC-1", "text": "The 11th call in a second gets 429.", '
-                 '"check": "pytest -q tests/test_api.py", "met": false}]}', _plain_value, bare=True),
-        Contract("intake-facts", _JSON, schemas.IntakeFacts,
-                 '{"needs_research": false, "ui": false, "risk_flags": ["security"]}', _plain_value),
-        Contract("contract-tasks", ("superteam-tasks",), schemas.ContractTasks, _CONTRACT_TASK_EXAMPLE,
-                 _contract_tasks, "yaml", bare=True, list_field="tasks"),
-        Contract("docs-result", _JSON, schemas.DocsResult,
-                 '{"readme": "updated", "reason": "The new option is described."}', _plain_value),
-        Contract("coder-result", _JSON, schemas.CoderResult,
-                 '{"status": "DONE", "reason": "", "summary": "Added the bucket with its tests."}', _coder_result),
-        Contract("resolution", _JSON, schemas.Resolution,
-                 '{"resolved": ["docs/logo.png"], "summary": "The new logo replaces both."}', _plain_value,
-                 optional=True),
-        Contract("work", _JSON, schemas.Work,
-                 '{"nothing_to_change": true, "reason": "src/limiter.py:12 refills by elapsed time already."}', _work,
-                 optional=True),
-    ]  # fmt: skip
-    return {contract.name: contract for contract in all_of_them}
-
-
-CONTRACTS = _table()
+CONTRACTS = {contract.name: contract for contract in (
+    Contract("tasks", ("superteam-tasks", "superteam-plan"), _PlanItem, _TASK_EXAMPLE,
+             lambda data: _plan_value(parse_entries(data)), "yaml", is_list=True),
+    Contract("review", _JSON, schemas.Review, f'{{"status": "fail", {_EXAMPLE_FINDINGS}}}',
+             lambda block: _review_value("review", block.status, block.findings, block.summary),
+             verdicts=_REVIEW_WORDS),
+    Contract("staged-review", _JSON, schemas.StagedReview,
+             f'{{"status": "needs_revision", "issues": [{_EXAMPLE_FINDING}], "summary": "Refill is missing."}}',
+             lambda block: _review_value("staged-review", block.status, block.issues, block.summary),
+             verdicts=_STAGED_WORDS),
+    Contract("contract-review", _JSON, schemas.ContractReview, f'{{"status": "BLOCKED", {_EXAMPLE_FINDINGS}}}',
+             lambda block: _review_value("contract-review", block.status, block.findings, block.summary),
+             verdicts=_CONTRACT_WORDS),
+    Contract("subtask-review", _JSON, schemas.SubtaskReview,
+             '{"approved": false, "feedback": "Refill the bucket by elapsed time."}',
+             _subtask_review, verdicts=_SUBTASK_WORDS),
+    Contract("questions", _BRAINSTORM, schemas.QuestionsBlock,
+             '{"type": "questions", "questions": [{"id": "q1", "text": "Limit per what?", "type": "choice", '
+             '"options": ["user", "address"]}]}', lambda block: _unique("questions", block)),
+    Contract("approaches", _BRAINSTORM, schemas.ApproachesBlock,
+             '{"type": "approaches", "approaches": [{"id": "a1", "title": "Token bucket", "summary": "...", '
+             '"tradeoffs": "...", "taskEstimate": 4}], "recommendation": "a1", "reasoning": "..."}',
+             lambda block: _unique("approaches", block)),
+    Contract("sections", _BRAINSTORM, schemas.SectionsBlock,
+             '{"type": "design", "sections": [{"id": "s1", "title": "Architecture", "content": "..."}]}',
+             lambda block: _unique("sections", block)),
+    Contract("clarification", _JSON, schemas.Clarification,
+             '{"status": "questions", "message": "Shall the limit hold per user or per address?"}', _plain_value),
+    Contract("subtasks", _JSON, schemas.Subtasks,
+             '{"summary": "Rate limiting", "subtasks": [{"id": "t1", "title": "Token bucket", "description": "", '
+             '"depends_on": [], "files": ["src/limiter.py"]}]}', lambda block: _task_list("subtasks", block)),
+    Contract("test-result", _JSON, schemas.TestResult,
+             '{"passed": false, "errors": ["tests/test_limiter.py::test_refill: 0 != 1"]}',
+             lambda block: _with_outcome(block, "ok" if block.passed else "rejected")),
+    Contract("acceptance", _JSON, schemas.Acceptance,
+             '{"criteria": [{"id": "AC-1", "text": "The 11th call in a second gets 429.", '
+             '"check": "pytest -q tests/test_api.py", "met": false}]}', _plain_value, bare=True),
+    Contract("intake-facts", _JSON, schemas.IntakeFacts,
+             '{"needs_research": false, "ui": false, "risk_flags": ["security"]}', _plain_value),
+    Contract("contract-tasks", ("superteam-tasks",), schemas.ContractTasks, _CONTRACT_TASK_EXAMPLE,
+             lambda block: _task_list("tasks", block), "yaml", bare=True, list_field="tasks"),
+    Contract("docs-result", _JSON, schemas.DocsResult,
+             '{"readme": "updated", "reason": "The new option is described."}', _plain_value),
+    Contract("coder-result", _JSON, schemas.CoderResult,
+             '{"status": "DONE", "reason": "", "summary": "Added the bucket with its tests."}',
+             lambda block: _with_outcome(block, "too_complex" if block.status == "too_complex" else "ok")),
+    Contract("resolution", _JSON, schemas.Resolution,
+             '{"resolved": ["docs/logo.png"], "summary": "The new logo replaces both."}', _plain_value,
+             optional=True),
+    Contract("work", _JSON, schemas.Work,
+             '{"nothing_to_change": true, "reason": "src/limiter.py:12 refills by elapsed time already."}', _work,
+             optional=True),
+)}  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from graphlib import CycleError, TopologicalSorter
 from itertools import count
 
@@ -104,7 +104,8 @@ def _entry(number: int, item: object, problems: list[str]) -> PlanTask:
         difficulty=_text(item.get("difficulty")).strip().lower() or "medium",
         tdd=_text(item.get("tdd")).strip().lower().replace("behavior", "behaviour"),
     )
-    problems.extend(f"task {number}{_title_note(task)} {what}" for what in _entry_problems(task))
+    title = f" ('{task.title[:60]}')" if task.title else ""
+    problems.extend(f"task {number}{title} {what}" for what in _entry_problems(task))
     return task
 
 
@@ -129,10 +130,6 @@ def is_inside(path: str) -> bool:
     return not (rooted or not path or ".." in parts or parts[0].lower() == ".git" or "\n" in path)
 
 
-def _title_note(task: PlanTask) -> str:
-    return f" ('{task.title[:60]}')" if task.title else ""
-
-
 def _text(value: object) -> str:
     return plain(value) if isinstance(value, str) else "" if value is None else plain(str(value))
 
@@ -147,40 +144,33 @@ def _resolve(tasks: Sequence[PlanTask]) -> PlanParse:
         *_duplicates("id", [task.id for task in tasks]),
         *_duplicates("title", [normal(task.title) for task in tasks]),
     ]
-    places = _places(tasks)
+    # The names of each entry. An explicit id wins over a position, a position over a title.
+    titles = {normal(task.title): place for place, task in enumerate(tasks)}
+    numbers = {f"t{place + 1}": place for place, task in enumerate(tasks) if not task.id}
+    ids = {task.id: place for place, task in enumerate(tasks) if task.id}
+    places = titles | numbers | ids
     resolved: list[PlanTask] = []
     for task in tasks:
         unknown = [name for name in task.depends_on if _place(name, places) is None]
         problems += [f"'{task.title}' depends on '{name}', which is no task of this plan" for name in unknown]
         needs = [place for name in task.depends_on if (place := _place(name, places)) is not None]
         resolved.append(replace(task, needs=tuple(dict.fromkeys(needs))))
-    problems = problems or _cycle(resolved)
-    return PlanParse(problem="\n".join(problems)) if problems else PlanParse(tuple(resolved))
+    if problems:
+        return PlanParse(problem="\n".join(problems))
+    try:
+        TopologicalSorter({place: task.needs for place, task in enumerate(resolved)}).prepare()
+    except CycleError as error:
+        cycle = " -> ".join(f"'{tasks[place].title}'" for place in error.args[1])
+        return PlanParse(problem=f"these tasks wait for each other: {cycle}")
+    return PlanParse(tuple(resolved))
 
 
 def _duplicates(what: str, names: Sequence[str]) -> list[str]:
     return [f"two tasks have the {what} '{name}'" for name, times in Counter(names).items() if name and times > 1]
 
 
-def _places(tasks: Sequence[PlanTask]) -> dict[str, int]:
-    """The names of each entry. An explicit id wins over a position, a position over a title."""
-    titles = {normal(task.title): place for place, task in enumerate(tasks)}
-    numbers = {f"t{place + 1}": place for place, task in enumerate(tasks) if not task.id}
-    ids = {task.id: place for place, task in enumerate(tasks) if task.id}
-    return titles | numbers | ids
-
-
 def _place(name: str, places: dict[str, int]) -> int | None:
     return places.get(name, places.get(normal(name)))
-
-
-def _cycle(tasks: Sequence[PlanTask]) -> list[str]:
-    try:
-        TopologicalSorter({place: task.needs for place, task in enumerate(tasks)}).prepare()
-    except CycleError as error:
-        names = " -> ".join(f"'{tasks[place].title}'" for place in error.args[1])
-        return [f"these tasks wait for each other: {names}"]
-    return []
 
 
 def normal(title: str) -> str:
@@ -199,7 +189,10 @@ def match_tasks(
 
     `used`: earlier ids of tasks that are no longer in `old`.
     """
-    matched = _match(old, new)
+    matched: dict[int, Task] = {}
+    _join(matched, [(task.id, task) for task in old], [entry.id for entry in new])
+    _join(matched, [(normal(task.title), task) for task in old], [normal(entry.title) for entry in new])
+    _join(matched, [(task.description.strip(), task) for task in old], [entry.description for entry in new])
     kept, needed = {task.id for task in matched.values()}, {*started, *landed}
     missing = [task for task in old if task.id in needed and task.id not in kept]
     if missing:
@@ -208,14 +201,6 @@ def match_tasks(
     ids = _give_ids(new, matched, {*used, *(task.id for task in old)})
     tasks = [_task(entry, ids, place, matched.get(place), landed) for place, entry in enumerate(new)]
     return MatchResult(tuple(tasks))
-
-
-def _match(old: Sequence[Task], new: Sequence[PlanTask]) -> dict[int, Task]:
-    matched: dict[int, Task] = {}
-    _join(matched, [(task.id, task) for task in old], [entry.id for entry in new])
-    _join(matched, [(normal(task.title), task) for task in old], [normal(entry.title) for entry in new])
-    _join(matched, [(task.description.strip(), task) for task in old], [entry.description for entry in new])
-    return matched
 
 
 def _join(matched: dict[int, Task], old: Sequence[tuple[str, Task]], new: Sequence[str]) -> None:
@@ -230,26 +215,26 @@ def _join(matched: dict[int, Task], old: Sequence[tuple[str, Task]], new: Sequen
 
 
 def _give_ids(new: Sequence[PlanTask], matched: dict[int, Task], used: set[str]) -> list[str]:
-    known = {place: task.id for place, task in matched.items()}
     explicit = {place: entry.id for place, entry in enumerate(new) if entry.id and entry.id not in used}
-    known = explicit | known
+    known = explicit | {place: task.id for place, task in matched.items()}
     taken = used | set(known.values())
     numbers = count(1 + max((int(id[1:]) for id in taken if re.fullmatch(r"t[0-9]{1,9}", id)), default=0))
-    return [known.get(place) or _new_id(place, taken, used, numbers) for place in range(len(new))]
-
-
-def _new_id(place: int, taken: set[str], used: set[str], numbers: Iterator[int]) -> str:
-    # In a first plan an id is a position, so that "depends_on: [t2]" means the second task.
-    own = f"t{place + 1}"
-    id = own if not used and own not in taken else f"t{next(numbers)}"
-    taken.add(id)
-    return id
+    ids = []
+    for place in range(len(new)):
+        id, own = known.get(place), f"t{place + 1}"
+        if not id:
+            # In a first plan an id is a position, so that "depends_on: [t2]" means the second task.
+            id = own if not used and own not in taken else f"t{next(numbers)}"
+            taken.add(id)
+        ids.append(id)
+    return ids
 
 
 def _task(entry: PlanTask, ids: Sequence[str], place: int, before: Task | None, landed: Collection[str]) -> Task:
     visit = before.visit if before else 1
-    if before and before.id in landed and not _same(before, entry):
-        visit += 1
+    if before and before.id in landed:
+        same = normal(before.title) == normal(entry.title) and before.description.split() == entry.description.split()
+        visit += 0 if same else 1
     return Task(
         id=ids[place],
         title=entry.title,
@@ -260,7 +245,3 @@ def _task(entry: PlanTask, ids: Sequence[str], place: int, before: Task | None, 
         tdd=entry.tdd,
         visit=visit,
     )
-
-
-def _same(before: Task, entry: PlanTask) -> bool:
-    return (normal(before.title), before.description.split()) == (normal(entry.title), entry.description.split())

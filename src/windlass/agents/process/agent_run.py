@@ -217,12 +217,18 @@ class AgentRun(Struct, eq=False, dict=True):
         self.on_event(event)
 
     def _spend(self, event: Spent) -> Spent:
-        before, now = self.usage.cost_usd or 0.0, _usage_after(self.usage, event)
+        before, new = self.usage, event.usage
+        known = [cost for cost in (before.cost_usd, new.cost_usd) if cost is not None]
+        if event.total:
+            now = replace(new, cost_usd=known[-1] if known else None)
+        else:
+            tokens = (before.input + new.input, before.output + new.output, before.cached + new.cached)
+            now = Usage(*tokens, sum(known) if known else None)
         if self.adapter.flat_usd is not None:
             now = replace(now, cost_usd=self.adapter.flat_usd, priced=False)
         self.heard = self.heard or bool(now.input or now.output)
         self.usage = now
-        self.dearest_usd = max(self.dearest_usd, (now.cost_usd or 0.0) - before)
+        self.dearest_usd = max(self.dearest_usd, (now.cost_usd or 0.0) - (before.cost_usd or 0.0))
         return Spent(now, total=True)
 
     def _note_progress(self, event: AgentEvent) -> None:
@@ -363,16 +369,6 @@ def _error(run: AgentRun, ended: ProcessExit, stderr: str) -> tuple[ErrorClass |
 
 def output_limit_reason(most_bytes: int) -> str:
     return f"it wrote more than {most_bytes / 2**20:g} MB (limits.output_mb)"
-
-
-def _usage_after(before: Usage, event: Spent) -> Usage:
-    new = event.usage
-    if event.total:
-        return replace(new, cost_usd=before.cost_usd if new.cost_usd is None else new.cost_usd)
-    known = [cost for cost in (before.cost_usd, new.cost_usd) if cost is not None]
-    return Usage(
-        before.input + new.input, before.output + new.output, before.cached + new.cached, sum(known) if known else None
-    )
 
 
 def recount(adapter: Adapter, job: Job, clock: Callable[[], float]) -> AgentResult:

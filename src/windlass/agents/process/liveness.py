@@ -75,7 +75,11 @@ class Liveness(Struct):
 
     def tick(self, now: float, sample: Sample | None) -> str:
         """A warning after a long time without an event: quiet, or stuck when nothing else changes either."""
-        moved = self._has_moved(now, sample)
+        last, moved = self._last, True
+        if sample is not None and last is not None:
+            busy = sample.cpu_s - last.cpu_s > BUSY_SHARE * (now - self._sampled)
+            touched = sample.touched > last.touched > 0
+            moved = busy or touched or (self._tools > 0 and sample.children > 0)
         self._alive = now if moved else self._alive
         self._last, self._sampled = sample, now
         quiet = now - self._heard
@@ -91,14 +95,6 @@ class Liveness(Struct):
         if still < self.frozen_s:
             return ""
         return f"frozen: no event, no processor time and no file touched for {still:.0f} s (limits.frozen)"
-
-    def _has_moved(self, now: float, sample: Sample | None) -> bool:
-        last, since = self._last, now - self._sampled
-        if sample is None or last is None:
-            return True
-        if sample.cpu_s - last.cpu_s > BUSY_SHARE * since or sample.touched > last.touched > 0:
-            return True
-        return self._tools > 0 and sample.children > 0
 
     def _once(self, kind: str, text: str) -> str:
         if kind in self._warned:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import suppress
 from typing import Protocol, runtime_checkable
 
 import psutil
@@ -49,18 +50,13 @@ def _holders(proc: SupervisedProcess) -> set[int]:
         at_work = psutil.Process(proc.agent).children(recursive=True)
     except psutil.Error:
         return set()
-    orphans = [child for child in children if child.pid != proc.agent]
-    left = [one for orphan in orphans for one in (orphan, *_below(orphan))]
+    left = [child for child in children if child.pid != proc.agent]
+    for orphan in [*left]:
+        with suppress(psutil.Error):
+            left += orphan.children(recursive=True)
     in_use = {target for one in at_work for target in _outputs(one.pid)}
     own = _outputs(proc.agent)
     return {one.pid for one in left if _outputs(one.pid) - in_use - own}
-
-
-def _below(process: psutil.Process) -> list[psutil.Process]:
-    try:
-        return list(process.children(recursive=True))
-    except psutil.Error:
-        return []
 
 
 def _outputs(pid: int) -> set[str]:

@@ -362,15 +362,17 @@ def _read_exit(folder: Path, seconds: float) -> ProcessExit | None:
 
 def _lost(folder: Path, marker: str, begun: float) -> ProcessExit:
     # Another driver may have started again in this folder: its process is not ours to end.
-    own = folder / ("proc.json" if _marker(folder / "proc.json") == marker else "none")
+    proc = _recorded_process(folder / "proc.json")
+    own = folder / ("proc.json" if proc and proc.marker == marker else "none")
     gone = end_leftover(own, host=socket.gethostname(), boot_id=boot_id(), marker=marker)
     error = "the supervisor was killed" + ("" if gone else "; processes of the attempt may be left")
     return ProcessExit(None, None, "lost", time.monotonic() - begun, 0 if gone else 1, error)
 
 
-def _marker(proc_json: Path) -> str | None:
+def _recorded_process(proc_json: Path) -> SupervisedProcess | None:
+    """None: not written yet, or lost."""
     try:
-        return SupervisedProcess.parse(proc_json.read_bytes()).marker
+        return SupervisedProcess.parse(proc_json.read_bytes())
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -380,24 +382,35 @@ def end_leftover(
 ) -> bool:
     """End the processes that an attempt left. True: confirmed gone. False: they belong to another host or cannot be
     ended."""
-    try:
-        proc = SupervisedProcess.parse(proc_json.read_bytes())
-    except (OSError, ValueError, KeyError, TypeError):
-        proc = None
+    proc = _recorded_process(proc_json)
     if proc and proc.host != host:
         return False
     if proc and proc.boot_id != boot_id:
         return True
-    return _end_all(lambda: list(_leftovers(proc, marker, slot)), grace_s)
+    begun = time.monotonic()
+    terminated: set[psutil.Process] = set()
+    while left := list(_leftovers(proc, marker, slot)):
+        elapsed = time.monotonic() - begun
+        if elapsed > grace_s + 30:
+            return False
+        for process in left:
+            with suppress(psutil.Error):
+                if elapsed >= grace_s:
+                    process.kill()
+                elif process not in terminated:
+                    terminated.add(process)
+                    process.terminate()
+        # Not psutil.wait_procs: it would reap a child of this process and steal its exit code.
+        time.sleep(0.02)
+    return True
 
 
 def is_at_work(proc_json: Path) -> bool:
     """Whether the supervisor or the program in the file runs on this machine."""
-    try:
-        proc = SupervisedProcess.parse(proc_json.read_bytes())
-    except (OSError, ValueError, KeyError, TypeError):
+    proc = _recorded_process(proc_json)
+    if proc is None or (proc.host, proc.boot_id) != (socket.gethostname(), boot_id()):
         return False
-    return proc.host == socket.gethostname() and proc.boot_id == boot_id() and bool(_recorded_processes(proc))
+    return bool(_living_processes(proc))
 
 
 class ProcessActivity(Struct, frozen=True):
@@ -429,66 +442,38 @@ def marked_processes(home: Path) -> list[tuple[int, str]]:
             marker, folder = environ.get(MARKER, ""), Path(environ.get(FOLDER, "/"))
             if not marker or process.status() == psutil.STATUS_ZOMBIE or not folder.is_relative_to(home):
                 continue
-            if _began_in(folder, process.pid):
-                found.append((process.pid, marker))
+            proc = _recorded_process(folder / "proc.json")
+            # Without a record the marker of the process decides.
+            if proc and (proc.host, proc.boot_id) != (socket.gethostname(), boot_id()):
+                continue
+            if proc and proc.supervisor_start and process_start(process.pid) < proc.supervisor_start:
+                continue  # another process had this number before
+            found.append((process.pid, marker))
     return found
-
-
-def _began_in(folder: Path, pid: int) -> bool:
-    """Whether its attempt's record is from this boot, and it started after the attempt's supervisor."""
-    try:
-        proc = SupervisedProcess.parse((folder / "proc.json").read_bytes())
-    except (OSError, ValueError, KeyError, TypeError):
-        return True  # not written yet, or lost: the marker of the process decides
-    return (proc.host, proc.boot_id) == (socket.gethostname(), boot_id()) and (
-        not proc.supervisor_start or process_start(pid) >= proc.supervisor_start
-    )
 
 
 def _leftovers(proc: SupervisedProcess | None, marker: str, slot: Path | None) -> Iterator[psutil.Process]:
     ours = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
-    roots = _recorded_processes(proc) if proc else []
+    roots = _living_processes(proc) if proc else []
     for process in [*roots, *psutil.process_iter()]:
         with suppress(psutil.Error):
             if process.pid in ours or process.status() == psutil.STATUS_ZOMBIE:
                 continue
-            if process in roots or _is_marked(process, marker) or (slot and _is_inside(process, slot)):
+            if (
+                process in roots
+                or (marker and process.environ().get(MARKER) == marker)
+                # A shell on a terminal belongs to a person.
+                or (slot and process.terminal() is None and Path(process.cwd()).is_relative_to(slot))
+            ):
                 yield from process.children(recursive=True)
                 yield process
 
 
-def _recorded_processes(proc: SupervisedProcess) -> list[psutil.Process]:
+def _living_processes(proc: SupervisedProcess) -> list[psutil.Process]:
+    """The supervisor and the agent of the record, if they still run."""
     found = []
     for pid, start in ((proc.supervisor, proc.supervisor_start), (proc.agent, proc.agent_start)):
         with suppress(psutil.Error):
             if start and process_start(pid) == start:
                 found.append(psutil.Process(pid))
     return found
-
-
-def _is_marked(process: psutil.Process, marker: str) -> bool:
-    return bool(marker) and process.environ().get(MARKER) == marker
-
-
-def _is_inside(process: psutil.Process, slot: Path) -> bool:
-    # A shell on a terminal belongs to a person.
-    return process.terminal() is None and Path(process.cwd()).is_relative_to(slot)
-
-
-def _end_all(find: Callable[[], list[psutil.Process]], grace_s: float) -> bool:
-    begun = time.monotonic()
-    terminated: set[psutil.Process] = set()
-    while left := find():
-        elapsed = time.monotonic() - begun
-        if elapsed > grace_s + 30:
-            return False
-        for process in left:
-            with suppress(psutil.Error):
-                if elapsed >= grace_s:
-                    process.kill()
-                elif process not in terminated:
-                    terminated.add(process)
-                    process.terminate()
-        # Not psutil.wait_procs: it would reap a child of this process and steal its exit code.
-        time.sleep(0.02)
-    return True

@@ -48,8 +48,13 @@ class UsageFiles:
 
     def pull(self) -> bool:
         """Whether there was anything new. Reads at most a chunk of each file: the driver has other work."""
-        news = [self._read(path, size) for path, size in self._find()]
-        return any(news)
+        news = False
+        for path, size in self._find():
+            file = self._files.setdefault(path, self._new_file(0))
+            data = _bytes(path, file.read) if size > file.read else b""
+            file.read += len(data)
+            news = file.lines.read(data) or news
+        return news
 
     def _below(self, path: str) -> str:
         return os.path.relpath(path, self._folder)
@@ -61,17 +66,16 @@ class UsageFiles:
         moved = self._folder.resolve() != self._folder
         return [] if moved else list(_below(str(self._folder), self._parts))
 
-    def _read(self, path: str, size: int) -> bool:
-        file = self._files.setdefault(path, self._new_file(0))
-        data = _bytes(path, file.read) if size > file.read else b""
-        file.read += len(data)
-        return file.lines.read(data)
-
 
 def _below(folder: str, parts: tuple[str, ...]) -> Iterator[tuple[str, int]]:
     """Files and their sizes; skips files that disappear meanwhile."""
     first, *rest = parts
-    for entry in _entries(folder):
+    try:
+        with os.scandir(folder) as entries:
+            found = list(islice(entries, MOST_FILES))
+    except OSError:
+        return
+    for entry in found:
         with suppress(OSError):
             if not fnmatchcase(entry.name, first):
                 continue
@@ -79,14 +83,6 @@ def _below(folder: str, parts: tuple[str, ...]) -> Iterator[tuple[str, int]]:
                 yield from _below(entry.path, tuple(rest))
             elif not rest and entry.is_file(follow_symlinks=False):
                 yield entry.path, entry.stat(follow_symlinks=False).st_size
-
-
-def _entries(folder: str) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return list(islice(entries, MOST_FILES))
-    except OSError:
-        return []
 
 
 def _bytes(path: str, start: int) -> bytes:
