@@ -145,24 +145,22 @@ def _is_moved(facts: ProofFacts, id: str) -> bool:
     return any(plain_id(other) == there for other in facts.runs[ProofTree.HEAD].passed)
 
 
-def _is_untouched(facts: ProofFacts, id: str) -> bool:
-    """Its file is the same in B and H, so its result at H also counts for W. This is needed because some runners stop
-    at a file that does not load and skip the others."""
-    touched = facts.comparison.touched
-    return touched is not None and plain_id(id) not in touched and id in facts.runs[ProofTree.HEAD].passed
-
-
 def _expectations_kept(facts: ProofFacts) -> Answer | None:
     base, with_old = facts.runs.get(ProofTree.BASE), facts.runs.get(ProofTree.WITH_OLD_TESTS)
     if base is None or not base.passed:
         return None
     if with_old is None:
         return ProofTree.WITH_OLD_TESTS
+    # A file that is the same in B and H has the same result in W as at H. This matters because some runners stop at a
+    # file that does not load, and skip the others.
+    touched = facts.comparison.touched
+    passed = facts.runs[ProofTree.HEAD].passed if touched is not None else frozenset()
+    untouched = {id for id in passed if plain_id(id) not in (touched or ())}
     # A test that did not load with the new code may have moved with it.
     failing = sorted(
         id
         for id in base.passed - with_old.passed
-        if with_old.of(id) in (Status.FAILED, Status.SKIPPED) or not (_is_moved(facts, id) or _is_untouched(facts, id))
+        if with_old.of(id) in (Status.FAILED, Status.SKIPPED) or not (id in untouched or _is_moved(facts, id))
     )
     if not failing:
         return None

@@ -55,8 +55,17 @@ class _PythonFile:
                 case ast.FunctionDef() | ast.AsyncFunctionDef():
                     yield self._function(statement, place)
                 case ast.ClassDef():
-                    yield self._class_head(statement, place)
-                    yield from self._block(statement.body, f"{place}{statement.name}.")
+                    name, bases = place + statement.name, statement.bases
+                    head = ast.ClassDef(name, bases, statement.keywords, [ast.Pass()], statement.decorator_list)
+                    has_methods = any(isinstance(s, ast.FunctionDef | ast.AsyncFunctionDef) for s in statement.body)
+                    yield SourcePart(
+                        f"class {name}",
+                        ast.dump(head),
+                        statement.lineno,
+                        left=f"class {name} is all in its head" if bases and not has_methods else "",
+                        left_if_old=f"the head of class {name}",
+                    )
+                    yield from self._block(statement.body, f"{name}.")
                 case ast.If(test=test) if _is_skipped(test):
                     yield from self._block(statement.orelse, place)
                 case ast.If() | ast.Try() | ast.TryStar() | ast.With() | ast.For() | ast.While() | ast.Match():
@@ -137,19 +146,6 @@ class _PythonFile:
 
     # -- other code that runs while the module loads
 
-    def _class_head(self, node: ast.ClassDef, place: str) -> SourcePart:
-        name = place + node.name
-        head = ast.ClassDef(node.name, node.bases, node.keywords, [ast.Pass()], node.decorator_list)
-        idle = not any(isinstance(s, ast.FunctionDef | ast.AsyncFunctionDef) for s in node.body)
-        inherits = node.bases and idle
-        return SourcePart(
-            f"class {name}",
-            ast.dump(head),
-            node.lineno,
-            left=f"class {name} is all in its head" if inherits else "",
-            left_if_old=f"the head of class {name}",
-        )
-
     def _compound(self, node: Block, place: str) -> Iterator[SourcePart]:
         blocks: list[list[ast.stmt]] = []
         head: list[str] = [type(node).__name__]
@@ -229,8 +225,8 @@ class _PythonFile:
             start, end = self._span(value)
             bare = isinstance(value, ast.Tuple) and self.data[start : start + 1] != b"("
             after = f"{')' if bare else ''} {'and' if _is_true(value) else 'or'} {other}"
-            edits = (SourceEdit(start, start, "(" if bare else ""), SourceEdit(end, end, after))
-            yield SourcePart(full, content, line, edits)
+            before = SourceEdit(start, start, "(" if bare else "")
+            yield SourcePart(full, content, line, (before, SourceEdit(end, end, after)))
 
 
 # -- facts about a statement
