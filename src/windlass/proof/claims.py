@@ -150,8 +150,9 @@ class _ClaimReader:
                     inner.module = "_"
                 elif isinstance(inner, ast.alias) and "." in inner.name:
                     inner.name = "_"
-                elif isinstance(inner, ast.Constant) and MODULE_NAME.fullmatch(str(inner.value)):
-                    inner.value = str(inner.value).rsplit(".", 1)[-1]
+                elif isinstance(inner, ast.Constant) and isinstance(inner.value, str):
+                    is_module = MODULE_NAME.fullmatch(inner.value)
+                    inner.value = inner.value.rsplit(".", 1)[-1] if is_module else inner.value
             dumps.append(ast.dump(copied))
         return TestText(claims, len(calls), "\n".join(dumps))
 
