@@ -31,8 +31,16 @@ def clone_of(url: str, cwd: Path, environ: Mapping[str, str]) -> Path:
     with file_lock(folder / "lock"):
         if root.exists():
             _update(root, address, environ)
-        else:
-            _clone(root, address, environ)
+            return root
+        # Renamed into place when complete: a half-made clone never appears.
+        new = root.with_name(f"{root.name}.new")
+        shutil.rmtree(new, ignore_errors=True)
+        command = ["clone", "-q", "--no-recurse-submodules", "--origin", "origin", "--", address, str(new)]
+        done = git.run(command, root.parent, env=remote.credentials(environ), check=False, timeout=SECONDS)
+        if done.code != 0:
+            shutil.rmtree(new, ignore_errors=True)
+            raise UserError(f"'{address}' cannot be cloned: {remote.why(done)}", hint=f"try: git ls-remote {address}")
+        new.rename(root)
     return root
 
 
@@ -66,18 +74,6 @@ def _name(address: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "-", last).strip(".-")[:64] or "repository"
 
 
-def _clone(root: Path, address: str, environ: Mapping[str, str]) -> None:
-    # Renamed into place when complete: a half-made clone never appears.
-    new = root.with_name(f"{root.name}.new")
-    shutil.rmtree(new, ignore_errors=True)
-    command = ["clone", "-q", "--no-recurse-submodules", "--origin", "origin", "--", address, str(new)]
-    done = git.run(command, root.parent, env=remote.credentials(environ), check=False, timeout=SECONDS)
-    if done.code != 0:
-        shutil.rmtree(new, ignore_errors=True)
-        raise UserError(f"'{address}' cannot be cloned: {remote.why(done)}", hint=f"try: git ls-remote {address}")
-    new.rename(root)
-
-
 def _update(root: Path, address: str, environ: Mapping[str, str]) -> None:
     there = remote.Remote(root, "origin", environ)
     done = there.git("fetch", "-q", "--prune", "--recurse-submodules=no", "--", "origin")
@@ -86,12 +82,7 @@ def _update(root: Path, address: str, environ: Mapping[str, str]) -> None:
     there.git("remote", "set-head", "origin", "--auto")
     if git.run(["status", "--porcelain", "--ignore-submodules=dirty"], root).out:
         raise UserError(f"the clone in '{root}' has uncommitted changes", hint=f"cd {root}, commit them")
-    _advance(root)
-
-
-def _advance(root: Path) -> None:
-    """Move the checkout forward on the default branch. If that was rewritten, detach HEAD instead: local commits stay
-    on their branch."""
+    # If the default branch was rewritten, HEAD is detached: local commits stay on their branch.
     head = git.run(["symbolic-ref", "--short", "refs/remotes/origin/HEAD"], root).line
     branch = head.removeprefix("origin/")
     on_it = git.run(["checkout", "-q", branch, "--"], root, check=False).code == 0

@@ -12,7 +12,6 @@ import stat
 import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from pathlib import Path
 
 from windlass.private_files import sync
@@ -74,6 +73,8 @@ class Barrier:
         self._waiting: dict[Path, None] = {}
         self._access = threading.Lock()
         self._turn = threading.Lock()
+        # Its threads start with the first file.
+        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="sync")
 
     def add(self, paths: Iterable[Path]) -> None:
         with self._access:
@@ -104,7 +105,3 @@ class Barrier:
             list(self._threads.map(sync, paths))
         elif paths:
             sync(paths[0])
-
-    @cached_property
-    def _threads(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(AT_ONCE, thread_name_prefix="sync")

@@ -168,17 +168,6 @@ def init_options(object_format: str, version: tuple[int, ...]) -> list[str]:
 
 
 def _sealed_files(user: UserRepo) -> dict[str, str]:
-    files = {
-        "config": _config(user),
-        "objects/info/alternates": f"{user.common_dir / 'objects'}\n",
-        "info/attributes": "",
-    }
-    # Without the list of cut-off commits, a walk through a shallow clone ends in "missing object".
-    return {**files, "shallow": read_or_empty(user.common_dir / "shallow")} if user.shallow else files
-
-
-def _config(user: UserRepo) -> str:
-    theirs = _user_settings(user)
     settings = {
         "core.repositoryformatversion": "1" if user.object_format != "sha1" else "0",
         "core.bare": "true",
@@ -189,9 +178,15 @@ def _config(user: UserRepo) -> str:
         "gc.pruneExpire": "never",
         **({"extensions.objectFormat": user.object_format} if user.object_format != "sha1" else {}),
         **({"lfs.storage": str(user.common_dir / "lfs")} if (user.common_dir / "lfs").is_dir() else {}),
-        **theirs,
+        **_user_settings(user),
     }
-    return "".join(_setting(name, value) for name, value in settings.items())
+    files = {
+        "config": "".join(_setting(name, value) for name, value in settings.items()),
+        "objects/info/alternates": f"{user.common_dir / 'objects'}\n",
+        "info/attributes": "",
+    }
+    # Without the list of cut-off commits, a walk through a shallow clone ends in "missing object".
+    return {**files, "shallow": read_or_empty(user.common_dir / "shallow")} if user.shallow else files
 
 
 def _user_settings(user: UserRepo) -> dict[str, str]:

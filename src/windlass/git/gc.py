@@ -144,17 +144,13 @@ def _collect_branches(engine: EngineRepo, branches: Collection[OwnBranch], *, dr
         where = checkout_folder(engine.user, branch.name)
         if where:
             yield GcKept(f"branch {branch.name}", f"it is checked out in '{where}'")
-        elif dry or _delete_branch(engine, ref, now):
-            yield GcRemoved(f"branch {branch.name}")
-
-
-def _delete_branch(engine: EngineRepo, ref: str, now: str) -> bool:
-    """False: it was moved a moment ago."""
-    if git.run(["update-ref", "-d", ref, now], engine.user.root, check=False).code != 0:
-        return False
-    section = f"branch.{ref.removeprefix('refs/heads/')}"
-    git.run(["config", "--local", "--remove-section", section], engine.user.root, check=False)
-    return True
+            continue
+        root = engine.user.root
+        if not dry:
+            if git.run(["update-ref", "-d", ref, now], root, check=False).code != 0:
+                continue  # it was moved a moment ago
+            git.run(["config", "--local", "--remove-section", f"branch.{branch.name}"], root, check=False)
+        yield GcRemoved(f"branch {branch.name}")
 
 
 def drop_user_refs(engine: EngineRepo, names: Collection[str]) -> None:

@@ -144,15 +144,15 @@ def first_url(listed: str, owner: str = "") -> str:
         found = json.loads(listed)
     except ValueError:
         return ""
-    entries = [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
-    urls = [str(entry.get("url") or "") for entry in entries if not owner or _owner(entry) in ("", owner.lower())]
-    return urls[0] if urls else ""
-
-
-def _owner(entry: Mapping[str, object]) -> str:
-    """'' when the fork is gone."""
-    found = entry.get("headRepositoryOwner")
-    return str(found.get("login") or "").lower() if isinstance(found, dict) else ""
+    for entry in found if isinstance(found, list) else ():
+        if not isinstance(entry, dict):
+            continue
+        fork = entry.get("headRepositoryOwner")
+        # There is no login when the fork is gone.
+        login = str(fork.get("login") or "").lower() if isinstance(fork, dict) else ""
+        if not owner or login in ("", owner.lower()):
+            return str(entry.get("url") or "")
+    return ""
 
 
 def _text(raw: bytes) -> str:

@@ -32,6 +32,7 @@ LINK_TO_REPOSITORY = "160000"
 IGNORED_CHARACTERS = re.compile(rb"\xe2\x80[\x8c-\x8f\xaa-\xae]|\xe2\x81[\xaa-\xaf]|\xef\xbb\xbf")
 DOT_GIT = re.compile(rb"(?:\.git|git~\d+)[. ]*(?::.*)?", re.IGNORECASE | re.DOTALL)
 SPECIAL_FILES = (b".gitmodules", b".gitattributes", b".gitignore", b".mailmap")
+HEADER = re.compile(rb"(blob|tree|commit) (0|[1-9][0-9]{0,15})")
 SHA = rb"[0-9a-f]{40}(?:[0-9a-f]{24})?"
 PERSON = rb"[^\n<>\0]*<[^\n<>\0]*> (?:0|[1-9][0-9]*) [+-][0-9]{4}\n"
 COMMIT = re.compile(rb"tree (%b)\n((?:parent %b\n)*)author %bcommitter %b" % (SHA, SHA, PERSON, PERSON))
@@ -94,24 +95,20 @@ class _ObjectWalk(Struct, frozen=True):
             one, ready = waiting.pop()
             if self._is_ours(one):
                 continue
-            parents, tree = self._commit(one)
+            kind, body = self._read(one)
+            header = COMMIT.match(body)
+            if kind != "commit" or header is None or b"\0" in body:
+                raise _UnusualError
+            parents = [line.removeprefix(b"parent ").decode("ascii") for line in header[2].splitlines()]
             if ready:
                 against = self.ours.tree(self.ours.commit(parents[0]).tree) if parents else {}
-                self._tree(tree, against)
+                self._tree(header[1].decode("ascii"), against)
                 self._adopt(one)
             else:
                 waiting += [(one, True), *((parent, False) for parent in parents)]
 
     def _is_ours(self, sha: str) -> bool:
         return not self._file(sha).exists() and self.ours.has(sha)
-
-    def _commit(self, sha: str) -> tuple[list[str], str]:
-        kind, body = self._read(sha)
-        header = COMMIT.match(body)
-        if kind != "commit" or header is None or b"\0" in body:
-            raise _UnusualError
-        parents = [line.removeprefix(b"parent ").decode("ascii") for line in header[2].splitlines()]
-        return parents, header[1].decode("ascii")
 
     def _tree(self, sha: str, against: Mapping[bytes, Entry]) -> None:
         """`against`: a tree that the engine has, with mostly the same entries."""
@@ -170,8 +167,11 @@ class _ObjectWalk(Struct, frozen=True):
                 while data:
                     name.update(data)
                     if size < 0:
-                        header, _, data = data.partition(b"\0")
-                        kind, size = _header(header)
+                        start, _, data = data.partition(b"\0")
+                        header = HEADER.fullmatch(start)
+                        if header is None:
+                            raise _UnusualError
+                        kind, size = header[1].decode("ascii"), int(header[2])
                     length += len(data)
                     if kind != "blob":
                         body += data
@@ -185,13 +185,6 @@ class _ObjectWalk(Struct, frozen=True):
         return kind, bytes(body)
 
 
-def _header(text: bytes) -> tuple[str, int]:
-    match = re.fullmatch(rb"(blob|tree|commit) (0|[1-9][0-9]{0,15})", text)
-    if match is None:
-        raise _UnusualError
-    return match[1].decode("ascii"), int(match[2])
-
-
 def _is_plain(name: bytes, entry: Entry) -> bool:
     if not name or b"/" in name or name in (b".", b"..") or DOT_GIT.fullmatch(IGNORED_CHARACTERS.sub(b"", name)):
         return False
@@ -202,7 +195,13 @@ def _is_plain(name: bytes, entry: Entry) -> bool:
 
 
 def _take_pack(engine: EngineRepo, slot: Slot, shas: Sequence[str]) -> None:
-    _require_files(slot)
+    # A link leads out of the slot, and a pipe would block git.
+    for folder, _, names in os.walk(slot.git_dir / "objects"):
+        for name in names:
+            if not stat.S_ISREG(os.lstat(os.path.join(folder, name)).st_mode):
+                raise RefusedObjectsError(
+                    f"'{name}' in the objects of slot {slot.n} is not a file", hint="an agent put it there"
+                )
     known = [f"^{sha}" for sha in dict.fromkeys(engine.refs.all().values())][-MOST_KNOWN:]
     wanted = "".join(f"{line}\n" for line in (*shas, *known))
     try:
@@ -217,13 +216,3 @@ def _take_pack(engine: EngineRepo, slot: Slot, shas: Sequence[str]) -> None:
         raise RefusedObjectsError(
             f"slot {slot.n} lacks {missing[0][:12]}, which it names", hint="an agent removed objects it needs"
         )
-
-
-def _require_files(slot: Slot) -> None:
-    """Refuses links, which lead out of the slot, and pipes, which would block git."""
-    for folder, _, names in os.walk(slot.git_dir / "objects"):
-        for name in names:
-            if not stat.S_ISREG(os.lstat(os.path.join(folder, name)).st_mode):
-                raise RefusedObjectsError(
-                    f"'{name}' in the objects of slot {slot.n} is not a file", hint="an agent put it there"
-                )

@@ -72,29 +72,22 @@ def keep(
     `seen`: the slot's status, if the caller knows it and nothing has run in the slot since.
     """
     seen = seen or status(engine, slot)
-    left = _named_in(slot)
+    # All commits that the slot's repository names: in HEAD, branches, tags, stashes, their logs, and the files of an
+    # unfinished command.
+    logs = [path for path in (slot.git_dir / "logs").rglob("*") if not path.is_symlink()]
+    files = [*logs, *slot.own_refs(), *(slot.git_dir / name for name in PSEUDO_REFS)]
+    left = {sha for file in files if file.is_file() for sha in _shas(file.read_text(errors="replace"))}
     made = {sha for sha in left if not engine.refs.reaches(sha)}
     shas = (left - made) | take_existing(engine, slot, sorted(made)) | {seen.head}
-    shas |= {sha for change in undone for sha in _history(engine, change)}
+    for change in undone:
+        # Only the log of a ref has the older entries of a stash.
+        log = engine.path / "logs" / change.name
+        shas |= _shas(log.read_text(errors="replace")) if log.is_file() else set()
+        shas |= {sha for sha in (change.before, change.after) if sha}
     if seen.dirty:
         message = f"Uncommitted work of {attempt.key}, attempt {attempt.n}\n"
         shas.add(commit_tree(engine, work_tree(engine, slot, seen), [seen.head], message, date))
     return Kept(_pin(engine, attempt, shas), seen)
-
-
-def _named_in(slot: Slot) -> set[str]:
-    """All commits that the slot's repository names: in HEAD, branches, tags, stashes, their logs, and the files of an
-    unfinished command."""
-    logs = [path for path in (slot.git_dir / "logs").rglob("*") if not path.is_symlink()]
-    files = [*logs, *slot.own_refs(), *(slot.git_dir / name for name in PSEUDO_REFS)]
-    return {sha for file in files if file.is_file() for sha in _shas(file.read_text(errors="replace"))}
-
-
-def _history(engine: EngineRepo, change: RefChange) -> set[str]:
-    """The commits of a ref and of its log: only the log has the older entries of a stash."""
-    log = engine.path / "logs" / change.name
-    logged = _shas(log.read_text(errors="replace")) if log.is_file() else set()
-    return logged | {sha for sha in (change.before, change.after) if sha}
 
 
 def _shas(text: str) -> set[str]:
@@ -166,17 +159,13 @@ def task_work(engine: EngineRepo, run: str, tasks: Collection[str], landed: str)
     found = []
     for ref, (name, sha, is_held) in named.items():
         match = ATTEMPT.fullmatch(name)
-        task = _task_of(match["key"]) if match else ""
+        # The second part of a key names the task and its visit: `execute/t3+2/spec#1`.
+        parts = match["key"].split("/") if match else []
+        task = re.split(r"[+#]", parts[1])[0] if len(parts) > 1 else ""
         if match and task in tasks:
             found.append(TaskWork(task, match["key"], int(match["n"]), ref, sha, is_held))
     reached = contained_commits(engine, {work.commit for work in found}, [landed] if landed else [])
     return [work for work in found if work.commit not in reached]
-
-
-def _task_of(key: str) -> str:
-    """The task's id in a key like `execute/t3+2/spec#1`."""
-    parts = key.split("/")
-    return re.split(r"[+#]", parts[1])[0] if len(parts) > 1 else ""
 
 
 def contained_commits(engine: EngineRepo, shas: Iterable[str], tips: Iterable[str]) -> set[str]:
@@ -215,20 +204,16 @@ def take(engine: EngineRepo, run: str, commit: str, branch: str, *, exact: bool)
         now = present.get(f"refs/heads/{name}", "")
         if now == commit:
             return name, False
-        if not now:
-            _make_branch(engine, run, name, commit)
-            return name, True
+        if now:
+            continue
+        transfer(engine, [commit], [engine.user.head])
+        command = ["update-ref", "-m", f"windlass: {run}", f"refs/heads/{name}", commit, "0" * len(commit)]
+        done = git.run(command, engine.user.root, check=False)
+        if done.code != 0:
+            why = plain(done.err).strip()[-400:]
+            raise UserError(f"cannot make branch '{name}': {why}", hint="--branch NAME takes another name")
+        return name, True
     raise UserError(f"branch '{branch}' exists already and is something else", hint="--branch NAME takes another name")
-
-
-def _make_branch(engine: EngineRepo, run: str, branch: str, commit: str) -> None:
-    transfer(engine, [commit], [engine.user.head])
-    zero = "0" * len(commit)
-    command = ["update-ref", "-m", f"windlass: {run}", f"refs/heads/{branch}", commit, zero]
-    done = git.run(command, engine.user.root, check=False)
-    if done.code != 0:
-        why = plain(done.err).strip()[-400:]
-        raise UserError(f"cannot make branch '{branch}': {why}", hint="--branch NAME takes another name")
 
 
 def newest(works: Iterable[TaskWork], began: Mapping[tuple[str, int], float]) -> TaskWork | None:

@@ -155,10 +155,8 @@ def _merge(engine: EngineRepo, bases: tuple[str, ...], tip: str, head: str) -> _
     # Git merges several bases into one first.
     objects = engine.objects
     tree = merge_trees(objects, *(objects.tree_of(sha) for sha in (*bases, tip, head))) if len(bases) == 1 else None
-    return _Merge(tree) if tree else _merge_files(engine, tip, head)
-
-
-def _merge_files(engine: EngineRepo, tip: str, head: str) -> _Merge:
+    if tree:
+        return _Merge(tree)
     # Full names of both sides: git writes them into the marks, which identifies leftovers.
     command = ["merge-tree", "--write-tree", "-z", "--messages", tip, head]
     with tempfile.TemporaryDirectory(prefix="windlass-merge-") as folder:
@@ -178,26 +176,18 @@ def _merge_files(engine: EngineRepo, tip: str, head: str) -> _Merge:
 
 def _write_attributes(engine: EngineRepo, tip: str, folder: Path) -> None:
     """merge-tree reads `.gitattributes` only from a working tree, so these few files are checked out."""
-    for path, blob in _attribute_files(engine, tip).items():
+    tree = engine.objects.tree_of(tip)
+    if tree not in engine.attributes:
+        # The walk compares with the empty tree, so that git filters by name and prints only these few.
+        empty = EMPTY_TREE[engine.user.object_format]
+        where = ["--", ":(glob)**/.gitattributes"]
+        fields = engine.git("diff-tree", "-r", "-z", "--no-renames", empty, tip, *where).fields
+        pairs = [(entry.split(" "), path) for entry, path in zip(fields[0::2], fields[1::2], strict=True)]
+        engine.attributes[tree] = {path: words[3] for words, path in pairs if words[1].startswith("100")}
+    for path, blob in engine.attributes[tree].items():
         place = folder / path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(git.run_raw([f"--git-dir={engine.path}", "cat-file", "blob", blob], engine.home).stdout)
-
-
-def _attribute_files(engine: EngineRepo, tip: str) -> Mapping[str, str]:
-    tree = engine.objects.tree_of(tip)
-    if tree not in engine.attributes:
-        engine.attributes[tree] = _find_attribute_files(engine, tip)
-    return engine.attributes[tree]
-
-
-def _find_attribute_files(engine: EngineRepo, tip: str) -> Mapping[str, str]:
-    # The walk compares with the empty tree, so that git filters by name and prints only these few.
-    empty = EMPTY_TREE[engine.user.object_format]
-    where = ["--", ":(glob)**/.gitattributes"]
-    fields = engine.git("diff-tree", "-r", "-z", "--no-renames", empty, tip, *where).fields
-    pairs = zip(fields[0::2], fields[1::2], strict=True)
-    return {path: entry.split(" ")[3] for entry, path in pairs if entry.split(" ")[1].startswith("100")}
 
 
 # -- conflicts
@@ -276,7 +266,11 @@ def parse_merge(out: str) -> tuple[str, tuple[Conflict, ...]]:
     for path in modes:
         if not any(path in paths for _, paths in groups):
             _add_group(groups, _kind(CONTENTS, [path], modes), [path])
-    found = [Conflict(_sorted_kinds(kinds), tuple(paths)) for kinds, paths in groups]
+    found = []
+    for kinds, named in groups:
+        special = kinds - {CONTENTS}
+        listed = special if special & {BINARY, SYMLINK, SUBMODULE} else kinds
+        found.append(Conflict(tuple(sorted(listed)), tuple(named)))
     return tree, tuple(sorted(found, key=lambda one: one.paths)) or (Conflict((CONTENTS,), ()),)
 
 
@@ -293,11 +287,6 @@ def _add_group(groups: list[tuple[set[str], dict[str, None]]], kind: str, paths:
         groups.remove(group)
         mine = (group[0] | mine[0], {**group[1], **mine[1]})
     groups.append(mine)
-
-
-def _sorted_kinds(kinds: set[str]) -> tuple[str, ...]:
-    special = kinds - {CONTENTS}
-    return tuple(sorted(special if special & {BINARY, SYMLINK, SUBMODULE} else kinds))
 
 
 # -- which conflicts are still open
@@ -322,19 +311,17 @@ def unresolved_conflicts(
     tree, objects = engine.objects.tree_of(head), engine.objects
     paths = {*engine.diffs.between(base, head)[1::2]} | {path for one in known.conflicts for path in one.paths}
     marked = sorted(path for path in paths if _has_marks(objects, _entry(objects, tree, path), known.labels))
-    named = sorted(path for path in paths if _is_made_up(path, known.labels) and _entry(objects, tree, path))
+    made_up = [path for path in paths if any(re.search(rf"~{label}(?:_\d+)?$", path) for label in known.labels)]
+    named = sorted(path for path in made_up if _entry(objects, tree, path))
     left = [one for one in known.conflicts if not _is_resolved(engine, tree, one, known.labels, resolved)]
     known_paths = {path for one in left for path in one.paths}
-    found = [_with_marks(one, {*marked}, {*named}) for one in left]
+    found = []
+    for one in left:
+        more = [kind for kind, those in ((MARKS, marked), (NAME, named)) if {*one.paths} & {*those}]
+        found.append(replace(one, kinds=(*one.kinds, *more)))
     found += [Conflict((MARKS,), (path,)) for path in marked if path not in known_paths]
     found += [Conflict((NAME,), (path,)) for path in named if path not in {*known_paths, *marked}]
     return tuple(found)
-
-
-def _with_marks(one: Conflict, marked: set[str], named: set[str]) -> Conflict:
-    here = {*one.paths}
-    more = [kind for kind, paths in ((MARKS, marked), (NAME, named)) if here & paths]
-    return replace(one, kinds=(*one.kinds, *more))
 
 
 def carry_conflicts(objects: Objects, tree: str, left: Iterable[Conflict]) -> tuple[Conflict, ...]:
@@ -392,10 +379,6 @@ def _has_separators(engine: EngineRepo, tree: str, path: str, labels: Sequence[s
 
 def _separators(objects: Objects, entry: str) -> bool:
     return entry.startswith("100") and bool(re.search(rb"^={7}\r?$", objects.blob(entry[7:]), re.MULTILINE))
-
-
-def _is_made_up(path: str, labels: Sequence[str]) -> bool:
-    return any(re.search(rf"~{label}(?:_\d+)?$", path) for label in labels)
 
 
 def _entry(objects: Objects, tree: str, path: str) -> str:

@@ -51,7 +51,11 @@ class ProofSlot(Struct):
         n = 1
         while (lock := _try_lock(folder / f"{n}.lock")) is None:
             n += 1
-        taken = cls(engine, n, lock, _temporary_folder(f"windlass-{os.getuid()}-{engine.home.name[:8]}-{n}"))
+        temporary = Path(tempfile.gettempdir(), f"windlass-{os.getuid()}-{engine.home.name[:8]}-{n}")
+        if os.path.lexists(temporary) and (temporary.is_symlink() or temporary.lstat().st_uid != os.getuid()):
+            # Another user took the name.
+            temporary = Path(tempfile.mkdtemp(prefix="windlass-"))
+        taken = cls(engine, n, lock, temporary)
         if taken._busy.exists():
             # Its last holder was killed: its content is unknown.
             taken.wipe()
@@ -107,11 +111,23 @@ class ProofSlot(Struct):
         """
         whole = self._clean()
         slot, index = self.slot, self.home / "index"
-        self._make_repository(tree)
+        # A repository with one commit, no parents and no refs: a test cannot compare the tree with anything.
+        slot.path.mkdir(exist_ok=True)
+        remove_tree(slot.git_dir)
+        files = {**self._sealed_files(), "HEAD": commit_tree(self.engine, tree, [], "proof", 0.0) + "\n"}
+        for name, text in files.items():
+            (slot.git_dir / name).parent.mkdir(parents=True, exist_ok=True)
+            (slot.git_dir / name).write_text(text)
+        (slot.git_dir / "refs" / "heads").mkdir(parents=True)
         slot.git("read-tree", "--reset", "-u", tree, env={"GIT_INDEX_FILE": str(index)})
         (slot.git_dir / "index").write_bytes(index.read_bytes())
         self._copied = copy_into(slot.path, self.engine.user.root, copied)
-        self._level_times(differing)
+        # Different times would reveal which files only this tree has.
+        root = slot.path
+        folders = {parent for path in differing for parent in (root / path).parents if parent.is_relative_to(root)}
+        for place in (*(root / path for path in differing), *folders, root):
+            with contextlib.suppress(OSError):
+                os.utime(place, (self._stamp, self._stamp), follow_symlinks=False)
         remove_tree(self.temporary)
         self.temporary.mkdir(mode=0o700)
         return whole
@@ -131,18 +147,6 @@ class ProofSlot(Struct):
     def _busy(self) -> Path:
         return self.home / "busy"
 
-    def _make_repository(self, tree: str) -> None:
-        """Make a repository with one commit, no parents and no refs, so that a test cannot compare the tree with
-        anything."""
-        git_dir = self.slot.git_dir
-        self.slot.path.mkdir(exist_ok=True)
-        remove_tree(git_dir)
-        files = {**self._sealed_files(), "HEAD": commit_tree(self.engine, tree, [], "proof", 0.0) + "\n"}
-        for name, text in files.items():
-            (git_dir / name).parent.mkdir(parents=True, exist_ok=True)
-            (git_dir / name).write_text(text)
-        (git_dir / "refs" / "heads").mkdir(parents=True)
-
     def _clean(self) -> bool:
         """Remove files that are neither in the tree nor installed. False: an installed file has changed."""
         try:
@@ -151,38 +155,37 @@ class ProofSlot(Struct):
             make_writable(self.slot.path)
             found = dict(self._untracked())
         for path in found.keys() - self._installed.keys():
-            _remove(self.slot.path / path)
-        for folder in self._folders():
-            with contextlib.suppress(OSError):
-                folder.rmdir()  # rmdir refuses a folder that is not empty
+            place = self.slot.path / path
+            try:
+                place.unlink(missing_ok=True)
+            except OSError:
+                make_writable(place.parent)
+                place.unlink(missing_ok=True)
+        kept = {parent for path in self._installed for parent in PurePosixPath(path).parents}
+        for here, _, _ in os.walk(self.slot.path, topdown=False):
+            folder = Path(here).relative_to(self.slot.path)
+            if folder.parts[:1] not in ((), (".git",)) and PurePosixPath(folder) not in kept:
+                with contextlib.suppress(OSError):
+                    Path(here).rmdir()  # rmdir refuses a folder that is not empty
         return all(path in found and _signature(found[path]) == was for path, was in self._installed.items())
 
     def _untracked(self) -> Iterator[tuple[str, os.stat_result]]:
+        """Every file and link in the checkout that is not in the tree, without the repository's own."""
         root, index, tracked = self.slot.path, self.home / "index", frozenset[str]()
         if index.exists() and (self.slot.git_dir / "HEAD").exists():
             # With the engine's repository: a test may have changed the one here.
             tracked = frozenset(self.engine.git("ls-files", "-z", env={"GIT_INDEX_FILE": str(index)}).fields)
         start = len(str(root)) + 1
-        for entry in _walk(root):
-            path = entry.path[start:]
-            if path not in tracked:
-                yield path, entry.stat(follow_symlinks=False)
-
-    def _folders(self) -> Iterator[Path]:
-        """Folders that may be empty now, deepest first."""
-        kept = {parent for path in self._installed for parent in PurePosixPath(path).parents}
-        for here, _, _ in os.walk(self.slot.path, topdown=False):
-            folder = Path(here).relative_to(self.slot.path)
-            if folder.parts[:1] not in ((), (".git",)) and PurePosixPath(folder) not in kept:
-                yield Path(here)
-
-    def _level_times(self, differing: Collection[str]) -> None:
-        """Give files equal times: different times would reveal which files only this tree has."""
-        root = self.slot.path
-        folders = {parent for path in differing for parent in (root / path).parents if parent.is_relative_to(root)}
-        for place in (*(root / path for path in differing), *folders, root):
-            with contextlib.suppress(OSError):
-                os.utime(place, (self._stamp, self._stamp), follow_symlinks=False)
+        waiting = [str(root)] if root.is_dir() else []
+        while waiting:
+            with os.scandir(waiting.pop()) as entries:
+                listed = list(entries)
+            for entry in listed:
+                path = entry.path[start:]
+                if entry.is_dir(follow_symlinks=False):
+                    waiting += [entry.path] if path != ".git" else []
+                elif path not in tracked:
+                    yield path, entry.stat(follow_symlinks=False)
 
 
 def remove_idle(engine: EngineRepo, *, dry: bool) -> list[str]:
@@ -206,36 +209,7 @@ def _try_lock(path: Path) -> IO[str] | None:
     return None
 
 
-def _walk(folder: Path) -> Iterator[os.DirEntry[str]]:
-    """Every file and link below the folder, without its repository."""
-    waiting = [str(folder)] if folder.is_dir() else []
-    while waiting:
-        with os.scandir(waiting.pop()) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    if entry.path != f"{folder}/.git":
-                        waiting.append(entry.path)
-                else:
-                    yield entry
-
-
 def _signature(found: os.stat_result) -> Signature:
     # The change time of a file with several names also moves when it gets another name, as package caches do.
     changed = found.st_ctime_ns if found.st_nlink == 1 else 0
     return [stat.S_IFMT(found.st_mode), found.st_size, found.st_mtime_ns, changed]
-
-
-def _remove(path: Path) -> None:
-    try:
-        path.unlink(missing_ok=True)
-    except OSError:
-        make_writable(path.parent)
-        path.unlink(missing_ok=True)
-
-
-def _temporary_folder(name: str) -> Path:
-    folder = Path(tempfile.gettempdir(), name)
-    if os.path.lexists(folder) and (folder.is_symlink() or folder.lstat().st_uid != os.getuid()):
-        # The name is taken.
-        return Path(tempfile.mkdtemp(prefix="windlass-"))
-    return folder

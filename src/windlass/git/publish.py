@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from msgspec import Struct
 
@@ -82,9 +81,10 @@ def _move(engine: EngineRepo, run: str, branch: str, tip: str, now: str) -> Publ
 
 def checkout_folder(user: UserRepo, branch: str) -> str:
     """The user's folder in which the branch is checked out; '' for none."""
-    if not any(
-        _may_be_on(head, branch) for head in (user.common_dir / "HEAD", *user.common_dir.glob("worktrees/*/HEAD"))
-    ):
+    # A cheap test first. A repository with another ref format has '.invalid' in every HEAD file.
+    heads = (user.common_dir / "HEAD", *user.common_dir.glob("worktrees/*/HEAD"))
+    texts = (head.read_text(errors="replace") for head in heads)
+    if not any(text.strip() == f"ref: refs/heads/{branch}" or ".invalid" in text for text in texts):
         return ""
     folder = ""
     for field in git.run(["worktree", "list", "--porcelain", "-z"], user.root).fields:
@@ -93,12 +93,6 @@ def checkout_folder(user: UserRepo, branch: str) -> str:
         if field == f"branch refs/heads/{branch}":
             return folder
     return ""
-
-
-def _may_be_on(head: Path, branch: str) -> bool:
-    """A cheap test; False is certain. A repository with another ref format has '.invalid' in every HEAD file."""
-    text = head.read_text(errors="replace")
-    return text.strip() == f"ref: refs/heads/{branch}" or ".invalid" in text
 
 
 def enter_in_place(user: UserRepo, branch: str, base: str) -> None:
@@ -111,13 +105,10 @@ def enter_in_place(user: UserRepo, branch: str, base: str) -> None:
         raise UserError(f"branch '{branch}' exists already", hint=f"git branch -m {branch} another-name")
     if not exists:
         git.run(["checkout", "-q", "-b", branch, base], user.root)
-    _ignore(user.common_dir / "info" / "exclude", STATE_FILES)
-
-
-def _ignore(exclude: Path, names: tuple[str, ...]) -> None:
-    """State files in the checkout belong to Windlass: `git add -A` must not add them."""
+    # State files in the checkout belong to Windlass: `git add -A` must not add them.
+    exclude = user.common_dir / "info" / "exclude"
     old = exclude.read_text() if exclude.exists() else ""
-    new = [f"/{name}" for name in names if f"/{name}" not in old.splitlines()]
+    new = [f"/{name}" for name in STATE_FILES if f"/{name}" not in old.splitlines()]
     if new:
         text = old + ("" if old.endswith("\n") or not old else "\n") + "\n".join(new) + "\n"
         replace_file(exclude.resolve(), text, private=False)
@@ -189,8 +180,18 @@ def plan_landing(user: UserRepo, tip: str, name: str, style: LandStyle = LandSty
             f"'{user.branch}' has moved on, and merge.ff is 'only' in your git configuration",
             hint="--no-ff makes a merge commit, --squash one plain commit; or start a new run",
         )
-    tree = _tree_of(user, tip) if forward else _merged_tree(user, name, tip)
-    return LandPlan(user.branch, user.head, tip, "squash" if style is LandStyle.SQUASH else "merge", tree)
+    kind = "squash" if style is LandStyle.SQUASH else "merge"
+    if forward:
+        return LandPlan(user.branch, user.head, tip, kind, _tree_of(user, tip))
+    command = ["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", user.head, tip]
+    done = git.run(command, user.root, check=False)
+    if done.code == 0:
+        return LandPlan(user.branch, user.head, tip, kind, done.fields[0])
+    if done.code != 1:
+        raise GitError(f"cannot merge '{name}': {_why(done.err)}", hint="nothing was changed")
+    files = ", ".join(f"'{plain(path)}'" for path in done.fields[1:6])
+    hint = f"nothing was changed; `git merge {tip[:12]}` lets you resolve it yourself"
+    raise UserError(f"'{name}' conflicts with '{user.branch}' in {files}", hint=hint)
 
 
 def land_commit(user: UserRepo, plan: LandPlan, message: str, *, signoff: bool = False) -> str:
@@ -198,10 +199,20 @@ def land_commit(user: UserRepo, plan: LandPlan, message: str, *, signoff: bool =
     if plan.kind in ("already", "fast-forward"):
         return plan.tip if plan.kind == "fast-forward" else plan.before
     parents = [plan.before] if plan.kind == "squash" else [plan.before, plan.tip]
-    env = _identity(user)
+    env: dict[str, str] = {}
+    if git.run(["var", "GIT_COMMITTER_IDENT"], user.root, check=False).code != 0:
+        # A merge commit needs an author even if the user never set one.
+        env = {f"GIT_{person}_NAME": "Windlass" for person in ("AUTHOR", "COMMITTER")}
+        env |= {f"GIT_{person}_EMAIL": "windlass@localhost" for person in ("AUTHOR", "COMMITTER")}
     if signoff:
-        message = _sign_off(user, message, env)
-    sign = ["-S"] if _signs(user) else []
+        identity = git.run(["var", "GIT_COMMITTER_IDENT"], user.root, env=env).line.rsplit(" ", 2)[0]
+        trailer = ["--if-exists", "addIfDifferent", "--trailer", f"Signed-off-by: {identity}"]
+        message = git.run(["interpret-trailers", *trailer], user.root, input=message.rstrip("\n") + "\n").out
+    # The user's configuration decides about signing, not Windlass's options for every git.
+    asked = ["config", "--show-scope", "--type=bool", "--get-all", "commit.gpgSign"]
+    scoped = [line.split("\t") for line in git.run(asked, user.root, check=False).out.splitlines()]
+    values = [value for scope, value in scoped if scope != "command"]
+    sign = ["-S"] if values and values[-1] == "true" else []
     command = ["commit-tree", *sign, *(word for sha in parents for word in ("-p", sha)), plan.tree]
     # The user's key may need an agent or a home folder.
     own = git.personal() if sign else {}
@@ -223,43 +234,6 @@ def land_plan(
 
 def _tree_of(user: UserRepo, commit: str) -> str:
     return git.run(["rev-parse", f"{commit}^{{tree}}"], user.root).line
-
-
-def _merged_tree(user: UserRepo, name: str, tip: str) -> str:
-    command = ["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", user.head, tip]
-    done = git.run(command, user.root, check=False)
-    if done.code == 0:
-        return done.fields[0]
-    if done.code != 1:
-        raise GitError(f"cannot merge '{name}': {_why(done.err)}", hint="nothing was changed")
-    files = ", ".join(f"'{plain(path)}'" for path in done.fields[1:6])
-    hint = f"nothing was changed; `git merge {tip[:12]}` lets you resolve it yourself"
-    raise UserError(f"'{name}' conflicts with '{user.branch}' in {files}", hint=hint)
-
-
-def _signs(user: UserRepo) -> bool:
-    """Read from the user's configuration, without Windlass's options for every git."""
-    command = ["config", "--show-scope", "--type=bool", "--get-all", "commit.gpgSign"]
-    scoped = [line.split("\t") for line in git.run(command, user.root, check=False).out.splitlines()]
-    values = [value for scope, value in scoped if scope != "command"]
-    return bool(values) and values[-1] == "true"
-
-
-def _sign_off(user: UserRepo, message: str, env: Mapping[str, str]) -> str:
-    identity = git.run(["var", "GIT_COMMITTER_IDENT"], user.root, env=env).line.rsplit(" ", 2)[0]
-    command = ["interpret-trailers", "--if-exists", "addIfDifferent", "--trailer", f"Signed-off-by: {identity}"]
-    return git.run(command, user.root, input=message.rstrip("\n") + "\n").out
-
-
-def _identity(user: UserRepo) -> dict[str, str]:
-    """A merge commit needs an author even if the user never set one."""
-    if git.run(["var", "GIT_COMMITTER_IDENT"], user.root, check=False).code == 0:
-        return {}
-    return {
-        f"GIT_{person}_{what}": value
-        for person in ("AUTHOR", "COMMITTER")
-        for what, value in (("NAME", "Windlass"), ("EMAIL", "windlass@localhost"))
-    }
 
 
 def _why(err: str) -> str:

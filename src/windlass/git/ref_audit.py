@@ -34,9 +34,15 @@ class RefAudit(Struct, frozen=True):
         names = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
         found = [RefChange(name, before.get(name, ""), after.get(name, "")) for name in names]
         own = self.refs.moves.since(mark)
-        return [
-            change for change in found if (change.name, change.after) not in own and not _is_another_runs(run, change)
-        ]
+        # Another run makes and moves its own refs; it never removes one while this run is at work.
+        others = {
+            change
+            for change in found
+            if change.after
+            and change.name.startswith("refs/windlass/")
+            and not change.name.startswith(f"refs/windlass/{run}/")
+        }
+        return [change for change in found if (change.name, change.after) not in own and change not in others]
 
     def undo(self, changes: Sequence[RefChange]) -> None:
         """Restore refs. Keep their commits first: `Slots.keep(..., undone=changes)`."""
@@ -50,9 +56,3 @@ class RefAudit(Struct, frozen=True):
                 done = git.run(command, git_dir.parent, check=False)
             if done.code != 0 and self.refs.all().get(change.name, "") == change.after:
                 raise GitError(f"cannot put '{change.name}' back: {plain(done.err).strip()}", hint="`windlass doctor`")
-
-
-def _is_another_runs(run: str, change: RefChange) -> bool:
-    """Another run makes and moves its own refs; it never removes one while this run is at work."""
-    name = change.name
-    return name.startswith("refs/windlass/") and not name.startswith(f"refs/windlass/{run}/") and bool(change.after)

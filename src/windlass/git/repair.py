@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -58,7 +59,13 @@ def repair(engine: EngineRepo, records: Sequence[RunRecord], *, since: float = A
     _repair_user_refs(engine, records, done)
     for record in records:
         done.lost |= _lost(engine, record)
-        _repair_tip(engine, record, done)
+        found = engine.refs.tip(record.run)
+        right = next((tip for tip in record.tips if tip not in done.lost), "")
+        # Another tip that is not lost stays: the driver sets it from the journal and reports the difference.
+        if right and found != right and (not found or found in done.lost):
+            move(engine.path, tip_ref(record.run), right, None, engine.barrier)
+            engine.refs.forget()
+            done.notes.append(f"the tip of the run was {found[:12] or 'missing'}; the journal says {right[:12]}")
     engine.barrier.settle()
     return done
 
@@ -85,25 +92,17 @@ def replace_engine(engine: EngineRepo, records: Sequence[RunRecord]) -> Path:
     aside.parent.mkdir(exist_ok=True)
     engine.path.rename(aside)
     engine.create()
-    for record in records:
-        for sha in (*record.tips, *sorted(record.heads)):
-            _salvage(aside, engine, sha, record.base)
+    # Commits are copied one by one, so that damaged ones do not prevent intact ones.
+    for sha, base in [(sha, one.base) for one in records for sha in (*one.tips, *sorted(one.heads))]:
+        if not missing_commits(engine.path, [sha]):
+            continue
+        known = [] if missing_commits(engine.path, [base]) else [f"^{base}\n"]
+        with suppress(GitError):
+            command = [f"--git-dir={aside}", "pack-objects", "--revs", "--thin", "--stdout", "-q"]
+            pack = git.run_raw(command, engine.home, input="".join([f"{sha}\n", *known]))
+            git.run_raw([f"--git-dir={engine.path}", "unpack-objects", "-q"], engine.home, input=pack.stdout)
     engine.barrier.settle()
     return aside
-
-
-def _salvage(old: Path, engine: EngineRepo, sha: str, base: str) -> None:
-    """Copy one commit. Commits are copied one by one, so that damaged ones do not prevent intact ones."""
-    known = [f"^{base}\n"] if not missing_commits(engine.path, [base]) else []
-    if not missing_commits(engine.path, [sha]):
-        return
-    try:
-        wanted = "".join([f"{sha}\n", *known])
-        command = [f"--git-dir={old}", "pack-objects", "--revs", "--thin", "--stdout", "-q"]
-        pack = git.run_raw(command, engine.home, input=wanted)
-        git.run_raw([f"--git-dir={engine.path}", "unpack-objects", "-q"], engine.home, input=pack.stdout)
-    except GitError:
-        return
 
 
 # -- the engine's repository
@@ -121,18 +120,6 @@ def _repair_engine_refs(engine: EngineRepo, done: Repairs) -> None:
         remove_file(engine.path, name)
         done.notes.append(f"'{name}' led to a commit that is lost, and was removed")
     engine.refs.forget()
-
-
-def _repair_tip(engine: EngineRepo, record: RunRecord, done: Repairs) -> None:
-    found = engine.refs.tip(record.run)
-    right = next((tip for tip in record.tips if tip not in done.lost), "")
-    if not right or found == right:
-        return
-    if found and found not in done.lost:
-        return  # the driver sets it from the journal and reports the difference
-    move(engine.path, tip_ref(record.run), right, None, engine.barrier)
-    engine.refs.forget()
-    done.notes.append(f"the tip of the run was {found[:12] or 'missing'}; the journal says {right[:12]}")
 
 
 def _lost(engine: EngineRepo, record: RunRecord) -> set[str]:
@@ -191,9 +178,9 @@ def _repair_user_refs(engine: EngineRepo, records: Sequence[RunRecord], done: Re
 
 def repair_slot(slot: Slot, base: str, object_format: str) -> None:
     """Repair a slot's repository until git can read it."""
-    head = slot.git_dir / "HEAD"
-    if slot.git_dir.is_dir() and not _is_head(head):
-        replace_file(head, f"{base}\n", sync_to="name")
+    head = read_or_empty(slot.git_dir / "HEAD").strip()
+    if slot.git_dir.is_dir() and not head.startswith("ref: ") and not COMMIT.fullmatch(head):
+        replace_file(slot.git_dir / "HEAD", f"{base}\n", sync_to="name")
     index = slot.git_dir / "index"
     if index.exists() and not index.read_bytes().startswith(INDEX):
         index.unlink()
@@ -201,11 +188,3 @@ def repair_slot(slot: Slot, base: str, object_format: str) -> None:
         LooseObjects(slot.git_dir, object_format, Barrier()).remove_torn(ALL)
         for name in torn_refs(slot.git_dir):
             remove_file(slot.git_dir, name)
-
-
-def _is_head(file: Path) -> bool:
-    try:
-        text = file.read_text(errors="replace").strip()
-    except FileNotFoundError:
-        return False
-    return text.startswith("ref: ") or bool(COMMIT.fullmatch(text))

@@ -133,7 +133,9 @@ def run_raw(
     except subprocess.TimeoutExpired:
         raise GitUnansweredError(f"'{_command(args)}' took more than {timeout:g} s", hint=f"try it in {cwd}") from None
     except FileNotFoundError:
-        raise _start_error(cwd) from None
+        if cwd.is_dir():
+            raise UserError("git is not installed", hint="install git 2.38 or newer") from None
+        raise GitError(f"folder '{cwd}' does not exist", hint="it was removed; run `windlass doctor`") from None
     # A failure is an answer. A command that was ended gave none, so its output is not read.
     if signal_of(done.returncode):
         raise _ended_error(args, cwd, signal_of(done.returncode))
@@ -170,12 +172,6 @@ def _text(raw: bytes) -> str:
 def _command(args: Sequence[str]) -> str:
     words = [word for word in args if not word.startswith(("--git-dir", "--work-tree"))]
     return plain("git " + " ".join(words)[:200])
-
-
-def _start_error(cwd: Path) -> WindlassError:
-    if not cwd.is_dir():
-        return GitError(f"folder '{cwd}' does not exist", hint="it was removed; run `windlass doctor`")
-    return UserError("git is not installed", hint="install git 2.38 or newer")
 
 
 def failure(args: Sequence[str], cwd: Path, err: str) -> WindlassError:

@@ -211,7 +211,14 @@ class SlotCheckout(Struct, frozen=True):
                     # After a power cut git may be unable to read it.
                     self.set_aside(slot)
                     self._reset(slot, at)
-        _start_log(slot, at)
+        # Begin a new log of HEAD. Everything in the old one is reachable by now.
+        for name in PSEUDO_REFS:
+            (slot.git_dir / name).unlink(missing_ok=True)
+        logs = slot.git_dir / "logs"
+        for entry in logs.iterdir() if logs.is_dir() else ():
+            if entry.name != "HEAD":
+                remove_tree(entry)
+        replace_file(logs / "HEAD", f"{'0' * len(at)} {at} Windlass <windlass@localhost> 0 +0000\tplaced\n")
         self.mark(slot).unlink()
 
     def _step(self, slot: Slot, seen: SlotStatus, at: str) -> bool:
@@ -232,7 +239,15 @@ class SlotCheckout(Struct, frozen=True):
         self.convert(slot)
         new = not (slot.git_dir / "HEAD").exists()
         if new:
-            self._create(slot, at)
+            self.engine.objects.commit(at)  # raises before anything is made if the commit does not exist
+            self.set_aside(slot)
+            # Renamed into place when complete: a killed call leaves no repository.
+            git_dir = self.folder / f"{slot.n}.git.new"
+            remove_tree(git_dir)
+            (git_dir / "refs" / "heads").mkdir(parents=True)
+            for name, text in {**slot.sealed(), "HEAD": f"{at}\n"}.items():
+                replace_file(git_dir / name, text)
+            git_dir.rename(slot.git_dir)
         self.repair(slot)
         slot.clear_index_flags(absent=True)
         for name in UNFINISHED:
@@ -240,7 +255,13 @@ class SlotCheckout(Struct, frozen=True):
         slot.git("checkout", "-q", "--force", "--detach", at)
         if not new:
             slot.git("clean", "-ffdq")
-            _forget(slot)
+            # The commits are kept elsewhere: the next agent finds no name and no object of an earlier one.
+            for file in slot.own_refs():
+                file.unlink(missing_ok=True)
+            remove_tree(slot.git_dir / "worktrees")
+            for folder in (slot.git_dir / "objects").iterdir():
+                if folder.name == "pack" or len(folder.name) == 2:
+                    remove_tree(folder)
 
     def repair(self, slot: Slot) -> None:
         """Restore the files that Windlass's commands rely on: an agent may have changed or removed them."""
@@ -250,18 +271,13 @@ class SlotCheckout(Struct, frozen=True):
         if (slot.path / ".git").is_dir() and not (slot.path / ".git").is_symlink():
             self._move_aside(slot.path / ".git")
         restore(slot.path / ".git", f"gitdir: {slot.git_dir}\n")
-        _detach(slot)
-
-    def _create(self, slot: Slot, at: str) -> None:
-        """Make the slot's repository and rename it into place: a killed call leaves none."""
-        self.engine.objects.commit(at)  # raises before anything is made if the commit does not exist
-        self.set_aside(slot)
-        new = self.folder / f"{slot.n}.git.new"
-        remove_tree(new)
-        (new / "refs" / "heads").mkdir(parents=True)
-        for name, text in {**slot.sealed(), "HEAD": f"{at}\n"}.items():
-            replace_file(new / name, text)
-        new.rename(slot.git_dir)
+        # A HEAD on a branch would move, or lose its commit, when that branch is restored.
+        if (slot.git_dir / "HEAD").read_text().startswith("ref:"):
+            here = slot.git("rev-parse", "--verify", "-q", "HEAD^{commit}", check=False).line
+            here = here or _last_log_entry(slot.git_dir)
+            if not here:
+                raise GitError(f"slot {slot.n} is on a branch without a commit", hint="`windlass doctor`")
+            slot.git("update-ref", "--no-deref", "HEAD", here)
 
     def convert(self, slot: Slot) -> None:
         """Earlier versions made slots as worktrees of the engine's repository. Their work stays unchanged."""
@@ -306,39 +322,6 @@ def _parse(file: Path) -> Lease | None:
         return None
     except (ValueError, KeyError, TypeError):
         return Lease(int(file.stem), SlotUse.RETIRED)
-
-
-def _forget(slot: Slot) -> None:
-    """Remove all names in the slot's repository; their commits are kept elsewhere. The next agent finds none of
-    them."""
-    for file in slot.own_refs():
-        file.unlink(missing_ok=True)
-    remove_tree(slot.git_dir / "worktrees")
-    for folder in (slot.git_dir / "objects").iterdir():
-        if folder.name == "pack" or len(folder.name) == 2:
-            remove_tree(folder)
-
-
-def _start_log(slot: Slot, at: str) -> None:
-    """Begin a new log of HEAD. Everything in the old one is reachable by now."""
-    for name in PSEUDO_REFS:
-        (slot.git_dir / name).unlink(missing_ok=True)
-    logs = slot.git_dir / "logs"
-    for entry in logs.iterdir() if logs.is_dir() else ():
-        if entry.name != "HEAD":
-            remove_tree(entry)
-    first = f"{'0' * len(at)} {at} Windlass <windlass@localhost> 0 +0000\tplaced\n"
-    replace_file(logs / "HEAD", first)
-
-
-def _detach(slot: Slot) -> None:
-    """A HEAD on a branch would move, or lose its commit, when that branch is restored."""
-    if not (slot.git_dir / "HEAD").read_text().startswith("ref:"):
-        return
-    here = slot.git("rev-parse", "--verify", "-q", "HEAD^{commit}", check=False).line or _last_log_entry(slot.git_dir)
-    if not here:
-        raise GitError(f"slot {slot.n} is on a branch without a commit", hint="`windlass doctor`")
-    slot.git("update-ref", "--no-deref", "HEAD", here)
 
 
 def _last_log_entry(git_dir: Path) -> str:

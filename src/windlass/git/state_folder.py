@@ -59,7 +59,13 @@ def settle_home(common_dir: Path, state_dir: Path) -> StateFolder:
         # Another repository was at this path before: its state is kept under its id.
         home.rename(home.with_name(f"{home.name}-{owner}"))
     if old is not None and not home.exists():
-        _require_at_rest(common_dir)
+        for lock in sorted((common_dir / "windlass" / "locks").glob("*.lock")):
+            # A driver that began before the move still works in the old folder.
+            if is_driven(lock) and holder(lock) != os.getpid():
+                raise StoppedError(
+                    f"the repository was moved while process {holder(lock) or 'unknown'} drives run {lock.stem}",
+                    hint=f"end that process, then: windlass resume {lock.stem}",
+                )
         old.rename(home)
     if found != known:
         replace_file(common_dir / "windlass" / PLACE, json.dumps(to_builtins(found)), sync_to="name")
@@ -82,30 +88,16 @@ def _look_up(common_dir: Path, home: Path) -> tuple[StateFolder, Path | None]:
     if (there := _read(Path(known.path) / "windlass" / PLACE)) is not None and there.id == known.id:
         note = f"this repository is a copy of '{Path(known.path).parent}', which keeps the work that it has begun"
         return StateFolder(_new_id(path, now), path, str(home), note, now, copied_at=now), None
-    old = _left_behind(known)
+    last = Path(known.home)
+    places = (last, last.with_name(f"{last.name}-{known.id}"))
+    old = next((folder for folder in places if _owner(folder) == known.id), None)
     moved = f"the repository was moved from '{Path(known.path).parent}'"
     note = moved if old else f"{moved}, and its state folder is lost"
     return replace(known, path=path, home=str(home), note=note, noted_at=now), old
 
 
-def _require_at_rest(common_dir: Path) -> None:
-    """A driver that began before the move still works in the old folder."""
-    for lock in sorted((common_dir / "windlass" / "locks").glob("*.lock")):
-        if is_driven(lock) and holder(lock) != os.getpid():
-            raise StoppedError(
-                f"the repository was moved while process {holder(lock) or 'unknown'} drives run {lock.stem}",
-                hint=f"end that process, then: windlass resume {lock.stem}",
-            )
-
-
 def _new_id(path: str, now: float) -> str:
     return hashlib.sha256(os.fsencode(f"{path} {now!r} {os.getpid()}")).hexdigest()[:12]
-
-
-def _left_behind(known: StateFolder) -> Path | None:
-    old = Path(known.home)
-    places = (old, old.with_name(f"{old.name}-{known.id}"))
-    return next((folder for folder in places if _owner(folder) == known.id), None)
 
 
 def _read(file: Path) -> StateFolder | None:

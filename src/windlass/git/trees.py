@@ -25,6 +25,9 @@ from windlass.git.slot import Slot, check_path
 HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 GITLINK = "160000"
+FIELDS = {"1": 9, "u": 11, "?": 2}
+"""How many fields an entry of `status --porcelain=v2` has, by its first sign: changed, unmerged, untracked. The path is
+the last one, and may contain spaces."""
 
 
 class SlotStatus(Struct, frozen=True):
@@ -65,26 +68,16 @@ def status(engine: EngineRepo, slot: Slot) -> SlotStatus:
     try:
         take_in(engine, slot, heads[:1])
     except RefusedObjectsError as error:
-        return replace(_without_commits(engine, slot, error), refused=error.message)
-    dirty = tuple(_path_of(field) for field in fields if not field.startswith("#"))
+        # HEAD goes back to the commit that the slot was placed at; all files stay.
+        placed = slot.placed_at()
+        if not placed or not engine.objects.has(placed):
+            raise
+        slot.git("update-ref", "--no-deref", "HEAD", placed)
+        slot.git("read-tree", placed)
+        return replace(status(engine, slot), refused=error.message)
+    dirty = tuple(field.split(" ", FIELDS[field[0]] - 1)[-1] for field in fields if not field.startswith("#"))
     detached = "# branch.head (detached)" in fields
     return SlotStatus(heads[0], engine.objects.tree_of(heads[0]), dirty, detached, partial=partial)
-
-
-def _without_commits(engine: EngineRepo, slot: Slot, error: RefusedObjectsError) -> SlotStatus:
-    """Move HEAD back to the commit that the slot was placed at; all files stay."""
-    placed = slot.placed_at()
-    if not placed or not engine.objects.has(placed):
-        raise error
-    slot.git("update-ref", "--no-deref", "HEAD", placed)
-    slot.git("read-tree", placed)
-    return status(engine, slot)
-
-
-def _path_of(entry: str) -> str:
-    """In porcelain v2 the path is the last of 9 fields, of 11 for an unmerged one, of 2 for an untracked one."""
-    spaces = {"1": 8, "u": 10, "?": 1}[entry[0]]
-    return entry.split(" ", spaces)[spaces]
 
 
 def harvest(engine: EngineRepo, slot: Slot, message: str, date: float) -> str:
@@ -212,14 +205,12 @@ def commit_artifacts(engine: EngineRepo, tip: str, contents: Mapping[str, str], 
 
 def changes(engine: EngineRepo, base: str, head: str) -> tuple[Change, ...]:
     """The changes between two commits or trees. For a slot with uncommitted work, `head` is its `work_tree`."""
-    fields = engine.diffs.between(base, head)
-    return tuple(_change(entry, path) for entry, path in zip(fields[0::2], fields[1::2], strict=True))
-
-
-def _change(entry: str, path: str) -> Change:
-    _, mode, _, _, letter = entry.split(" ")
-    kinds = {"A": ChangeKind.ADDED, "D": ChangeKind.DELETED}
-    return Change(path, kinds.get(letter, ChangeKind.MODIFIED), nested=mode == GITLINK)
+    fields, kinds = engine.diffs.between(base, head), {"A": ChangeKind.ADDED, "D": ChangeKind.DELETED}
+    found = []
+    for entry, path in zip(fields[0::2], fields[1::2], strict=True):
+        _, mode, _, _, letter = entry.split(" ")
+        found.append(Change(path, kinds.get(letter, ChangeKind.MODIFIED), nested=mode == GITLINK))
+    return tuple(found)
 
 
 def diff(engine: EngineRepo, base: str, head: str, max_bytes: int) -> str:

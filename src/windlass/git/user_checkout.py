@@ -123,7 +123,16 @@ def settle(user: UserRepo, record: Record = no_record) -> Settled | None:
         intent = _intent(folder, user)
         if not intent.exists():
             return None
-        return _settle(user_repo.discover(user.root), _load(intent), folder, record)
+        try:
+            data = json.loads(intent.read_text(encoding="ascii"))
+            changes = tuple(PathChange(c["path"], tuple(c["before"]), tuple(c["after"])) for c in data.pop("changes"))
+            move = CheckoutMove(**data, changes=changes)
+        except (ValueError, TypeError, KeyError):
+            raise GitError(
+                f"'{intent}' cannot be read: it says what an interrupted move of your checkout was to change",
+                hint="look at `git status`, then delete that file",
+            ) from None
+        return _settle(user_repo.discover(user.root), move, folder, record)
 
 
 # -- forward
@@ -191,21 +200,20 @@ def _require_free(user: UserRepo, move: CheckoutMove) -> None:
     # On file systems that ignore case, the old name of a renamed file is such a path.
     leaving = {change.path.casefold() for change in move.changes if change.after == ABSENT}
     added = [c.path for c in move.changes if c.before == ABSENT and c.path.casefold() not in leaving]
-    taken = [name for path in added for name in _occupants(user.root, path) if name.casefold() not in leaving]
+    taken: list[str] = []
+    for path in added:
+        place = user.root / path
+        found = [path] if os.path.lexists(place) else []
+        if place.is_dir() and not place.is_symlink():
+            below = [one for one in place.rglob("*") if one.is_symlink() or not one.is_dir()]
+            found = [str(one.relative_to(user.root)) for one in below]
+        taken += [name for name in found if name.casefold() not in leaving]
     if taken:
         names = ", ".join(f"'{plain(path)}'" for path in taken[:MANY])
         raise UserError(
             f"cannot bring '{move.branch}' forward: untracked files would be overwritten: {names}",
             hint="nothing was changed; move them away, then try again",
         )
-
-
-def _occupants(root: Path, path: str) -> list[str]:
-    """The files at a path: the file itself, or every file in a folder."""
-    place = root / path
-    if place.is_symlink() or not place.is_dir():
-        return [path] if os.path.lexists(place) else []
-    return [str(found.relative_to(root)) for found in place.rglob("*") if found.is_symlink() or not found.is_dir()]
 
 
 def require_clean(user: UserRepo, what: str) -> None:
@@ -245,7 +253,9 @@ def _settle(user: UserRepo, move: CheckoutMove, folder: Path, record: Record) ->
 def _take_back(user: UserRepo, move: CheckoutMove, folder: Path) -> tuple[str, ...]:
     """Restore every path to its state before the move. Returns those that another program has changed since."""
     if not _is_ours(user, move):
-        if not (_index_lock(user).exists() or _is_begun(user)):
+        # Killed before the index was locked, so nothing was changed. The lock is removed last, after the branch has
+        # moved. Without a lock, files are half moved only if a person removed the lock.
+        if not _index_lock(user).exists() and not user_repo.is_dirty(user, untracked=True):
             return ()
         _lock_index(user, move, folder)
     index = _copy_index(user, folder)
@@ -255,12 +265,6 @@ def _take_back(user: UserRepo, move: CheckoutMove, folder: Path) -> tuple[str, .
     untouched = _restore_files(user, changes, env)
     index.replace(user.git_dir / "index")
     return untouched
-
-
-def _is_begun(user: UserRepo) -> bool:
-    """False: killed before the index was locked, so nothing was changed. The lock is removed last, after the branch has
-    moved. Without a lock, files are half moved only if a person removed the lock."""
-    return user_repo.is_dirty(user, untracked=True)
 
 
 def _restore_index(user: UserRepo, move: CheckoutMove, env: Mapping[str, str]) -> set[str]:
@@ -311,7 +315,11 @@ def _may_restore(user: UserRepo, change: PathChange, found: tuple[str, str]) -> 
     # Git removes a file before it writes the new one: restoring a missing file overwrites nothing.
     if _matches(found, change.after) or (found == ABSENT and change.before != ABSENT):
         return True
-    return _is_torn(user, change, found)
+    if ABSENT in (found, change.after) or SYMLINK in (found[0], change.after[0]):
+        return False
+    # A killed git leaves the beginning of a file; the commit has all of it.
+    whole = git.run_raw(["cat-file", "--filters", f"--path={change.path}", change.after[1]], user.root).stdout
+    return whole.startswith((user.root / change.path).read_bytes())
 
 
 def _matches(found: tuple[str, str], side: tuple[str, str]) -> bool:
@@ -319,14 +327,6 @@ def _matches(found: tuple[str, str], side: tuple[str, str]) -> bool:
     if ABSENT in (found, side):
         return found == side
     return found[1] == side[1] and (found[0] == SYMLINK) == (side[0] == SYMLINK)
-
-
-def _is_torn(user: UserRepo, change: PathChange, found: tuple[str, str]) -> bool:
-    """A killed git leaves the beginning of a file; the commit has all of it."""
-    if ABSENT in (found, change.after) or SYMLINK in (found[0], change.after[0]):
-        return False
-    whole = git.run_raw(["cat-file", "--filters", f"--path={change.path}", change.after[1]], user.root).stdout
-    return whole.startswith((user.root / change.path).read_bytes())
 
 
 def _work_files(user: UserRepo, paths: Sequence[str]) -> dict[str, tuple[str, str]]:
@@ -342,16 +342,13 @@ def _work_files(user: UserRepo, paths: Sequence[str]) -> dict[str, tuple[str, st
             found[path] = (SYMLINK, hashlib.new(user.object_format, b"blob %d\0" % len(target) + target).hexdigest())
         elif stat.S_ISREG(seen.st_mode):
             plain[path] = "100755" if seen.st_mode & stat.S_IXUSR else "100644"
-    return found | {path: (plain[path], sha) for path, sha in _hashes(user, list(plain)).items()}
-
-
-def _hashes(user: UserRepo, paths: Sequence[str]) -> dict[str, str]:
-    """As `git add` would store them."""
-    simple = [path for path in paths if "\n" not in path and not path.startswith('"')]
+    # As `git add` would store them; git reads a name with a line break or a quote only as an argument.
+    simple = [path for path in plain if "\n" not in path and not path.startswith('"')]
     lines = "".join(f"{path}\n" for path in simple)
     hashed = git.run(["hash-object", "--stdin-paths"], user.root, input=lines).out.split() if simple else []
-    odd = {p: git.run(["hash-object", "--", p], user.root).line for p in paths if p not in set(simple)}
-    return {**dict(zip(simple, hashed, strict=True)), **odd}
+    shas = dict(zip(simple, hashed, strict=True))
+    shas |= {path: git.run(["hash-object", "--", path], user.root).line for path in plain if path not in shas}
+    return found | {path: (plain[path], sha) for path, sha in shas.items()}
 
 
 def _remove(root: Path, path: str) -> None:
@@ -419,32 +416,16 @@ def _exclusive(user: UserRepo) -> Iterator[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder / f"{_name(user)}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        _wait_for(handle)
+        end = time.monotonic() + LOCK_WAIT_S
+        while not try_lock(handle):
+            if time.monotonic() > end:
+                raise UserError(
+                    "another windlass command is at work on this checkout", hint="wait until it is done, then try again"
+                )
+            time.sleep(LOCK_LOOK_S)
         os.set_inheritable(handle, True)
         for suffix in SCRATCH:
             (folder / f"{_name(user)}{suffix}").unlink(missing_ok=True)
         yield folder
     finally:
         os.close(handle)
-
-
-def _wait_for(handle: int) -> None:
-    end = time.monotonic() + LOCK_WAIT_S
-    while not try_lock(handle):
-        if time.monotonic() > end:
-            raise UserError(
-                "another windlass command is at work on this checkout", hint="wait until it is done, then try again"
-            )
-        time.sleep(LOCK_LOOK_S)
-
-
-def _load(file: Path) -> CheckoutMove:
-    try:
-        data = json.loads(file.read_text(encoding="ascii"))
-        changes = tuple(PathChange(c["path"], tuple(c["before"]), tuple(c["after"])) for c in data.pop("changes"))
-        return CheckoutMove(**data, changes=changes)
-    except (ValueError, TypeError, KeyError):
-        raise GitError(
-            f"'{file}' cannot be read: it says what an interrupted move of your checkout was to change",
-            hint="look at `git status`, then delete that file",
-        ) from None

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from windlass.errors import GitError, UserError, WindlassError
+from windlass.errors import GitError, UserError
 from windlass.git import run as git
 from windlass.git.disk import read_or_empty
 from windlass.git.plumbing.refs import Refs
@@ -54,34 +54,21 @@ def discover(path: Path) -> UserRepo:
         case ["false", "true", shallow, form, git_dir, common_dir, head, name, root, ""]:
             return UserRepo(Path(root), Path(common_dir), Path(git_dir), head, _branch(name), shallow == "true", form)
         case _:
-            return _ask_in_turn(path)
-
-
-def _ask_in_turn(path: Path) -> UserRepo:
-    """Run the queries one by one, to find the fault."""
-    done = git.run(["rev-parse", *QUESTIONS, *PLACES], path, check=False)
+            # Run the queries one by one, to find the fault.
+            done = git.run(["rev-parse", *QUESTIONS, *PLACES], path, check=False)
+    if done.code != 0 and "not a git repository" in done.err:
+        raise UserError(f"'{path}' is not in a git repository", hint="go to your project, or run `git init` there")
     if done.code != 0:
-        raise _no_repository(path, done.err)
+        raise git.failure(["rev-parse"], path, done.err)
     bare, inside, shallow, object_format, git_dir, common_dir = done.out.splitlines()
     if bare == "true" or inside != "true":
         raise UserError(f"'{path}' is a bare repository or a .git folder", hint="go to a checkout of it")
-    root, head, branch = _checkout(path)
-    return UserRepo(root, Path(common_dir), Path(git_dir), head, branch, shallow == "true", object_format)
-
-
-def _no_repository(path: Path, err: str) -> WindlassError:
-    if "not a git repository" not in err:
-        return git.failure(["rev-parse"], path, err)
-    return UserError(f"'{path}' is not in a git repository", hint="go to your project, or run `git init` there")
-
-
-def _checkout(path: Path) -> tuple[Path, str, str]:
-    root = Path(git.run(["rev-parse", "--show-toplevel"], path).out.removesuffix("\n"))
+    root = git.run(["rev-parse", "--show-toplevel"], path).out.removesuffix("\n")
     done = git.run(["rev-parse", *HERE], path, check=False)
     if done.code != 0:
         raise UserError("the repository has no commit yet", hint='git add -A && git commit -m "Start"')
     head, name = done.out.splitlines()
-    return root, head, _branch(name)
+    return UserRepo(Path(root), Path(common_dir), Path(git_dir), head, _branch(name), shallow == "true", object_format)
 
 
 def _branch(name: str) -> str:
@@ -262,15 +249,14 @@ class _Look(Struct, frozen=True):
 def _dirty(root: Path) -> dict[str, str]:
     """Changed files with time and size: a file that changes again counts too."""
     done = git.run(["status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=all"], root, check=False)
-    return {path: _stamp(root / path) for path in (entry[3:] for entry in done.fields)}
-
-
-def _stamp(path: Path) -> str:
-    try:
-        found = path.lstat()
-    except OSError:
-        return ""
-    return f"{found.st_mtime_ns} {found.st_size}"
+    found: dict[str, str] = {}
+    for path in (entry[3:] for entry in done.fields):
+        try:
+            seen = (root / path).lstat()
+            found[path] = f"{seen.st_mtime_ns} {seen.st_size}"
+        except OSError:
+            found[path] = ""
+    return found
 
 
 def _refs(user: UserRepo, known: Refs | None) -> dict[str, str]:

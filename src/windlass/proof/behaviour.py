@@ -1,6 +1,6 @@
 """Makes Python files that have the names and the text of a change, but not its behaviour.
 
-In such a file a changed function has its old behaviour, a new one does nothing, and a removed one remaining exists. The
+In such a file a changed function has its old behaviour, a new one does nothing, and a removed one still exists. The
 new text stays readable, as a function without callers and as a string at the end of the file. So a test that passes
 here does not test the new behaviour: it only looks for a name, or reads the source.
 """
@@ -20,12 +20,14 @@ Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 Block: TypeAlias = ast.Module | ast.ClassDef
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 UNUSED = "_as_the_change_wrote_it"
+#: values that are already empty, as `ast.unparse` writes them
+BARE = ("None", "{}", "[]", "()", "set()")
 
 
 class WithoutBehaviour(Struct, frozen=True):
     text: str
     left: tuple[str, ...]
-    """Parts of the change that remaining have an effect."""
+    """Parts of the change that still have an effect."""
 
 
 def without_behaviour(path: str, old: str, new: str, *, deep: bool = True) -> WithoutBehaviour | None:
@@ -41,7 +43,11 @@ def without_behaviour(path: str, old: str, new: str, *, deep: bool = True) -> Wi
         return None
     _restore(module, before, after)
     ast.fix_missing_locations(module)
-    return WithoutBehaviour(_with_text(ast.unparse(module), new), tuple(_remaining_parts(module, before, after)))
+    # The new text stays readable: in a string, or in comments if no quotes fit around it.
+    quotes = next((one for one in ("'''", '"""') if one not in new and not new.endswith(("\\", one[0]))), "")
+    comments = "".join(f"# {line}\n" for line in new.splitlines())
+    text = ast.unparse(module) + (f"\n\n0\nr{quotes}{new}{quotes}\n" if quotes else f"\n{comments}")
+    return WithoutBehaviour(text, tuple(_remaining_parts(module, before, after)))
 
 
 def respell(text: str) -> str:
@@ -91,7 +97,10 @@ def _statements(block: Block, place: str = "") -> Iterator[tuple[str, Block, ast
 
 
 def _without_statements(before: ast.Module, after: ast.Module) -> ast.Module:
-    known, values = _count_statements(before), _values(before)
+    known, values = _count_statements(before), dict[str, ast.expr]()
+    for place, _, statement in _statements(before):
+        if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value and _name_of(statement):
+            values[f"{place}|{_name_of(statement)}"] = statement.value
     changed = [found for found in _statements(after) if not known[f"{found[0]}|{ast.dump(found[2])}"]]
     for _, block, statement in changed:
         if _binds_no_name(statement):
@@ -108,14 +117,6 @@ def _without_statements(before: ast.Module, after: ast.Module) -> ast.Module:
             ):
                 statement.value = ast.Constant(None) if statement.value else None
     return after
-
-
-def _values(module: ast.Module) -> dict[str, ast.expr]:
-    found: dict[str, ast.expr] = {}
-    for place, _, statement in _statements(module):
-        if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value and _name_of(statement):
-            found[f"{place}|{_name_of(statement)}"] = statement.value
-    return found
 
 
 def _name_of(statement: ast.stmt) -> str:
@@ -198,7 +199,7 @@ def _restore(module: ast.Module, before: ast.Module, after: ast.Module) -> None:
         else:
             continue
         docstring, new_body = _split(new)
-        unused = type(new)(UNUSED, _no_arguments(), new_body, [])
+        unused = type(new)(UNUSED, ast.arguments([], [], None, [], [], None, []), new_body, [])
         node.body = [*docstring, *body, *([ast.Return()] if key in old_functions else []), unused]
         if key in old_functions and isinstance(body[-1], ast.Return | ast.Raise):
             node.body = [*docstring, *body, unused]
@@ -242,11 +243,6 @@ def _is_empty(node: Function) -> bool:
     )
 
 
-def _is_bare(value: ast.expr | None) -> bool:
-    """The value is already empty."""
-    return value is None or ast.unparse(value) in ("None", "{}", "[]", "()", "set()")
-
-
 def _yields(node: Function) -> bool:
     waiting: list[ast.AST] = list(node.body)
     while waiting:
@@ -256,10 +252,6 @@ def _yields(node: Function) -> bool:
         if not isinstance(inner, (*FUNCTIONS, ast.Lambda)):
             waiting.extend(ast.iter_child_nodes(inner))
     return False
-
-
-def _no_arguments() -> ast.arguments:
-    return ast.arguments([], [], None, [], [], None, [])
 
 
 # -- parts that remain
@@ -280,7 +272,9 @@ def _remaining_parts(module: ast.Module, before: ast.Module, after: ast.Module) 
                 continue
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 yield f"{statement.name}(), which runs while the module is loaded"
-            case ast.Assign() | ast.AnnAssign() if _name_of(statement).startswith("__") or _is_bare(statement.value):
+            case ast.Assign(value=ast.expr() as value) | ast.AnnAssign(value=ast.expr() as value) if (
+                _name_of(statement).startswith("__") or ast.unparse(value) in BARE
+            ):
                 continue
             case _ if _is_main(statement):
                 continue
@@ -295,10 +289,3 @@ def _remaining_parts(module: ast.Module, before: ast.Module, after: ast.Module) 
 def _heads(module: ast.Module) -> dict[str, str]:
     found = [node for node in ast.walk(module) if isinstance(node, ast.ClassDef)]
     return {node.name: "".join(map(ast.dump, (*node.bases, *node.keywords, *node.decorator_list))) for node in found}
-
-
-def _with_text(text: str, original: str) -> str:
-    for quotes in ("'''", '"""'):
-        if quotes not in original and not original.endswith(("\\", quotes[0])):
-            return f"{text}\n\n0\nr{quotes}{original}{quotes}\n"
-    return text + "\n" + "".join(f"# {line}\n" for line in original.splitlines())

@@ -68,22 +68,19 @@ def compare(old: Mapping[str, str], new: Mapping[str, str]) -> Comparison:
         if path in new and not path.endswith(".py") and SPELLED.search(text) and not SPELLED.search(new[path])
     }
     known = all(path.endswith(".py") and _parse(text) is not None for path, text in old.items())
-    moved = dict(_moved_tests(before, after))
-    return Comparison(frozenset(emptied | silent), moved, frozenset(before) if known else None)
-
-
-def _moved_tests(before: Mapping[str, TestText], after: Mapping[str, TestText]) -> Iterator[tuple[str, str]]:
+    moved: dict[str, str] = {}
     added = {id: test for id, test in after.items() if id not in before}
     for id, test in before.items():
         if id in after and after[id].fingerprint == test.fingerprint:
-            yield id, id
+            moved[id] = id
             continue
         same = [other for other, found in added.items() if found.fingerprint == test.fingerprint]
         # If several tests have the same text, prefer the one with the same name.
         same.sort(key=lambda other: other.rsplit(".", 1)[-1] != id.rsplit(".", 1)[-1])
         if id not in after and same:
             del added[same[0]]
-            yield id, same[0]
+            moved[id] = same[0]
+    return Comparison(frozenset(emptied | silent), moved, frozenset(before) if known else None)
 
 
 def _tests(path: str, text: str) -> Iterator[tuple[str, TestText]]:
@@ -139,48 +136,43 @@ class _ClaimReader:
         }
 
     def read(self, function: Function) -> TestText:
-        alive = list(_live_nodes(function.body))
-        calls = [node for node in alive if isinstance(node, ast.Call)]
-        return TestText(self._claims(function, ()), len(calls), self._fingerprint(function))
+        calls = [node for node in _live_nodes(function.body) if isinstance(node, ast.Call)]
+        claims = self._claims(function, ())
+        first = 1 if ast.get_docstring(function, clean=False) is not None else 0
+        dumps = []
+        for part in (function.args, *function.decorator_list, *function.body[first:]):
+            copied = ast.parse(ast.unparse(part)) if not isinstance(part, ast.arguments) else part
+            # The names of modules change when a module moves, so they do not count.
+            for inner in ast.walk(copied):
+                if isinstance(inner, ast.Name) and inner.id in self._modules:
+                    inner.id = "_"
+                elif isinstance(inner, ast.ImportFrom):
+                    inner.module = "_"
+                elif isinstance(inner, ast.alias) and "." in inner.name:
+                    inner.name = "_"
+                elif isinstance(inner, ast.Constant) and isinstance(inner.value, str):
+                    is_module = MODULE_NAME.fullmatch(inner.value)
+                    inner.value = inner.value.rsplit(".", 1)[-1] if is_module else inner.value
+            dumps.append(ast.dump(copied))
+        return TestText(claims, len(calls), "\n".join(dumps))
 
     def _claims(self, function: Function, above: tuple[str, ...]) -> int:
-        return sum(self._claim(node, above) for node in _live_nodes(function.body))
-
-    def _claim(self, node: ast.AST, above: tuple[str, ...]) -> int:
-        if isinstance(node, ast.Assert):
-            return 0 if _is_trivial(node.test) else 1
-        if not isinstance(node, ast.Call):
-            return 0
-        name = _callee(node)
-        if name in self._helpers and name not in above:
-            return self._claims(self._helpers[name], (*above, name))
-        if name in self._from_tests:
-            return 1
-        own = isinstance(node.func, ast.Attribute) or name not in self._helpers
-        if not own or not CLAIMING.match(name):
-            return 0
-        return 0 if node.args and name != "fail" and all(map(_is_constant, node.args)) else 1
-
-    def _fingerprint(self, function: Function) -> str:
-        first = 1 if ast.get_docstring(function, clean=False) is not None else 0
-        parts = [function.args, *function.decorator_list, *function.body[first:]]
-        return "\n".join(ast.dump(self._without_modules(part)) for part in parts)
-
-    def _without_modules(self, node: ast.AST) -> ast.AST:
-        """The node without names of modules, which change when a module moves."""
-        copied = ast.parse(ast.unparse(node)) if not isinstance(node, ast.arguments) else node
-        for inner in ast.walk(copied):
-            if isinstance(inner, ast.Name) and inner.id in self._modules:
-                inner.id = "_"
-            elif isinstance(inner, ast.ImportFrom):
-                inner.module = "_"
-            elif isinstance(inner, ast.alias) and "." in inner.name:
-                inner.name = "_"
-            elif (
-                isinstance(inner, ast.Constant) and isinstance(inner.value, str) and MODULE_NAME.fullmatch(inner.value)
-            ):
-                inner.value = inner.value.rsplit(".", 1)[-1]
-        return copied
+        """`above`: the helpers that led here, because a helper may call itself."""
+        count = 0
+        for node in _live_nodes(function.body):
+            if isinstance(node, ast.Assert) and not _is_trivial(node.test):
+                count += 1
+            if not isinstance(node, ast.Call):
+                continue
+            name = _callee(node)
+            if name in self._helpers and name not in above:
+                count += self._claims(self._helpers[name], (*above, name))
+            elif name in self._from_tests:
+                count += 1
+            elif (isinstance(node.func, ast.Attribute) or name not in self._helpers) and CLAIMING.match(name):
+                constant = node.args and name != "fail" and all(map(_is_constant, node.args))
+                count += 0 if constant else 1
+        return count
 
 
 def _live_nodes(body: list[ast.stmt]) -> Iterator[ast.AST]:
@@ -198,20 +190,16 @@ def _live_nodes(body: list[ast.stmt]) -> Iterator[ast.AST]:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 continue
             case _:
-                yield from _expressions(statement)
+                yield statement
+                for child in ast.iter_child_nodes(statement):
+                    if not isinstance(child, ast.stmt | ast.ExceptHandler):
+                        yield from ast.walk(child)
                 for name in ("body", "orelse", "finalbody"):
                     yield from _live_nodes(getattr(statement, name, []))
                 for handler in getattr(statement, "handlers", []):
                     yield from _live_nodes(handler.body)
         if isinstance(statement, ast.Return | ast.Raise | ast.Continue | ast.Break):
             return
-
-
-def _expressions(statement: ast.stmt) -> Iterator[ast.AST]:
-    yield statement
-    for child in ast.iter_child_nodes(statement):
-        if not isinstance(child, ast.stmt | ast.ExceptHandler):
-            yield from (node for node in ast.walk(child))
 
 
 def _swallows(handler: ast.ExceptHandler) -> bool:

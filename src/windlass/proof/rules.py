@@ -31,16 +31,11 @@ from windlass.proof.facts import (
 
 
 def judge(facts: ProofFacts) -> Answer:
-    for rule in _rules(facts):
+    for rule in (COARSE if facts.coarse else PRECISE)[facts.declared]:
         answer = rule(facts)
         if answer is not None:
             return answer
     raise AssertionError("the last rule decides")
-
-
-def _rules(facts: ProofFacts) -> tuple[Rule, ...]:
-    kinds = COARSE if facts.coarse else PRECISE
-    return kinds[facts.declared]
 
 
 # -- before any test runs
@@ -150,24 +145,22 @@ def _is_moved(facts: ProofFacts, id: str) -> bool:
     return any(plain_id(other) == there for other in facts.runs[ProofTree.HEAD].passed)
 
 
-def _is_untouched(facts: ProofFacts, id: str) -> bool:
-    """Its file is the same in B and H, so its result at H also counts for W. This is needed because some runners stop
-    at a file that does not load and skip the others."""
-    touched = facts.comparison.touched
-    return touched is not None and plain_id(id) not in touched and id in facts.runs[ProofTree.HEAD].passed
-
-
 def _expectations_kept(facts: ProofFacts) -> Answer | None:
     base, with_old = facts.runs.get(ProofTree.BASE), facts.runs.get(ProofTree.WITH_OLD_TESTS)
     if base is None or not base.passed:
         return None
     if with_old is None:
         return ProofTree.WITH_OLD_TESTS
+    # A file that is the same in B and H has the same result in W as at H. This matters because some runners stop at a
+    # file that does not load, and skip the others.
+    touched = facts.comparison.touched
+    passed = facts.runs[ProofTree.HEAD].passed if touched is not None else frozenset()
+    untouched = {id for id in passed if plain_id(id) not in (touched or ())}
     # A test that did not load with the new code may have moved with it.
     failing = sorted(
         id
         for id in base.passed - with_old.passed
-        if with_old.of(id) in (Status.FAILED, Status.SKIPPED) or not (_is_moved(facts, id) or _is_untouched(facts, id))
+        if with_old.of(id) in (Status.FAILED, Status.SKIPPED) or not (id in untouched or _is_moved(facts, id))
     )
     if not failing:
         return None
@@ -270,14 +263,16 @@ def _needs_the_code(facts: ProofFacts) -> Answer:
     red = red_tests(facts)
     red_ids = red.ran | red.absent
     tree, left = ProofTree.HOLLOW, facts.left
-    if facts.shallow and not any(_ran_in(facts, tree, id) for id in red_ids):
+    if facts.shallow and not any(facts.runs[tree].of(id) is not None or facts.runs[tree].timed_out for id in red_ids):
         tree, left = ProofTree.SHALLOW, facts.left_shallow
         if tree not in facts.runs:
             return tree
     if not facts.hollow:
         decisive = red.ran
     elif facts.has_empty_bodies:
-        decisive = frozenset(id for id in red_ids if _fails_in(facts, tree, id))
+        # A tree that does not load or end proves nothing.
+        failed = () if facts.runs[tree].timed_out else facts.runs[tree].with_status(Status.FAILED, Status.ERROR)
+        decisive = red_ids.intersection(failed)
     else:
         decisive = frozenset(id for id in red.ran if not _passes_in(facts, tree, id))
     if decisive and facts.reads_source and facts.changed.code:
@@ -321,17 +316,8 @@ def _inconclusive(facts: ProofFacts, red: Red, tree: ProofTree, left: tuple[str,
     return ProofVerdict(Proof.WEAK, f"{reason}. Tests: {some(red_ids)}", {"weak": red_ids})
 
 
-def _ran_in(facts: ProofFacts, tree: ProofTree, id: str) -> bool:
-    return facts.runs[tree].of(id) is not None or facts.runs[tree].timed_out
-
-
 def _passes_in(facts: ProofFacts, tree: ProofTree, id: str) -> bool:
     return facts.runs[tree].of(id) in (Status.PASSED, Status.SKIPPED)
-
-
-def _fails_in(facts: ProofFacts, tree: ProofTree, id: str) -> bool:
-    """The test ran on the tree and failed. A tree that does not load or end proves nothing."""
-    return not facts.runs[tree].timed_out and facts.runs[tree].of(id) in (Status.FAILED, Status.ERROR)
 
 
 def _proved_verdict(facts: ProofFacts, ran: Collection[str], absent: Collection[str]) -> ProofVerdict:

@@ -56,53 +56,19 @@ class Playbook:
     def reply(self, job: Job, asked: Asked) -> ScriptedReply | Refusal:
         number = self._choose(job)
         if number is None:
-            return _refusal(400, f"no rule of the script answers {_job_facts(job)}")
+            names = ("role", "phase", "task_id", "task_title", "cycle", "attempt", "purpose", "key")
+            facts = [f"{name}={getattr(job, name)!r}" for name in names if getattr(job, name)]
+            return _refusal(400, f"no rule of the script answers {', '.join(facts) or 'a request without a job token'}")
         try:
             rule: dict[str, Any] = fill_rule(self._rules[number], job)
         except UserError as error:
             return _refusal(400, str(error))
         talk = _Talk(rule, asked, job, content_id(f"{job.run}\n{job.key}\n{number}")[:10])
-        return self._fault(rule, job, number, talk) or self._answer(rule, job, number, talk)
-
-    def _choose(self, job: Job) -> int | None:
-        """The first rule that may still answer. A dispatch keeps its first rule."""
-        mine, step = _marker(job), f"{job.run}:{job.key}@"
-        with self._lock:
-            if mine in self._chosen:
-                return self._chosen[mine]
-            for number, rule in enumerate(self._rules):
-                if matches(rule, job) and self._is_available(number, rule, step):
-                    self._chosen[mine] = number
-                    self._claims.setdefault(number, {})[mine] = False
-                    return number
-        return None
-
-    def _is_available(self, number: int, rule: Mapping[str, Any], step: str) -> bool:
-        """Whether the rule has uses left. Earlier attempts of the step count only if they got the last answer."""
-        if "times" not in rule:
-            return True
-        claims = self._claims.get(number, {})
-        counted = [who for who, ended in claims.items() if ended or not who.startswith(step)]
-        return len(counted) < int(rule["times"])
-
-    def _fault(self, rule: Mapping[str, Any], job: Job, number: int, talk: _Talk) -> Refusal | None:
-        error: dict[str, Any] | None = rule.get("error")
-        if not error or error.get("turn", talk.index + 1) != talk.index + 1:
-            return None
-        if not self._repeats("error", job, number, error.get("times")):
-            return None
-        return _refusal(
-            int(error.get("status", 500)), error.get("message", ""), error, delay=float(rule.get("delay", 0))
-        )
-
-    def _repeats(self, kind: str, job: Job, number: int, times: int | None) -> bool:
-        """Whether to fail again. Counts over all attempts of a step, so that the one after the last error succeeds."""
-        with self._lock:
-            key = (kind, f"{job.run}:{job.key}:{number}")
-            self._faults[key] += 1
-            return times is None or self._faults[key] <= times
-
-    def _answer(self, rule: Mapping[str, Any], job: Job, number: int, talk: _Talk) -> ScriptedReply:
+        delay = float(rule.get("delay", 0))
+        fault: dict[str, Any] | None = rule.get("error")
+        is_due = fault is not None and fault.get("turn", talk.index + 1) == talk.index + 1
+        if fault and is_due and self._repeats("error", job, number, fault.get("times")):
+            return _refusal(int(fault.get("status", 500)), fault.get("message", ""), fault, delay=delay)
         last = talk.last
         cut = rule.get("cut_after")
         if cut is not None and not (talk.asked.stream and self._repeats("cut", job, number, rule.get("cut_times"))):
@@ -113,7 +79,30 @@ class Playbook:
                 self._claims.setdefault(number, {})[_marker(job)] = True
         first = float(rule.get("sleep", 0)) if talk.first else 0.0
         answer = talk.answer(job.tag or self._tags.get(job.contract, "json"))
-        return ScriptedReply(answer, first + float(rule.get("delay", 0)), cut, hang)
+        return ScriptedReply(answer, first + delay, cut, hang)
+
+    def _choose(self, job: Job) -> int | None:
+        """The first rule that may still answer. A dispatch keeps its first rule."""
+        mine, step = _marker(job), f"{job.run}:{job.key}@"
+        with self._lock:
+            if mine in self._chosen:
+                return self._chosen[mine]
+            for number, rule in enumerate(self._rules):
+                # Earlier attempts of the step count as uses only if they got the last answer.
+                claims = self._claims.get(number, {})
+                uses = [who for who, ended in claims.items() if ended or not who.startswith(step)]
+                if matches(rule, job) and ("times" not in rule or len(uses) < int(rule["times"])):  # type: ignore[arg-type]
+                    self._chosen[mine] = number
+                    self._claims.setdefault(number, {})[mine] = False
+                    return number
+        return None
+
+    def _repeats(self, kind: str, job: Job, number: int, times: int | None) -> bool:
+        """Whether to fail again. Counts over all attempts of a step, so that the one after the last error succeeds."""
+        with self._lock:
+            key = (kind, f"{job.run}:{job.key}:{number}")
+            self._faults[key] += 1
+            return times is None or self._faults[key] <= times
 
 
 class _Talk:
@@ -121,7 +110,9 @@ class _Talk:
 
     def __init__(self, rule: Mapping[str, Any], asked: Asked, job: Job, mark: str) -> None:
         self.rule, self.asked, self.job, self.mark = rule, asked, job, mark
-        self.steps = self._steps()
+        self.steps = steps_of(rule)
+        if "json" in rule and self._structured and asked.tool(*STRUCTURED):
+            self.steps = (*self.steps, Structured(rule["json"]))
         self.index, self.letter, self.step = self._next()
 
     @property
@@ -133,57 +124,44 @@ class _Talk:
         """Whether this is the last answer. A CLI may end as soon as it has the answer for its schema."""
         return self.step is None or isinstance(self.step, Structured)
 
-    def _steps(self) -> tuple[Step, ...]:
-        steps = steps_of(self.rule)
-        if "json" in self.rule and self._structured and self.asked.tool(*STRUCTURED):
-            return (*steps, Structured(self.rule["json"]))
-        return steps
-
     @property
     def _structured(self) -> bool:
         return self.rule.get("structured") is not False
 
     def _next(self) -> tuple[int, str, Step | None]:
         """(number of the step, try, step). Without a step, only the final text is left."""
-        given = self._given()
-        for number, step in enumerate(self.steps):
-            if (number, "a") not in given:
-                return number, "a", step
-            if (number, "c") in given or not self._must_read(step, given[number, "a"]):
-                continue
-            return (number, "c", step) if (number, "b") in given else (number, "b", _read_step(step))
-        return len(self.steps), "a", None
-
-    def _must_read(self, step: Step, result: str) -> bool:
-        return self.asked.tool(*READERS) is not None and requires_read(step, result)
-
-    def _given(self) -> dict[tuple[int, str], str]:
         results = self.asked.results
         found = [(re.fullmatch(rf"call_{self.mark}_(\d+)([abc])", one.id), one.text) for one in results]
         given = {(int(match[1]), match[2]): text for match, text in found if match}
-        if given or any(one.id.startswith("call_") for one in results):
-            return given
-        # The CLI uses its own ids for the calls. They were answered in order.
-        return {(number, "a"): one.text for number, one in enumerate(results)}
+        if not given and not any(one.id.startswith("call_") for one in results):
+            # The CLI uses its own ids for the calls. They were answered in order.
+            given = {(number, "a"): one.text for number, one in enumerate(results)}
+        can_read = self.asked.tool(*READERS) is not None
+        for number, step in enumerate(self.steps):
+            if (number, "a") not in given:
+                return number, "a", step
+            if (number, "c") in given or not (can_read and requires_read(step, given[number, "a"])):
+                continue
+            return (number, "c", step) if (number, "b") in given else (number, "b", Read(getattr(step, "path", "")))
+        return len(self.steps), "a", None
 
     def answer(self, tag: str) -> ModelAnswer:
         id = f"{self.mark}_{self.index}{self.letter}"
-        if self.step is None:
-            stop = str(self.rule.get("stop", ""))
-            text = "" if stop == "empty" else self._final_text(tag)
-            return ModelAnswer(id, self.asked.model, text, tokens=self._tokens(), stop="" if stop == "empty" else stop)
-        name, input = fill(self.step, self.asked, self.job.cwd)
-        text = str(self.rule.get("say", "")) if self.last else ""
-        return ModelAnswer(id, self.asked.model, text, ToolCall(f"call_{id}", name, input), self._tokens())
-
-    def _final_text(self, tag: str) -> str:
-        text: str = self.rule.get("say", "")
+        text = str(self.rule.get("say", ""))
+        if self.step is not None:
+            name, input = fill(self.step, self.asked, self.job.cwd)
+            call = ToolCall(f"call_{id}", name, input)
+            return ModelAnswer(id, self.asked.model, text if self.last else "", call, self._tokens())
+        stop = str(self.rule.get("stop", ""))
+        if stop == "empty":
+            return ModelAnswer(id, self.asked.model, "", tokens=self._tokens())
         if "json" not in self.rule:
-            return text or "Done."
-        block = json.dumps(self.rule["json"], ensure_ascii=False)
-        if self.asked.wants_json and self._structured:
-            return block
-        return f"{text}\n\n```{tag}\n{block}\n```\n{self.rule.get('then', '')}".strip()
+            text = text or "Done."
+        else:
+            block = json.dumps(self.rule["json"], ensure_ascii=False)
+            fenced = f"{text}\n\n```{tag}\n{block}\n```\n{self.rule.get('then', '')}".strip()
+            text = block if self.asked.wants_json and self._structured else fenced
+        return ModelAnswer(id, self.asked.model, text, tokens=self._tokens(), stop=stop)
 
     def _tokens(self) -> Tokens:
         """The rule's figures, spread over all turns."""
@@ -197,18 +175,8 @@ class _Talk:
         return Tokens(share("input"), share("output"), share("cached"))
 
 
-def _read_step(step: Step) -> Step:
-    return Read(getattr(step, "path", ""))
-
-
 def _marker(job: Job) -> str:
     return f"{job.run}:{job.key}@{job.attempt}"
-
-
-def _job_facts(job: Job) -> str:
-    names = ("role", "phase", "task_id", "task_title", "cycle", "attempt", "purpose", "key")
-    facts = [f"{name}={getattr(job, name)!r}" for name in names if getattr(job, name)]
-    return ", ".join(facts) if facts else "a request without a job token"
 
 
 def _refusal(status: int, message: str, error: Mapping[str, Any] | None = None, *, delay: float = 0.0) -> Refusal:

@@ -13,7 +13,7 @@ import json
 import re
 import select
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self
@@ -154,24 +154,27 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         length = int(self.headers.get("content-length") or 0)
-        raw = self.rfile.read(length) if length else self._chunks()
-        self._take(_body(raw, self.headers.get("content-encoding") or ""))
-
-    def _chunks(self) -> bytes:
-        if "chunked" not in (self.headers.get("transfer-encoding") or ""):
-            return b""
-        parts: list[bytes] = []
-        while size := int(self.rfile.readline().split(b";")[0] or b"0", 16):
-            parts.append(self.rfile.read(size))
+        raw = self.rfile.read(length) if length else b""
+        if not length and "chunked" in (self.headers.get("transfer-encoding") or ""):
+            while size := int(self.rfile.readline().split(b";")[0] or b"0", 16):
+                raw += self.rfile.read(size)
+                self.rfile.readline()
             self.rfile.readline()
-        self.rfile.readline()
-        return b"".join(parts)
+        is_packed = self.headers.get("content-encoding") == "gzip"
+        text = (gzip.decompress(raw) if is_packed else raw).decode("utf-8", "replace")
+        try:
+            body = json.loads(text)
+        except ValueError:
+            body = text
+        self._take(body)
 
     def _take(self, body: Any) -> None:
         path = urlsplit(self.path).path
         found = find_wire(path) if self.command == "POST" else None
         if found is None:
-            return self._aside(path, body)
+            status, answer = _side_answer(path, body)
+            self._keep(path, body, status)
+            return self._json(status, answer)
         prefix, endpoint, wire = found
         job = job_of(prefix)
         if prefix and job is None and "~" in prefix:
@@ -210,12 +213,6 @@ class _Handler(BaseHTTPRequestHandler):
         self._keep(endpoint, body, refusal.failure.status, wire.name, job)
         self._json(refusal.failure.status, wire.failure(refusal.failure), refusal.headers)
 
-    def _aside(self, path: str, body: Any) -> None:
-        """Answer requests that do not go to a model: token counts, lists of models, health checks."""
-        status, answer = _side_answer(path, body)
-        self._keep(path, body, status)
-        self._json(status, answer)
-
     def _json(self, status: int, data: Any, headers: Mapping[str, str] | None = None) -> None:
         raw = json.dumps(data, ensure_ascii=False).encode()
         self.send_response(status)
@@ -232,24 +229,19 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("cache-control", "no-cache")
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
-        if self._send(wire.stream(reply.answer), reply):
-            self.wfile.write(b"0\r\n\r\n")
-
-    def _send(self, events: Iterable[str], reply: ScriptedReply) -> bool:
-        """Send the stream. False: it was cut off or hangs."""
         sent = 0
-        for event in events:
+        for event in wire.stream(reply.answer):
             raw = event.encode()
             if reply.cut_after is not None and sent + len(raw) > reply.cut_after:
                 self._chunk(raw[: reply.cut_after - sent])
                 self.close_connection = True
-                return False
+                return
             self._chunk(raw)
             sent += len(raw)
             if reply.hang:
                 self._hang()
-                return False
-        return True
+                return
+        self.wfile.write(b"0\r\n\r\n")
 
     def _chunk(self, raw: bytes) -> None:
         if raw:
@@ -266,6 +258,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _side_answer(path: str, body: Any) -> tuple[int, dict[str, Any]]:
+    """The answer to a request that does not go to a model: token counts, lists of models, health checks."""
     if re.search(r"/count_tokens$", path):
         return 200, {"input_tokens": _length(body)}
     if path.endswith(":countTokens"):
@@ -280,11 +273,3 @@ def _side_answer(path: str, body: Any) -> tuple[int, dict[str, Any]]:
 
 def _length(body: Any) -> int:
     return len(json.dumps(body)) // 4
-
-
-def _body(raw: bytes, encoding: str) -> Any:
-    text = (gzip.decompress(raw) if encoding == "gzip" else raw).decode("utf-8", "replace")
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text

@@ -82,7 +82,10 @@ def fill(step: Step, asked: Asked, cwd: Path) -> Filled:
         case Write():
             return _write(step, asked, cwd)
         case Read():
-            return _read(step, asked, cwd)
+            reader = asked.tool(*READERS)
+            if reader:
+                return reader.name, _arguments(reader, {PATHS: str(cwd / step.path)})
+            return _shell(Shell(f"cat -- {shlex.quote(step.path)}"), asked)
         case Shell():
             return _shell(step, asked)
         case ToolUse():
@@ -97,27 +100,24 @@ def fill(step: Step, asked: Asked, cwd: Path) -> Filled:
 def _write(step: Write, asked: Asked, cwd: Path) -> Filled:
     writer, patcher = asked.tool(*WRITERS), asked.tool(*PATCHERS)
     if writer:
-        values = {PATHS: _absolute(step.path, cwd), TEXTS: step.text}
-        return writer.name, _arguments(writer, values)
+        return writer.name, _arguments(writer, {PATHS: str(cwd / step.path), TEXTS: step.text})
     if patcher and step.text.endswith("\n"):
-        return patcher.name, _patch_arguments(patcher, _patch(step))
+        lines = "".join(f"+{line}\n" for line in step.text.removesuffix("\n").split("\n"))
+        patch = f"*** Begin Patch\n*** Add File: {step.path}\n{lines}*** End Patch\n"
+        return patcher.name, patch if patcher.freeform else {next(iter(patcher.fields), "input"): patch}
     if asked.tool(*SHELLS):
-        return _shell(Shell(_as_command(step)), asked)
+        folder = shlex.quote(str(PurePosixPath(step.path).parent))
+        return _shell(
+            Shell(f"mkdir -p {folder} && printf %s {shlex.quote(step.text)} > {shlex.quote(step.path)}"), asked
+        )
     # Not offered at all: call it by its usual name, so that the CLI must refuse.
-    return _usual_writer(asked), {"file_path": _absolute(step.path, cwd), "content": step.text}
-
-
-def _read(step: Read, asked: Asked, cwd: Path) -> Filled:
-    reader = asked.tool(*READERS)
-    if reader:
-        return reader.name, _arguments(reader, {PATHS: _absolute(step.path, cwd)})
-    return _shell(Shell(f"cat -- {shlex.quote(step.path)}"), asked)
+    return _usual_name(asked, "write_file", "Write"), {"file_path": str(cwd / step.path), "content": step.text}
 
 
 def _shell(step: Shell, asked: Asked) -> Filled:
     tool = asked.tool(*SHELLS)
     if tool is None:
-        return _usual_shell(asked), {"command": step.command}
+        return _usual_name(asked, "run_shell_command", "Bash"), {"command": step.command}
     name = next((field for field in tool.fields if field.lower() in COMMANDS), "command")
     as_list = (tool.fields.get(name) or {}).get("type") == "array"
     command: Json = ["bash", "-c", step.command] if as_list else step.command
@@ -147,31 +147,8 @@ def sample(name: str, schema: Mapping[str, Any]) -> Json:
     return blank.get(kind, "Does what the script says" if name != "workdir" else ".")
 
 
-def _patch(step: Write) -> str:
-    lines = "".join(f"+{line}\n" for line in step.text.removesuffix("\n").split("\n"))
-    return f"*** Begin Patch\n*** Add File: {step.path}\n{lines}*** End Patch\n"
-
-
-def _patch_arguments(tool: Tool, patch: str) -> dict[str, Json] | str:
-    return patch if tool.freeform else {next(iter(tool.fields), "input"): patch}
-
-
-def _as_command(step: Write) -> str:
-    folder = str(PurePosixPath(step.path).parent)
-    return f"mkdir -p {shlex.quote(folder)} && printf %s {shlex.quote(step.text)} > {shlex.quote(step.path)}"
-
-
-def _absolute(path: str, cwd: Path) -> str:
-    return str(cwd / path)
-
-
-def _usual_writer(asked: Asked) -> str:
-    return "write_file" if asked.tool("read_file", "grep_search") else "Write" if _capitals(asked) else "write"
-
-
-def _usual_shell(asked: Asked) -> str:
-    return "run_shell_command" if asked.tool("read_file", "grep_search") else "Bash" if _capitals(asked) else "bash"
-
-
-def _capitals(asked: Asked) -> bool:
-    return any(tool.name[:1].isupper() for tool in asked.tools)
+def _usual_name(asked: Asked, in_gemini: str, in_claude: str) -> str:
+    """The name of a tool in the CLI that offers these tools."""
+    if asked.tool("read_file", "grep_search"):
+        return in_gemini
+    return in_claude if any(tool.name[:1].isupper() for tool in asked.tools) else in_claude.lower()

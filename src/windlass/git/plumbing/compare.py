@@ -53,27 +53,21 @@ def _differences(objects: Objects, base: str, head: str, under: bytes) -> Iterat
     changed = {name for name, _ in before.items() ^ after.items()}
     # Git sorts a folder as if its name ended with a slash.
     for name in sorted(changed, key=lambda name: name + b"/" if _folder(before.get(name) or after.get(name)) else name):
-        yield from _difference(objects, before.get(name), after.get(name), under + name)
-
-
-def _difference(objects: Objects, old: Entry | None, new: Entry | None, path: bytes) -> Iterator[tuple[str, str]]:
-    old_folder, new_folder = _folder(old), _folder(new)
-    old, new = None if old_folder else old, None if new_folder else new
-    if old or new:
-        yield _diff_line(old, new), path.decode("utf-8", "surrogateescape")
-    if old_folder or new_folder:
-        yield from _differences(objects, old_folder, new_folder, path + b"/")
+        path, old, new = under + name, before.get(name), after.get(name)
+        old_folder, new_folder = _folder(old), _folder(new)
+        old, new = None if old_folder else old, None if new_folder else new
+        if old or new:
+            one, two = old or NOTHING, new or NOTHING
+            none = "0" * len(one.sha or two.sha)
+            letter = "A" if not old else "D" if not new else "M" if old.mode[:2] == new.mode[:2] else "T"
+            line = f":{one.mode} {two.mode} {one.sha or none} {two.sha or none} {letter}"
+            yield line, path.decode("utf-8", "surrogateescape")
+        if old_folder or new_folder:
+            yield from _differences(objects, old_folder, new_folder, path + b"/")
 
 
 def _folder(entry: Entry | None) -> str:
     return entry.sha if entry and entry.is_folder else ""
-
-
-def _diff_line(old: Entry | None, new: Entry | None) -> str:
-    one, two = old or NOTHING, new or NOTHING
-    none = "0" * len(one.sha or two.sha)
-    letter = "A" if not old else "D" if not new else "M" if old.mode[:2] == new.mode[:2] else "T"
-    return f":{one.mode} {two.mode} {one.sha or none} {two.sha or none} {letter}"
 
 
 def merge_trees(objects: Objects, base: str, ours: str, theirs: str) -> str | None:
@@ -98,7 +92,8 @@ def _merge_entry(objects: Objects, base: Entry | None, ours: Entry | None, their
     if ours == theirs:
         # A folder that is gone on both sides may have moved to different places, which is a conflict.
         return ours if ours == base or not (_folder(ours) or _folder(base)) else None
-    if _is_file_for_folder(base, ours, theirs):
+    if len({entry.is_folder for entry in (base, ours, theirs) if entry}) == 2:
+        # One version has a file where another has a folder: only git follows files that moved out of the folder.
         return None
     if base == ours:
         return theirs or NOTHING
@@ -110,12 +105,6 @@ def _merge_entry(objects: Objects, base: Entry | None, ours: Entry | None, their
     if tree is None:
         return None
     return Entry(ours.mode, tree) if tree else NOTHING
-
-
-def _is_file_for_folder(*entries: Entry | None) -> bool:
-    """One version has a file where another has a folder: only git follows files that moved out of the folder."""
-    kinds = {entry.is_folder for entry in entries if entry}
-    return len(kinds) == 2
 
 
 def merge_base(objects: Objects, tip: str, head: str) -> str | None:

@@ -156,17 +156,14 @@ class Objects:
         if found is None:
             entries = ENTRY[self.loose.algorithm].findall(self._body(sha, "tree"))
             found = {name: Entry(sys.intern(mode.decode("ascii")), sha.hex()) for mode, name, sha in entries}
-            self._remember(sha, found)
+            with self._memory:
+                # The oldest trees go first.
+                while self._trees and self._entry_count + len(found) > MANY_ENTRIES:
+                    self._entry_count -= len(self._trees.pop(next(iter(self._trees))))
+                if sha not in self._trees:
+                    self._entry_count += len(found)
+                self._trees[sha] = found
         return found
-
-    def _remember(self, sha: str, tree: Tree) -> None:
-        """Drops the oldest trees first."""
-        with self._memory:
-            while self._trees and self._entry_count + len(tree) > MANY_ENTRIES:
-                self._entry_count -= len(self._trees.pop(next(iter(self._trees))))
-            if sha not in self._trees:
-                self._entry_count += len(tree)
-            self._trees[sha] = tree
 
     def blob(self, sha: str) -> bytes:
         """A file's content; not cached."""

@@ -7,7 +7,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
@@ -153,15 +153,13 @@ def torn_refs(git_dir: Path) -> list[str]:
     if not (git_dir / "refs" / "heads").is_dir():
         return []
     files = [path for path in (git_dir / "refs").rglob("*") if path.is_file() and not path.name.endswith(".lock")]
-    return [str(path.relative_to(git_dir)) for path in sorted(files) if not _is_ref(path)]
-
-
-def _is_ref(path: Path) -> bool:
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        return True
-    return bool(OBJECT.fullmatch(text)) or text.startswith("ref: ")
+    torn = []
+    for path in sorted(files):
+        with suppress(FileNotFoundError):
+            text = path.read_text(encoding="utf-8", errors="replace")
+            if not OBJECT.fullmatch(text) and not text.startswith("ref: "):
+                torn.append(str(path.relative_to(git_dir)))
+    return torn
 
 
 def remove_file(git_dir: Path, ref: str) -> None:

@@ -37,20 +37,17 @@ def remove_dead(locks: Sequence[Path], place: Path, checkout: Path | None = None
 
     `place`: any process that works in this folder could hold one. `checkout`: a git that works there could, too.
     """
-    return [lock for lock in locks if not _remove_if_dead(lock, place, checkout or place)]
-
-
-def _remove_if_dead(lock: Path, place: Path, checkout: Path) -> bool:
-    try:
-        made = lock.stat().st_mtime
-        if (age := time.time_ns() / 1e9 - made) < YOUNG_S:
-            time.sleep(min(YOUNG_S - age, YOUNG_S))
-        if not _is_free(lock) or _may_be_held(made, place, checkout):
-            return False
-        lock.unlink()
-    except FileNotFoundError:
-        pass
-    return True
+    held = []
+    for lock in locks:
+        with suppress(FileNotFoundError):
+            made = lock.stat().st_mtime
+            if (age := time.time_ns() / 1e9 - made) < YOUNG_S:
+                time.sleep(min(YOUNG_S - age, YOUNG_S))
+            if _is_free(lock) and not _may_be_held(made, place, checkout or place):
+                lock.unlink()
+            else:
+                held.append(lock)
+    return held
 
 
 def _is_free(lock: Path) -> bool:
@@ -143,7 +140,10 @@ def _start_of(pid: int) -> float:
     """The start of a process in seconds since 1970; 0 when there is none."""
     try:
         ticks = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
-        return _boot_time() + ticks / os.sysconf("SC_CLK_TCK")
+        # A process of an earlier boot has another start, whatever its number.
+        boots = [line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime ")]
+        boot = float(boots[0].split()[1]) if boots else 0.0
+        return boot + ticks / os.sysconf("SC_CLK_TCK")
     except (OSError, IndexError, ValueError):
         import psutil
 
@@ -151,11 +151,3 @@ def _start_of(pid: int) -> float:
             return float(psutil.Process(pid).create_time())
         except psutil.Error:
             return 0.0
-
-
-def _boot_time() -> float:
-    """A process of an earlier boot has another start, whatever its number."""
-    for line in Path("/proc/stat").read_text().splitlines():
-        if line.startswith("btime "):
-            return float(line.split()[1])
-    return 0.0

@@ -34,7 +34,12 @@ class _GoFile:
         self._root = root
         self._data = data
         self._flag = flag
-        self._used = _used_at_load(root)
+        self._used = frozenset(
+            text(leaf)
+            for leaf in leaves(root, _runs_at_load)
+            if leaf.type in ("identifier", "field_identifier") and not _is_declared(leaf)
+        )
+        """Names that the package uses while it loads: in values, in types and in init()."""
 
     def parts(self) -> Iterator[SourcePart]:
         for node in self._root.named_children:
@@ -56,7 +61,10 @@ class _GoFile:
     def _function(self, node: Node) -> Iterator[SourcePart]:
         name = text(field(node, "name"))
         receiver = field(node, "receiver")
-        full = f"{_receiver_type(receiver)}.{name}" if receiver else name
+        full = name
+        if receiver is not None:
+            types = [leaf for leaf in leaves(receiver, lambda node: True) if leaf.type == "type_identifier"]
+            full = f"{text(types[0]) if types else ''}.{name}"
         body = field(node, "body")
         if body is None or text(body) == f"{{ {self._flag} = true }}":
             return
@@ -74,7 +82,14 @@ class _GoFile:
         return () if empty or self._data.startswith(guard.encode(), at) else (SourceEdit(at, at, guard),)
 
     def _guard(self, node: Node) -> str:
-        types = _unnamed_results(node)
+        result, types = field(node, "result"), list[str]()
+        if result is not None and result.type != "parameter_list":
+            types = [text(result)]
+        elif result is not None:
+            declarations = [child for child in result.named_children if child.type == "parameter_declaration"]
+            # A plain `return` returns results that have names.
+            if not any(field(declaration, "name") for declaration in declarations):
+                types = [text(field(declaration, "type")) for declaration in declarations]
         zeros = [f"windlass{number}" for number in range(len(types))]
         declared = "".join(f"var {zero} {kind}; " for zero, kind in zip(zeros, types, strict=True))
         return f" if {self._flag} {{ {declared}return {', '.join(zeros)} }};".replace("return  }", "return }")
@@ -100,21 +115,18 @@ class _GoFile:
             yield from self._rest(spec, names[0])
             return
         for name, value in zip(names, nodes, strict=True):
-            yield from self._value(name, value, spec)
-
-    def _value(self, name: str, value: Node, spec: Node) -> Iterator[SourcePart]:
-        content, at = f"{tokens(value)} {tokens(field(spec, 'type') or value)}", line(value)
-        edit = _other_value(name, value)
-        if value.type == "func_literal":
-            yield from self._literals(value, name)
-        elif _is_empty(value):
-            yield SourcePart(name, content, at, left_if_old=f"{name} is empty now")
-        elif edit is None or edit.text == text(value):
-            yield from self._rest(value, name)
-        elif name in self._used:
-            yield SourcePart(name, content, at, left=f"{name} is used while the package loads")
-        else:
-            yield SourcePart(name, content, at, (edit,))
+            content, at = f"{tokens(value)} {tokens(field(spec, 'type') or value)}", line(value)
+            edit = _other_value(name, value)
+            if value.type == "func_literal":
+                yield from self._literals(value, name)
+            elif _is_empty(value):
+                yield SourcePart(name, content, at, left_if_old=f"{name} is empty now")
+            elif edit is None or edit.text == text(value):
+                yield from self._rest(value, name)
+            elif name in self._used:
+                yield SourcePart(name, content, at, left=f"{name} is used while the package loads")
+            else:
+                yield SourcePart(name, content, at, (edit,))
 
     def _rest(self, node: Node, name: str) -> Iterator[SourcePart]:
         """A value that stays, with its functions emptied."""
@@ -135,24 +147,6 @@ class _GoFile:
 
 
 # -- facts about a node
-
-
-def _receiver_type(receiver: Node) -> str:
-    names = [leaf for leaf in leaves(receiver, lambda node: True) if leaf.type == "type_identifier"]
-    return text(names[0]) if names else ""
-
-
-def _unnamed_results(node: Node) -> list[str]:
-    """The types of the results. Empty if the results have names: a plain `return` then returns them."""
-    result = field(node, "result")
-    if result is None:
-        return []
-    if result.type != "parameter_list":
-        return [text(result)]
-    declarations = [child for child in result.named_children if child.type == "parameter_declaration"]
-    if any(field(declaration, "name") for declaration in declarations):
-        return []
-    return [text(field(declaration, "type")) for declaration in declarations]
 
 
 def _is_empty(node: Node) -> bool:
@@ -209,15 +203,6 @@ def _quote_name(name: str) -> str:
 
 def _edit(node: Node, value: str) -> SourceEdit:
     return SourceEdit(node.start_byte, node.end_byte, value)
-
-
-def _used_at_load(root: Node) -> frozenset[str]:
-    """Names that the package uses while it loads: in values, in types and in init()."""
-    names: set[str] = set()
-    for leaf in leaves(root, _runs_at_load):
-        if leaf.type in ("identifier", "field_identifier") and not _is_declared(leaf):
-            names.add(text(leaf))
-    return frozenset(names)
 
 
 def _runs_at_load(node: Node) -> bool:

@@ -59,16 +59,12 @@ def split(path: str, source: str) -> SourceFile | None:
     typed = grammar != "javascript"
     file = _JavaScriptFile(root, data, flag_name(path), typed=typed)
     parts = tuple(file.parts())
-    return SourceFile(data, _without_type_checks(parts, data) if typed else parts, file.ending)
-
-
-def _without_type_checks(parts: tuple[SourcePart, ...], data: bytes) -> tuple[SourcePart, ...]:
-    """Turns the type checker off, which may refuse an early return: a constructor leaves its fields unset."""
     start = data.index(b"\n") + 1 if data.startswith(b"#!") and b"\n" in data else 0
-    if data.startswith(NOT_CHECKED.encode(), start):
-        return parts
-    first = SourceEdit(start, start, NOT_CHECKED)
-    return tuple(replace(part, edits=(first, *part.edits)) if part.edits else part for part in parts)
+    if typed and not data.startswith(NOT_CHECKED.encode(), start):
+        # The type checker may refuse an early return: a constructor leaves its fields unset.
+        first = SourceEdit(start, start, NOT_CHECKED)
+        parts = tuple(replace(part, edits=(first, *part.edits)) if part.edits else part for part in parts)
+    return SourceFile(data, parts, file.ending)
 
 
 class _JavaScriptFile:
@@ -79,8 +75,19 @@ class _JavaScriptFile:
         self._typed = typed
         # A `var` exists from the start of the file, and is undefined until this line.
         self.ending = f"\nvar {flag}{': any' if typed else ''} = true;\n"
-        self._used = _used_at_load(root)
-        self._own = frozenset(_declared_names(root))
+        self._used = frozenset(
+            f".{text(leaf)}" if leaf.type == "property_identifier" else text(leaf)
+            for leaf in leaves(root, _runs_at_load)
+            if leaf.type in ("identifier", "property_identifier", "shorthand_property_identifier") and _is_use(leaf)
+        )
+        """Names, and members with a dot, that the module uses while it loads. Exports do not count."""
+        self._own: set[str] = set()
+        """Names of the functions, classes and variables of the file, without imports."""
+        for node in outermost(root, FUNCTIONS | CLASSES | {"variable_declarator"}):
+            name, value = field(node, "name"), field(node, "value")
+            is_name = name is not None and name.type in ("identifier", "type_identifier")
+            if is_name and not (value and _is_import(value)):
+                self._own.add(text(name))
 
     def parts(self) -> Iterator[SourcePart]:
         yield from self._block(self._root, "")
@@ -101,8 +108,9 @@ class _JavaScriptFile:
             yield from self._class(node, place + text(field(node, "name")))
         elif kind in VARIABLES:
             for declarator in node.named_children:
-                if declarator.type == "variable_declarator":
-                    yield from self._variable(declarator, place)
+                name, value = text(field(declarator, "name")), field(declarator, "value")
+                if declarator.type == "variable_declarator" and value is not None and name != self._flag:
+                    yield from self._value(value, place + name)
         elif kind in ("internal_module", "module"):
             body = field(node, "body")
             if body is not None:
@@ -123,11 +131,6 @@ class _JavaScriptFile:
             yield from self._value(value, f"{place}default")
         elif source is not None:
             yield SourcePart(f"{place}export", tokens(node), line(node), left="an export from another module")
-
-    def _variable(self, node: Node, place: str) -> Iterator[SourcePart]:
-        name, value = field(node, "name"), field(node, "value")
-        if value is not None and text(name) != self._flag:
-            yield from self._value(value, place + text(name))
 
     def _expression(self, node: Node, place: str) -> Iterator[SourcePart]:
         if node.type in ("string", "internal_module", "module"):
@@ -183,7 +186,16 @@ class _JavaScriptFile:
         elif _is_empty(node):
             yield SourcePart(place, tokens(node), line(node), left_if_old=f"{place} is empty now")
         else:
-            yield from self._plain_value(node, whole, place)
+            other = _other_value(node, place)
+            if other is not None and self._typed:
+                other = f"({other} as any)"
+            if other is None or other == text(whole):
+                yield from self._rest(node, place, f"{place} is computed while the module loads")
+            elif self._is_used(place):
+                yield SourcePart(place, tokens(node), line(node), left=f"{place} is used while the module loads")
+            else:
+                edit = SourceEdit(whole.start_byte, whole.end_byte, other)
+                yield SourcePart(place, tokens(node), line(node), (edit,))
 
     def _members(self, node: Node, place: str) -> Iterator[SourcePart]:
         for member in node.named_children:
@@ -195,18 +207,6 @@ class _JavaScriptFile:
                 yield self._function(member, f"{place}.{text(field(member, 'name'))}")
             elif member.type != "comment" and (member.type == "spread_element" or text(member) not in self._own):
                 yield SourcePart(f"{place}.", tokens(member), line(member), left=f"{text(member)} comes from elsewhere")
-
-    def _plain_value(self, node: Node, whole: Node, place: str) -> Iterator[SourcePart]:
-        content = tokens(node)
-        other = _other_value(node, place)
-        if other is not None and self._typed:
-            other = f"({other} as any)"
-        if other is None or other == text(whole):
-            yield from self._rest(node, place, f"{place} is computed while the module loads")
-        elif self._is_used(place):
-            yield SourcePart(place, content, line(node), left=f"{place} is used while the module loads")
-        else:
-            yield SourcePart(place, content, line(node), (SourceEdit(whole.start_byte, whole.end_byte, other),))
 
     # -- functions and classes
 
@@ -341,24 +341,6 @@ def _other_value(node: Node, place: str) -> str | None:
 def _quote_name(place: str) -> str:
     words = "".join(sign for sign in place if sign.isalnum() or sign in "_$.")
     return f'"{words}: {SENTINEL}"'
-
-
-def _declared_names(root: Node) -> Iterator[str]:
-    """Names of the functions, classes and variables of the file."""
-    for node in outermost(root, FUNCTIONS | CLASSES | {"variable_declarator"}):
-        value = field(node, "value")
-        name = field(node, "name")
-        if name is not None and name.type in ("identifier", "type_identifier") and not (value and _is_import(value)):
-            yield text(name)
-
-
-def _used_at_load(root: Node) -> frozenset[str]:
-    """Names, and members with a dot, that the module uses while it loads. Exports do not count."""
-    names: set[str] = set()
-    for leaf in leaves(root, _runs_at_load):
-        if leaf.type in ("identifier", "property_identifier", "shorthand_property_identifier") and _is_use(leaf):
-            names.add(f".{text(leaf)}" if leaf.type == "property_identifier" else text(leaf))
-    return frozenset(names)
 
 
 def _runs_at_load(node: Node) -> bool:

@@ -7,7 +7,6 @@ languages: it finds the changed parts, and empties them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 
 from msgspec import Struct
 
@@ -69,16 +68,12 @@ def empty(old: SourceFile | None, new: SourceFile) -> HollowSource | None:
     names = {part.name for part in old.parts} if old else set()
     reasons = [(part.line, part.left or (part.left_if_old if part.name in names else "")) for part in changed]
     left = tuple(dict.fromkeys(f"line {line}: {reason}" for line, reason in sorted(reasons) if reason))
-    text = _apply_edits(new.data, edits)
-    return HollowSource(text if text.endswith(new.ending) else text + new.ending, not left, left)
-
-
-def _apply_edits(source: bytes, edits: Iterable[SourceEdit]) -> str:
-    pieces, at = [], 0
+    pieces, at = list[bytes](), 0
     for edit in sorted(edits, key=lambda edit: (edit.start, edit.end, edit.text)):
-        pieces += [source[at : edit.start], edit.text.encode()]
+        pieces += [new.data[at : edit.start], edit.text.encode()]
         at = edit.end
-    return b"".join([*pieces, source[at:]]).decode("utf-8", "surrogateescape")
+    text = b"".join([*pieces, new.data[at:]]).decode("utf-8", "surrogateescape")
+    return HollowSource(text if text.endswith(new.ending) else text + new.ending, not left, left)
 
 
 def flag_name(path: str) -> str:

@@ -55,8 +55,17 @@ class _PythonFile:
                 case ast.FunctionDef() | ast.AsyncFunctionDef():
                     yield self._function(statement, place)
                 case ast.ClassDef():
-                    yield self._class_head(statement, place)
-                    yield from self._block(statement.body, f"{place}{statement.name}.")
+                    name, bases = place + statement.name, statement.bases
+                    head = ast.ClassDef(name, bases, statement.keywords, [ast.Pass()], statement.decorator_list)
+                    has_methods = any(isinstance(s, ast.FunctionDef | ast.AsyncFunctionDef) for s in statement.body)
+                    yield SourcePart(
+                        f"class {name}",
+                        ast.dump(head),
+                        statement.lineno,
+                        left=f"class {name} is all in its head" if bases and not has_methods else "",
+                        left_if_old=f"the head of class {name}",
+                    )
+                    yield from self._block(statement.body, f"{name}.")
                 case ast.If(test=test) if _is_skipped(test):
                     yield from self._block(statement.orelse, place)
                 case ast.If() | ast.Try() | ast.TryStar() | ast.With() | ast.For() | ast.While() | ast.Match():
@@ -78,12 +87,20 @@ class _PythonFile:
 
     def _guard(self, node: Function) -> tuple[SourceEdit, ...]:
         """No edits if the body is already empty."""
-        body = _without_docstring(node.body)
-        if all(isinstance(s, ast.Pass) or _is_constant(s) or _is_guard(s) for s in body[:1]) and (
-            len(body) < 2 or _is_guard(body[0])
-        ):
-            return ()
-        guard = f"if {LOADED}: {_result(node)}"
+        match node.body:
+            case [ast.Expr(value=ast.Constant(value=str())), *body]:
+                pass  # without the docstring
+            case _:
+                body = node.body
+        match body:
+            case [] | [ast.Pass() | ast.Expr(value=ast.Constant())]:
+                return ()
+            case [ast.If(test=test), *_] if ast.unparse(test) == LOADED_PLAIN:
+                return ()
+        arguments = [*node.args.posonlyargs, *node.args.args]
+        special = RESULTS.get(node.name)
+        result = special.format(arguments[0].arg, arguments[-1].arg) if special and arguments else "return"
+        guard = f"if {LOADED}: {result}"
         start = self._start(body[0])
         line = self.data.rfind(b"\n", 0, start) + 1
         indent = self.data[line:start]
@@ -113,7 +130,8 @@ class _PythonFile:
             if isinstance(node, ast.Lambda):
                 body = node.body
                 start, end = self._span(body)
-                empty = _is_none(body) or (isinstance(body, ast.IfExp) and ast.unparse(body.test) == LOADED_PLAIN)
+                is_none = isinstance(body, ast.Constant) and body.value is None
+                empty = is_none or (isinstance(body, ast.IfExp) and ast.unparse(body.test) == LOADED_PLAIN)
                 edits = (
                     () if empty else (SourceEdit(start, start, f"(None if {LOADED} else ("), SourceEdit(end, end, "))"))
                 )
@@ -127,19 +145,6 @@ class _PythonFile:
         return self._at(node.lineno, node.col_offset), self._at(node.end_lineno, node.end_col_offset)
 
     # -- other code that runs while the module loads
-
-    def _class_head(self, node: ast.ClassDef, place: str) -> SourcePart:
-        name = place + node.name
-        head = ast.ClassDef(node.name, node.bases, node.keywords, [ast.Pass()], node.decorator_list)
-        idle = not any(isinstance(s, ast.FunctionDef | ast.AsyncFunctionDef) for s in node.body)
-        inherits = node.bases and idle
-        return SourcePart(
-            f"class {name}",
-            ast.dump(head),
-            node.lineno,
-            left=f"class {name} is all in its head" if inherits else "",
-            left_if_old=f"the head of class {name}",
-        )
 
     def _compound(self, node: Block, place: str) -> Iterator[SourcePart]:
         blocks: list[list[ast.stmt]] = []
@@ -162,8 +167,16 @@ class _PythonFile:
     def _simple(self, node: ast.stmt, place: str) -> Iterator[SourcePart]:
         line, content = node.lineno, ast.dump(node)
         match node:
+            case ast.ImportFrom(module="__future__"):
+                return
             case ast.Import() | ast.ImportFrom():
-                yield from self._exports(node, place)
+                for alias in node.names:
+                    name = (alias.asname or alias.name).partition(".")[0]
+                    # Other modules may use an import that the file does not use.
+                    if name not in self._read:
+                        origin = f"{getattr(node, 'module', '')}.{alias.name}"
+                        left = f"{name} is imported, and nothing here uses it"
+                        yield SourcePart(f"{place}import {name}", origin, line, left=left)
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 yield from self._value(name, value, node, place)
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
@@ -183,17 +196,6 @@ class _PythonFile:
                 yield SourcePart(f"{place}{type(node).__name__}", content, line, left=f"{what} while the module loads")
                 yield from self._lambdas(node, place)
 
-    def _exports(self, node: ast.Import | ast.ImportFrom, place: str) -> Iterator[SourcePart]:
-        """Imports that the file does not use, which other modules may use."""
-        if isinstance(node, ast.ImportFrom) and node.module == "__future__":
-            return
-        for alias in node.names:
-            name = (alias.asname or alias.name).partition(".")[0]
-            if name not in self._read:
-                origin = f"{getattr(node, 'module', '')}.{alias.name}"
-                left = f"{name} is imported, and nothing here uses it"
-                yield SourcePart(f"{place}import {name}", origin, node.lineno, left=left)
-
     def _value(self, name: str, value: ast.expr, node: ast.Assign | ast.AnnAssign, place: str) -> Iterator[SourcePart]:
         full, content, line = place + name, ast.dump(node), node.lineno
         if _is_dunder(name) or name == FLAG:
@@ -212,59 +214,26 @@ class _PythonFile:
             # The value stays until the module has loaded.
             last = len(self.data)
             later = f"{name} = {name} {'and' if _is_true(value) else 'or'} {other}"
-            edits = () if place or self._has(later) else (SourceEdit(last, last, f"\n{later}"),)
+            written = any(isinstance(one, ast.Assign) and ast.unparse(one) == later for one in self._tree.body)
+            edits = () if place or written else (SourceEdit(last, last, f"\n{later}"),)
             yield SourcePart(full, content, line, edits, f"{full} is used while the module loads")
+        elif isinstance(value, ast.Constant) and isinstance(value.value, bool):
+            start, _ = self._span(value)
+            yield SourcePart(full, content, line, (SourceEdit(start, start, "not "),))
         else:
-            yield SourcePart(full, content, line, self._replace_value(value, other))
-
-    def _has(self, statement: str) -> bool:
-        """The part is already empty."""
-        return any(isinstance(node, ast.Assign) and ast.unparse(node) == statement for node in self._tree.body)
-
-    def _replace_value(self, value: ast.expr, other: str) -> tuple[SourceEdit, ...]:
-        """The old text stays in front of the new value, for tests that only read the source."""
-        start, end = self._span(value)
-        if isinstance(value, ast.Constant) and isinstance(value.value, bool):
-            return (SourceEdit(start, start, "not "),)
-        opened = "(" if isinstance(value, ast.Tuple) and self.data[start : start + 1] != b"(" else ""
-        closed = ")" if opened else ""
-        return (
-            SourceEdit(start, start, opened),
-            SourceEdit(end, end, f"{closed} {'and' if _is_true(value) else 'or'} {other}"),
-        )
+            # The old text stays in front of the new value, for tests that only read the source.
+            start, end = self._span(value)
+            bare = isinstance(value, ast.Tuple) and self.data[start : start + 1] != b"("
+            after = f"{')' if bare else ''} {'and' if _is_true(value) else 'or'} {other}"
+            before = SourceEdit(start, start, "(" if bare else "")
+            yield SourcePart(full, content, line, (before, SourceEdit(end, end, after)))
 
 
 # -- facts about a statement
 
 
-def _result(node: Function) -> str:
-    arguments = [*node.args.posonlyargs, *node.args.args]
-    special = RESULTS.get(node.name)
-    return special.format(arguments[0].arg, arguments[-1].arg) if special and arguments else "return"
-
-
-def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
-    first = body[0]
-    is_text = (
-        isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
-    )
-    return body[1:] if is_text else body
-
-
-def _is_constant(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-
-
-def _is_guard(node: ast.stmt) -> bool:
-    return isinstance(node, ast.If) and ast.unparse(node.test) == LOADED_PLAIN
-
-
 def _is_dunder(name: str) -> bool:
     return name.startswith("__")
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _is_skipped(test: ast.expr) -> bool:

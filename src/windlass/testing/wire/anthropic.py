@@ -41,7 +41,8 @@ class Anthropic:
     def whole(self, answer: ModelAnswer) -> dict[str, Any]:
         content = [{"type": "text", "text": answer.text}] if answer.text else []
         if answer.call:
-            content.append(_block(answer.call, dict(_input(answer.call))))
+            input = answer.call.input
+            content.append(_block(answer.call, {"input": input} if isinstance(input, str) else dict(input)))
         return {**_head(answer), "content": content, "stop_reason": _stop(answer), "usage": _usage(answer.tokens)}
 
     def stream(self, answer: ModelAnswer) -> Iterator[str]:
@@ -50,10 +51,18 @@ class Anthropic:
         yield _event("message_start", message=start)
         parts = [part for part in (answer.text, answer.call) if part]
         for index, part in enumerate(parts):
-            yield from _words(index, part) if isinstance(part, str) else _call(index, part)
+            if isinstance(part, str):
+                yield _event("content_block_start", index=index, content_block={"type": "text", "text": ""})
+                deltas = [{"type": "text_delta", "text": piece} for piece in pieces(part)]
+            else:
+                yield _event("content_block_start", index=index, content_block=_block(part, {}))
+                sent = pieces(part.arguments, 4000)
+                deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in sent]
+            for delta in deltas:
+                yield _event("content_block_delta", index=index, delta=delta)
             yield _event("content_block_stop", index=index)
-        delta = {"stop_reason": _stop(answer), "stop_sequence": None}
-        yield _event("message_delta", delta=delta, usage={"output_tokens": usage["output_tokens"]})
+        end = {"stop_reason": _stop(answer), "stop_sequence": None}
+        yield _event("message_delta", delta=end, usage={"output_tokens": usage["output_tokens"]})
         yield _event("message_stop")
 
     def failure(self, failure: ServerFailure) -> dict[str, Any]:
@@ -68,24 +77,8 @@ def _event(type: str, **fields: Any) -> str:
     return sse({"type": type, **fields}, type)
 
 
-def _words(index: int, text: str) -> Iterator[str]:
-    yield _event("content_block_start", index=index, content_block={"type": "text", "text": ""})
-    for piece in pieces(text):
-        yield _event("content_block_delta", index=index, delta={"type": "text_delta", "text": piece})
-
-
-def _call(index: int, call: ToolCall) -> Iterator[str]:
-    yield _event("content_block_start", index=index, content_block=_block(call, {}))
-    for piece in pieces(call.arguments, 4000):
-        yield _event("content_block_delta", index=index, delta={"type": "input_json_delta", "partial_json": piece})
-
-
 def _block(call: ToolCall, input: dict[str, Any]) -> dict[str, Any]:
     return {"type": "tool_use", "id": call.id, "name": call.name, "input": input}
-
-
-def _input(call: ToolCall) -> Mapping[str, Any]:
-    return {"input": call.input} if isinstance(call.input, str) else call.input
 
 
 def _head(answer: ModelAnswer) -> dict[str, Any]:

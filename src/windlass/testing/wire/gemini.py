@@ -9,7 +9,6 @@ from windlass.testing.wire.base import (
     Asked,
     ModelAnswer,
     ServerFailure,
-    Tokens,
     Tool,
     ToolCall,
     ToolResult,
@@ -29,10 +28,13 @@ class Gemini:
     def read(self, endpoint: str, body: Mapping[str, Any]) -> Asked:
         parts = [part for content in items(body.get("contents")) for part in items(content.get("parts"))]
         config = body.get("generationConfig") or {}
-        tools = tuple(_tools(items(body.get("tools"))))
+        offered = [one for tool in items(body.get("tools")) for one in items(tool.get("functionDeclarations"))]
         return Asked(
             model=endpoint.rsplit("/", 1)[-1].split(":", maxsplit=1)[0],
-            tools=tools,
+            tools=tuple(
+                Tool(str(one.get("name")), one.get("parametersJsonSchema") or one.get("parameters") or {})
+                for one in offered
+            ),
             results=tuple(_results(parts)),
             stream="streamGenerateContent" in endpoint,
             # The CLI asks for JSON when it routes, checks for loops or wants to know who speaks next.
@@ -60,11 +62,6 @@ class Gemini:
         return {"error": error}
 
 
-def _tools(offered: list[dict[str, Any]]) -> Iterator[Tool]:
-    for one in (function for tool in offered for function in items(tool.get("functionDeclarations"))):
-        yield Tool(str(one.get("name")), one.get("parametersJsonSchema") or one.get("parameters") or {})
-
-
 def _results(parts: list[dict[str, Any]]) -> Iterator[ToolResult]:
     """A result without an id belongs to the oldest call that has none yet."""
     open_calls: list[str] = []
@@ -88,17 +85,15 @@ def _chunk(answer: ModelAnswer, parts: list[dict[str, Any]], stop: str = "") -> 
     if not stop:
         return chunk
     candidate["finishReason"] = stop
-    return {**chunk, "usageMetadata": _usage(answer.tokens)}
-
-
-def _stop(answer: ModelAnswer) -> str:
-    return {"length": "MAX_TOKENS", "refusal": "SAFETY"}.get(answer.stop, "STOP")
-
-
-def _usage(tokens: Tokens) -> dict[str, int]:
-    return {
+    tokens = answer.tokens
+    usage = {
         "promptTokenCount": tokens.input,
         "candidatesTokenCount": tokens.output,
         "cachedContentTokenCount": tokens.cached,
         "totalTokenCount": tokens.input + tokens.output,
     }
+    return {**chunk, "usageMetadata": usage}
+
+
+def _stop(answer: ModelAnswer) -> str:
+    return {"length": "MAX_TOKENS", "refusal": "SAFETY"}.get(answer.stop, "STOP")

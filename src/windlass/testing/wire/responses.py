@@ -9,7 +9,6 @@ from windlass.testing.wire.base import (
     Asked,
     ModelAnswer,
     ServerFailure,
-    Tokens,
     Tool,
     ToolCall,
     ToolResult,
@@ -30,7 +29,11 @@ class Responses:
         format = (body.get("text") or {}).get("format") or {}
         return Asked(
             model=str(body.get("model", "")),
-            tools=tuple(_tools(items(body.get("tools")))),
+            tools=tuple(
+                Tool(str(one["name"]), one.get("parameters") or {}, freeform=one["type"] == "custom")
+                for one in items(body.get("tools"))
+                if one.get("type") in ("function", "custom") and one.get("name")
+            ),
             results=tuple(ToolResult(str(item.get("call_id")), text_of(item.get("output"))) for item in given),
             stream=body.get("stream") is True,
             wants_json=format.get("type") == "json_schema",
@@ -52,7 +55,9 @@ class Responses:
         yield event("response.created", response=_response(answer, "in_progress"))
         for index, part in enumerate(_parts(answer)):
             item = _item(answer, part)
-            yield event("response.output_item.added", output_index=index, item=_begun(item))
+            emptied: dict[str, Any] = {"message": {"content": []}, "custom_tool_call": {"input": ""}}
+            begun = {**item, "status": "in_progress", **emptied.get(item["type"], {"arguments": ""})}
+            yield event("response.output_item.added", output_index=index, item=begun)
             for kind, fields in _deltas(item):
                 yield event(kind, output_index=index, item_id=item["id"], **fields)
             yield event("response.output_item.done", output_index=index, item=item)
@@ -61,12 +66,6 @@ class Responses:
 
     def failure(self, failure: ServerFailure) -> dict[str, Any]:
         return {"error": {"message": failure.message, "type": failure.type, "code": failure.type, "param": None}}
-
-
-def _tools(offered: list[dict[str, Any]]) -> Iterator[Tool]:
-    for one in offered:
-        if one.get("type") in ("function", "custom") and one.get("name"):
-            yield Tool(str(one["name"]), one.get("parameters") or {}, freeform=one["type"] == "custom")
 
 
 def _parts(answer: ModelAnswer) -> list[str | ToolCall]:
@@ -84,15 +83,15 @@ def _item(answer: ModelAnswer, part: str | ToolCall) -> dict[str, Any]:
     return {"type": "function_call", **base, "arguments": part.arguments}
 
 
-def _begun(item: dict[str, Any]) -> dict[str, Any]:
-    emptied: dict[str, Any] = {"message": {"content": []}, "custom_tool_call": {"input": ""}}
-    return {**item, "status": "in_progress", **emptied.get(item["type"], {"arguments": ""})}
-
-
 def _deltas(item: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     match item["type"]:
         case "message":
-            yield from _text_deltas(item["content"][0])
+            part = item["content"][0]
+            yield "response.content_part.added", {"content_index": 0, "part": {**part, "text": ""}}
+            for piece in pieces(part["text"]):
+                yield "response.output_text.delta", {"content_index": 0, "delta": piece}
+            yield "response.output_text.done", {"content_index": 0, "text": part["text"]}
+            yield "response.content_part.done", {"content_index": 0, "part": part}
         case "custom_tool_call":
             yield "response.custom_tool_call_input.delta", {"delta": item["input"]}
             yield "response.custom_tool_call_input.done", {"input": item["input"]}
@@ -101,25 +100,20 @@ def _deltas(item: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             yield "response.function_call_arguments.done", {"arguments": item["arguments"]}
 
 
-def _text_deltas(part: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    yield "response.content_part.added", {"content_index": 0, "part": {**part, "text": ""}}
-    for piece in pieces(part["text"]):
-        yield "response.output_text.delta", {"content_index": 0, "delta": piece}
-    yield "response.output_text.done", {"content_index": 0, "text": part["text"]}
-    yield "response.content_part.done", {"content_index": 0, "part": part}
-
-
 def _response(answer: ModelAnswer, status: str) -> dict[str, Any]:
     fixed = {"object": "response", "created_at": 0, "error": None, "incomplete_details": None, "output": []}
-    usage = _usage(answer.tokens) if status == "completed" else None
-    return {"id": f"resp_{answer.id}", "model": answer.model, "status": status, **fixed, "usage": usage}
-
-
-def _usage(tokens: Tokens) -> dict[str, Any]:
-    return {
+    tokens = answer.tokens
+    usage = {
         "input_tokens": tokens.input,
         "input_tokens_details": {"cached_tokens": tokens.cached},
         "output_tokens": tokens.output,
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": tokens.input + tokens.output,
+    }
+    return {
+        "id": f"resp_{answer.id}",
+        "model": answer.model,
+        "status": status,
+        **fixed,
+        "usage": usage if status == "completed" else None,
     }
