@@ -119,7 +119,6 @@ class TaskPrinter(EventPrinter):
     """Tasks: their list, their headings, their landings."""
 
     def task(self, event: TaskEvent) -> None:
-        task = self._view.task(event.task) if not isinstance(event, e.TasksListed) else None
         match event:
             case e.StepEntered():
                 self.head(event.task)
@@ -129,6 +128,7 @@ class TaskPrinter(EventPrinter):
             case e.TaskChanged():
                 self._print_change(event)
             case e.TaskLanded():
+                task = self._view.task(event.task)
                 nothing = task is not None and event.commit == task.base
                 what = "Nothing to land" if nothing else f"Landed as {short_sha(event.commit)}"
                 self._good(f"{what}, checks: {event.checks or 'unchecked'}", event.task)
