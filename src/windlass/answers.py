@@ -56,8 +56,12 @@ def validate(question: Question, raw: str, comment: str = "") -> Answer | str:
     value = _value(question, text)
     if value is None:
         return _expected(question)
-    missing = _comment_missing(question, value, comment)
-    return missing or Answer(value, comment.strip())
+    rule = question.comment
+    if rule.startswith("required") and not comment.strip():
+        exempt = rule.removeprefix("required-unless-") if "-unless-" in rule else ""
+        if value != exempt:
+            return f"'{value}' needs a comment: say what to change"
+    return Answer(value, comment.strip())
 
 
 def _is_text(text: str) -> bool:
@@ -67,23 +71,15 @@ def _is_text(text: str) -> bool:
 
 def _value(question: Question, text: str) -> str | None:
     if question.type in ("input", "editor"):
-        return _input(question, text)
+        if question.check == "int":
+            return str(int(text)) if re.fullmatch(r"[0-9]{1,9}", text) and int(text) > 0 else None
+        return text
     if question.type == "confirm" and not question.options:
         return text.casefold() if text.casefold() in ("yes", "no") else None
-    return _several(question, text) if question.type == "multi" else _choice(question, text)
-
-
-def _input(question: Question, text: str) -> str | None:
-    if question.check == "int":
-        return str(int(text)) if re.fullmatch(r"[0-9]{1,9}", text) and int(text) > 0 else None
-    return text
-
-
-def _several(question: Question, text: str) -> str | None:
-    """Keys, numbers or labels, separated by commas. The canonical form has the keys in the order of the options."""
     whole = _choice(question, text)
-    if whole is not None:
+    if question.type != "multi" or whole is not None:
         return whole
+    # Keys, numbers or labels, separated by commas. The canonical form has the keys in the order of the options.
     found = [_choice(question, part.strip()) for part in text.split(",")]
     if None in found:
         return None
@@ -112,14 +108,6 @@ def _expected(question: Question) -> str:
         return "yes or no is expected"
     numbered = ", ".join(f"{i}) {o.key}" for i, o in enumerate(question.options, 1))
     return f"{'some' if question.type == 'multi' else 'one'} of {numbered} is expected"
-
-
-def _comment_missing(question: Question, value: str, comment: str) -> str:
-    rule = question.comment
-    if comment.strip() or not rule.startswith("required"):
-        return ""
-    exempt = rule.removeprefix("required-unless-") if "-unless-" in rule else ""
-    return "" if value == exempt else f"'{value}' needs a comment: say what to change"
 
 
 def comment_wanted(question: Question, value: str) -> bool:

@@ -47,14 +47,11 @@ class Cost(NamedTuple):
 
     @property
     def spent_of_limit(self) -> str:
-        return f"{dollars(self.spent)}{'' if self.limit is None else f' of {dollars(self.limit)}'}{self._caveat}"
-
-    @property
-    def _caveat(self) -> str:
+        text = f"{dollars(self.spent)}{'' if self.limit is None else f' of {dollars(self.limit)}'}"
         if not self.unknown:
-            return ""
+            return text
         dispatches = "1 dispatch" if self.unknown == 1 else f"{self.unknown} dispatches"
-        return f" ({dollars(self.assumed)} of it assumed for {dispatches} of unknown cost)"
+        return f"{text} ({dollars(self.assumed)} of it assumed for {dispatches} of unknown cost)"
 
 
 def assumed_for(cost_usd: float | None, assumed_usd: float | None) -> float:

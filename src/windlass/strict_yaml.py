@@ -147,19 +147,17 @@ class _YamlReader:
         for event in events:
             if isinstance(event, yaml.MappingEndEvent):
                 break
-            key = self._key(event, events, depth)
+            if isinstance(event, yaml.ScalarEvent):
+                self._refuse_extras(event)
+                key = str(event.value)
+            else:
+                self._refuse_if(True, event, "a key is plain text, nothing else")
+                self._node(event, events, depth + 1)
+                key = "?"
             self._refuse_if(key in items, event, f"the key '{key}' occurs twice")
             lines[key] = _line(event)
             items[key] = self._node(next(events), events, depth + 1)
         return YamlTable(line, items, lines)
-
-    def _key(self, event: yaml.Event, events: Iterator[yaml.Event], depth: int) -> str:
-        if isinstance(event, yaml.ScalarEvent):
-            self._refuse_extras(event)
-            return str(event.value)
-        self._refuse_if(True, event, "a key is plain text, nothing else")
-        self._node(event, events, depth + 1)
-        return "?"
 
     def _sequence(self, line: int, events: Iterator[yaml.Event], depth: int) -> YamlSequence:
         items: list[Node] = []

@@ -30,7 +30,8 @@ def run(argv: Sequence[str], apps: Apps) -> int:
         code = cli.main(args=list(argv), prog_name="windlass", standalone_mode=False, obj=Session(apps))
         return int(code) if isinstance(code, int) else Exit.OK
     except click.UsageError as error:
-        return _usage(error)
+        error.show()
+        return Exit.USAGE
     except click.Abort:
         return Exit.INTERRUPTED
     except click.ClickException as error:
@@ -50,13 +51,14 @@ def run(argv: Sequence[str], apps: Apps) -> int:
         return _report(exhaustion.message, _retry_hint(exhaustion.hint, argv), exhaustion.exit, argv)
 
 
-def _usage(error: click.UsageError) -> int:
-    error.show()
-    return Exit.USAGE
-
-
 def _report(message: str, hint: str, code: Exit, argv: Sequence[str]) -> int:
-    hint = _with_repo(hint, argv)
+    # If the command line named a repository, name it in the hint's commands too.
+    named = [after for word, after in itertools.pairwise(argv) if word == "--repo"]
+    named += [word.partition("=")[2] for word in argv if word.startswith("--repo=")]
+    if hint and named:
+        from windlass.views.outlook import add_repository
+
+        hint = add_repository(hint, named[0])
     if "--json" in argv:
         click.echo(json.dumps({"error": message, "hint": hint, "exit": int(code)}))
     else:
@@ -71,17 +73,6 @@ def _retry_hint(hint: str, argv: Sequence[str]) -> str:
     word = next((word for word in argv if not word.startswith("-")), "")
     drives = word in ("", "run", "resume", "retry", "task", "answer", "drive", "demo")
     return hint if drives else hint.replace("windlass resume", f"windlass {word}")
-
-
-def _with_repo(hint: str, argv: Sequence[str]) -> str:
-    """If the command line named a repository, name it in the hint's commands too."""
-    named = [after for word, after in itertools.pairwise(argv) if word == "--repo"]
-    named += [word.partition("=")[2] for word in argv if word.startswith("--repo=")]
-    if not hint or not named:
-        return hint
-    from windlass.views.outlook import add_repository
-
-    return add_repository(hint, named[0])
 
 
 def _bug(argv: Sequence[str], environ: Mapping[str, str]) -> int:

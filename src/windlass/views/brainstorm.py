@@ -26,21 +26,29 @@ def propose(view: View, event: ItemsProposed) -> None:
 
 
 def brainstorm_state(view: View, scout: str) -> dict[str, Json]:
-    questions, sections = view.settled_answers("questions"), view.settled_answers("sections")
+    answers, approvals = view.settled_answers("questions"), view.settled_answers("sections")
+    words = {answer.id: answer.label or answer.answer for answer in answers}
+    approved = {answer.id for answer in approvals}
     chosen, own = (view.setting(id) or None for id in ("approach", "own-approach"))
-    state: dict[str, Json] = {
+    proposed = view.proposed
+    questions: list[Json] | None = None
+    if "questions" in proposed:
+        questions = [{**one, "answer": words.get(str(one.get("id")))} for one in proposed["questions"].items]
+    sections: list[Json] | None = None
+    if "sections" in proposed:
+        sections = [{**one, "approved": one.get("id") in approved} for one in proposed["sections"].items]
+    return {
         "step": brainstorm_step(view),
         "scoutOutput": scout or None,
-        "questions": _with_answers(view),
-        "currentQuestionIndex": len(questions),
-        "approaches": _items(view.proposed.get("approaches")),
-        "recommendation": view.proposed["approaches"].recommendation if "approaches" in view.proposed else None,
+        "questions": questions,
+        "currentQuestionIndex": len(answers),
+        "approaches": [*proposed["approaches"].items] if "approaches" in proposed else None,
+        "recommendation": proposed["approaches"].recommendation if "approaches" in proposed else None,
         "chosenApproach": chosen if chosen != OTHER else None,
         "customApproach": own if chosen == OTHER else None,
-        "designSections": _with_approval(view),
-        "currentSectionIndex": len(sections),
+        "designSections": sections,
+        "currentSectionIndex": len(approvals),
     }
-    return state
 
 
 def brainstorm_step(view: View) -> str:
@@ -48,19 +56,3 @@ def brainstorm_step(view: View) -> str:
     here = view.phase.id if view.phase else STEPS[0]
     designed = STEPS[-1] in view.outcomes and view.outcomes[STEPS[-1]].outcome == "ok"
     return here if here in STEPS and not designed else "done"
-
-
-def _items(proposal: Proposed | None) -> list[Json] | None:
-    return [*proposal.items] if proposal else None
-
-
-def _with_answers(view: View) -> list[Json] | None:
-    answers = {answer.id: answer.label or answer.answer for answer in view.settled_answers("questions")}
-    proposal = view.proposed.get("questions")
-    return [{**one, "answer": answers.get(str(one.get("id")))} for one in proposal.items] if proposal else None
-
-
-def _with_approval(view: View) -> list[Json] | None:
-    approved = {answer.id for answer in view.settled_answers("sections")}
-    proposal = view.proposed.get("sections")
-    return [{**one, "approved": one.get("id") in approved} for one in proposal.items] if proposal else None

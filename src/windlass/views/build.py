@@ -57,12 +57,8 @@ def fold(records: Iterable[Recorded], run_id: str = "") -> View:
 
 def _apply(view: View, at: float, event: Event) -> None:
     match event:
-        case e.Activity():
-            _activity(view, at, event)
-        case e.DispatchStarted():
-            _dispatch_started(view, at, event)
-        case e.DispatchFinished() | e.DispatchCosted():
-            _dispatch_finished(view, event)
+        case e.Activity() | e.DispatchStarted() | e.DispatchFinished() | e.DispatchCosted():
+            _dispatch(view, at, event)
         case e.RunStarted() | e.RunResumed() | e.RunTold() | e.RunSaid() | e.RunEnded():
             _run(view, at, event)
         case e.PhaseEntered() | e.PhaseFinished() | e.PhaseSkipped():
@@ -101,16 +97,48 @@ def _enter(view: View, at: float, state: RunState, reason: str = "", hint: str =
     view.state_reason, view.hint = reason, hint
 
 
-def _activity(view: View, at: float, event: e.Activity) -> None:
+def _dispatch(
+    view: View, at: float, event: e.Activity | e.DispatchStarted | e.DispatchFinished | e.DispatchCosted
+) -> None:
     running = view.running.get(event.key)
-    if running is None:
-        return
-    doing = event.text if event.kind.startswith("tool.") or event.kind == "text" else running.doing
-    cost = running.cost_usd if event.cost_usd is None else event.cost_usd
-    view.running[event.key] = running._replace(doing=doing, seen_at=at, cost_usd=cost)
+    task, phase = view.task(event.task), p.phase_of(event.key)
+    match event:
+        case e.Activity():
+            if running:
+                doing = event.text if event.kind.startswith("tool.") or event.kind == "text" else running.doing
+                cost = running.cost_usd if event.cost_usd is None else event.cost_usd
+                view.running[event.key] = running._replace(doing=doing, seen_at=at, cost_usd=cost)
+        case e.DispatchStarted():
+            _start_dispatch(view, at, event)
+            if task and event.purpose in FIX_PURPOSES and event.attempt == 1:
+                _put(view, replace(task, fixes=task.fixes + 1))
+        case e.DispatchFinished():
+            if running and running.attempt <= event.attempt:
+                del view.running[event.key]
+            view.spent = view.spent.plus(event)
+            view.by_role[event.role] = view.by_role.get(event.role, p.Totals()).plus(event)
+            view.by_phase[phase] = view.by_phase.get(phase, p.Totals()).plus(event)
+            if task:
+                _put(view, replace(task, cost=task.cost.plus(event)))
+            if (
+                running
+                and running.purpose in FIX_PURPOSES
+                and not event.error
+                and not event.task
+                and not view.executing
+            ):
+                view.plan_revisions += 1
+        case e.DispatchCosted():
+            view.spent = view.spent.correct(event)
+            view.by_role[event.role] = view.by_role.get(event.role, p.Totals()).correct(event)
+            view.by_phase[phase] = view.by_phase.get(phase, p.Totals()).correct(event)
+            if task:
+                _put(view, replace(task, cost=task.cost.correct(event)))
+        case _:
+            assert_never(event)
 
 
-def _dispatch_started(view: View, at: float, event: e.DispatchStarted) -> None:
+def _start_dispatch(view: View, at: float, event: e.DispatchStarted) -> None:
     for credential, wait in list(view.waits.items()):
         if wait.key == event.key:
             del view.waits[credential]
@@ -118,48 +146,13 @@ def _dispatch_started(view: View, at: float, event: e.DispatchStarted) -> None:
         event.key, event.attempt, event.role, event.agent, event.model, event.purpose, event.task,
         event.cycle, event.cycles, at, event.reserved_usd, seen_at=at,
     )  # fmt: skip
-    for text in event.told:
-        _deliver(view, at, str(text), event)
-    task = view.task(event.task)
-    if task and event.purpose in FIX_PURPOSES and event.attempt == 1:
-        _put(view, replace(task, fixes=task.fixes + 1))
-
-
-def _deliver(view: View, at: float, text: str, event: e.DispatchStarted) -> None:
-    waiting = (i for i, one in enumerate(view.messages) if one.text == text and not one.delivered_to)
-    found = next((i for i in waiting if view.messages[i].role in ("", event.role)), None)
-    if found is not None:
-        place = f"{event.role} ({event.key}@{event.attempt})"
-        view.messages[found] = view.messages[found]._replace(delivered_to=place, delivered_at=at)
-    _note(view, at, f"Delivered to {event.role}: {text}")
-
-
-def _dispatch_finished(view: View, event: e.DispatchFinished | e.DispatchCosted) -> None:
-    if isinstance(event, e.DispatchCosted):
-        _dispatch_costed(view, event)
-        return
-    running = view.running.get(event.key)
-    if running and running.attempt <= event.attempt:
-        del view.running[event.key]
-    phase = p.phase_of(event.key)
-    view.spent = view.spent.plus(event)
-    view.by_role[event.role] = view.by_role.get(event.role, p.Totals()).plus(event)
-    view.by_phase[phase] = view.by_phase.get(phase, p.Totals()).plus(event)
-    task = view.task(event.task)
-    if task:
-        _put(view, replace(task, cost=task.cost.plus(event)))
-    if running and running.purpose in FIX_PURPOSES and not event.error and not event.task and not view.executing:
-        view.plan_revisions += 1
-
-
-def _dispatch_costed(view: View, event: e.DispatchCosted) -> None:
-    phase = p.phase_of(event.key)
-    view.spent = view.spent.correct(event)
-    view.by_role[event.role] = view.by_role.get(event.role, p.Totals()).correct(event)
-    view.by_phase[phase] = view.by_phase.get(phase, p.Totals()).correct(event)
-    task = view.task(event.task)
-    if task:
-        _put(view, replace(task, cost=task.cost.correct(event)))
+    for text in map(str, event.told):
+        waiting = (i for i, one in enumerate(view.messages) if one.text == text and not one.delivered_to)
+        found = next((i for i in waiting if view.messages[i].role in ("", event.role)), None)
+        if found is not None:
+            place = f"{event.role} ({event.key}@{event.attempt})"
+            view.messages[found] = view.messages[found]._replace(delivered_to=place, delivered_at=at)
+        _note(view, at, f"Delivered to {event.role}: {text}")
 
 
 RunEvent = e.RunStarted | e.RunResumed | e.RunTold | e.RunSaid | e.RunEnded
@@ -239,7 +232,13 @@ def _task(view: View, at: float, event: TaskEvent) -> None:
         case e.StepEntered():
             view.step = event.label
             if event.task:
-                _step(view, at, event)
+                task = _ensure_task(view, event.task)
+                state = event.label if event.label in p.WORKING else task.state
+                started = task.started_at if task.started_at is not None else at
+                if state in p.WORKING and not task.active:
+                    _note(view, at, f"Task {task.index} started")
+                _put(view, replace(task, step=event.label, state=state, started_at=started))
+                view.current = task.id
         case e.TasksListed():
             _list_tasks(view, at, event.tasks)
         case e.TaskChanged():
@@ -258,42 +257,27 @@ def _task(view: View, at: float, event: TaskEvent) -> None:
             assert_never(event)
 
 
-def _step(view: View, at: float, event: e.StepEntered) -> None:
-    task = _ensure_task(view, event.task)
-    state = event.label if event.label in p.WORKING else task.state
-    started = task.started_at if task.started_at is not None else at
-    if state in p.WORKING and not task.active:
-        _note(view, at, f"Task {task.index} started")
-    _put(view, replace(task, step=event.label, state=state, started_at=started))
-    view.current = task.id
-
-
 def _list_tasks(view: View, at: float, listed: list[Json]) -> None:
     known, titles = {task.id: task for task in view.tasks}, [task.title for task in view.tasks]
     verb = "revised" if known else "written"
     view.tasks, view.positions = [], {}
     for raw in listed:
-        if isinstance(raw, dict) and raw.get("id") and str(raw["id"]) not in view.positions:
-            _add_task(view, raw, known)
+        if not isinstance(raw, dict) or not raw.get("id") or str(raw["id"]) in view.positions:
+            continue
+        id, files = str(raw["id"]), raw.get("files")
+        view.positions[id] = len(view.tasks)
+        view.tasks.append(
+            replace(
+                known.get(id) or p.TaskView(id, 0, id),
+                index=len(view.tasks) + 1,
+                title=str(raw.get("title") or id),
+                description=str(raw.get("description") or ""),
+                files=tuple(str(name) for name in files) if isinstance(files, list) else (),
+                group=int(str(raw.get("group") or 0)),
+            )
+        )
     if [task.title for task in view.tasks] != titles:
         _note(view, at, f"Plan {verb} ({plural(len(view.tasks), 'task')})")
-
-
-def _add_task(view: View, raw: dict[str, Json], known: dict[str, p.TaskView]) -> None:
-    id = str(raw["id"])
-    files = raw.get("files")
-    base = known.get(id) or p.TaskView(id, 0, id)
-    view.positions[id] = len(view.tasks)
-    view.tasks.append(
-        replace(
-            base,
-            index=len(view.tasks) + 1,
-            title=str(raw.get("title") or id),
-            description=str(raw.get("description") or ""),
-            files=tuple(str(name) for name in files) if isinstance(files, list) else (),
-            group=int(str(raw.get("group") or 0)),
-        )
-    )
 
 
 def _change_task(view: View, at: float, event: e.TaskChanged) -> None:
@@ -313,13 +297,9 @@ def _change_task(view: View, at: float, event: e.TaskChanged) -> None:
         task = replace(task, step="", ended_at=at if task.ended else None)
         view.current = "" if view.current == task.id else view.current
         if task.ended:
-            _note(view, at, _end_text(task))
+            reason = f": {task.reason}" if task.reason and task.state != p.COMPLETE else ""
+            _note(view, at, f"Task {task.index} {task.state} ({task.cost.cost.text}){reason}")
     _put(view, task)
-
-
-def _end_text(task: p.TaskView) -> str:
-    reason = f": {task.reason}" if task.reason and task.state != p.COMPLETE else ""
-    return f"Task {task.index} {task.state} ({task.cost.cost.text}){reason}"
 
 
 def _review(view: View, at: float, event: e.ReviewFinished) -> None:
@@ -353,7 +333,12 @@ def _question(view: View, at: float, event: e.QuestionAsked | e.QuestionAnswered
             options = {option.key: option.label for option in asked.options} if asked else {}
             label = options.get(event.answer, event.answer)
             view.answers.append(p.AnswerView(event.key, event.id, event.answer, event.by, event.comment, at, label))
-            _note(view, at, _answer_text(event) if not asked or not _in_elicit(view) else f"{asked.title}: {label}")
+            if asked and _in_elicit(view):
+                _note(view, at, f"{asked.title}: {label}")
+            elif event.id == event.answer == "approve":
+                _note(view, at, f"Plan approved (by {event.by})")
+            else:
+                _note(view, at, f"{event.id or event.key}: {event.answer} (by {event.by})")
             if view.state is RunState.WAITING and not view.questions:
                 _enter(view, at, RunState.RUNNING)
         case _:
@@ -362,12 +347,6 @@ def _question(view: View, at: float, event: e.QuestionAsked | e.QuestionAnswered
 
 def _in_elicit(view: View) -> bool:
     return view.phase is not None and view.phase.kind == "elicit"
-
-
-def _answer_text(event: e.QuestionAnswered) -> str:
-    if event.id == event.answer == "approve":
-        return f"Plan approved (by {event.by})"
-    return f"{event.id or event.key}: {event.answer} (by {event.by})"
 
 
 OutputEvent = (
@@ -385,9 +364,11 @@ def _output(view: View, at: float, event: OutputEvent) -> None:
     match event:
         case e.ArtifactStored():
             view.artifacts[event.name] = p.ArtifactView(event.name, event.path, event.sha)
-            text = _artifact_text(view, event)
-            if text:
-                _note(view, at, text + (f" ({event.note})" if event.note else ""))
+            elicit = _in_elicit(view)
+            # The events of a plan and of an answer write their own lines.
+            if event.name != "plan" and (event.path or not elicit):
+                done = "approved" if elicit else "completed" if event.name == "scout" else "written"
+                _note(view, at, f"{spoken(event.name)} {done}" + (f" ({event.note})" if event.note else ""))
         case e.PlanAdopted():
             path = view.artifacts[event.name].path if event.name in view.artifacts else ""
             view.artifacts[event.name] = p.ArtifactView(event.name, path, event.sha)
@@ -408,14 +389,6 @@ def _output(view: View, at: float, event: OutputEvent) -> None:
             _note(view, at, f"Landed on {event.branch} at {short_sha(event.commit)}")
         case _:
             assert_never(event)
-
-
-def _artifact_text(view: View, event: e.ArtifactStored) -> str:
-    """The log line of an artifact. '' for a plan and for an answer: their own events write a line."""
-    if event.name == "plan" or (_in_elicit(view) and not event.path):
-        return ""
-    done = "approved" if _in_elicit(view) else "completed" if event.name == "scout" else "written"
-    return f"{spoken(event.name)} {done}"
 
 
 def _notice(view: View, at: float, event: e.BudgetChanged | e.WaitStarted | e.Warned | e.CommandFinished) -> None:

@@ -85,23 +85,19 @@ def _back_up(path: Path) -> Path:
     number = 1
     while os.path.lexists(backup := path.with_name(f"{path.name}.edited-{number}")):
         number += 1
-    if _is_file(path):
-        _link(path, backup)
-    else:
+    if not _is_file(path):
         os.rename(path, backup)
+        return backup
+    # Link, not move: the file stays in place until it is replaced, also after a crash.
+    try:
+        os.link(path, backup)
+    except OSError:
+        shutil.copy2(path, backup)
     return backup
 
 
 def _is_file(path: Path) -> bool:
     return stat.S_ISREG(path.lstat().st_mode)
-
-
-def _link(path: Path, backup: Path) -> None:
-    """Link, not move: the file stays in place until it is replaced, also after a crash."""
-    try:
-        os.link(path, backup)
-    except OSError:
-        shutil.copy2(path, backup)
 
 
 def _digest(data: bytes) -> str:

@@ -7,7 +7,7 @@ from typing import assert_never
 from windlass import events as e
 from windlass.events import Event, Recorded
 from windlass.text import clean, elapsed, hhmm, money, plural, short_sha, stamp, to_ascii
-from windlass.views.build import OutputEvent
+from windlass.views.build import OutputEvent, RunEvent, TaskEvent
 from windlass.views.state import costed_text, ended_cost
 
 
@@ -20,14 +20,20 @@ def describe(event: Event) -> str:
     match event:
         case e.RunStarted() | e.RunResumed() | e.RunTold() | e.RunSaid() | e.RunEnded():
             return _run(event)
-        case e.PhaseEntered() | e.PhaseFinished() | e.PhaseSkipped() | e.StepEntered():
-            return _phase(event)
-        case e.TasksListed() | e.TaskChanged() | e.TaskLanded() | e.TaskProved() | e.LandingRefused():
+        case e.PhaseEntered():
+            return f"{event.key} ({event.kind}){_tail(event.label)}"
+        case e.PhaseFinished():
+            return f"{event.key} -> {event.outcome}{_tail(event.detail)}"
+        case e.PhaseSkipped():
+            return f"{event.key} {'waived' if event.waived else 'skipped'}{_tail(event.reason)}"
+        case e.StepEntered() | e.TasksListed() | e.TaskChanged() | e.TaskLanded() | e.TaskProved() | e.LandingRefused():
             return _task(event)
         case e.DispatchStarted() | e.DispatchFinished() | e.DispatchCosted() | e.ReviewFinished() | e.Activity():
             return _agent(event)
-        case e.QuestionAsked() | e.QuestionAnswered():
-            return _question(event)
+        case e.QuestionAsked():
+            return f"{event.key}{_tail(event.text)}"
+        case e.QuestionAnswered():
+            return f"{event.key} {clean(event.answer, 200)} (by {event.by}){_tail(event.comment)}"
         case e.ItemsProposed():
             return f"{event.key}: {len(event.items)} {event.item}"
         case (
@@ -50,7 +56,7 @@ def _tail(text: str) -> str:
     return f": {clean(text, 200)}" if text else ""
 
 
-def _run(event: e.RunStarted | e.RunResumed | e.RunTold | e.RunSaid | e.RunEnded) -> str:
+def _run(event: RunEvent) -> str:
     match event:
         case e.RunStarted():
             return f"{event.flow}: {clean(event.request, 200)} (from {short_sha(event.base)}, branch {event.branch})"
@@ -66,22 +72,10 @@ def _run(event: e.RunStarted | e.RunResumed | e.RunTold | e.RunSaid | e.RunEnded
             assert_never(event)
 
 
-def _phase(event: e.PhaseEntered | e.PhaseFinished | e.PhaseSkipped | e.StepEntered) -> str:
+def _task(event: TaskEvent) -> str:
     match event:
-        case e.PhaseEntered():
-            return f"{event.key} ({event.kind}){_tail(event.label)}"
-        case e.PhaseFinished():
-            return f"{event.key} -> {event.outcome}{_tail(event.detail)}"
-        case e.PhaseSkipped():
-            return f"{event.key} {'waived' if event.waived else 'skipped'}{_tail(event.reason)}"
         case e.StepEntered():
             return f"{event.key} {event.label}"
-        case _:
-            assert_never(event)
-
-
-def _task(event: e.TasksListed | e.TaskChanged | e.TaskLanded | e.TaskProved | e.LandingRefused) -> str:
-    match event:
         case e.TasksListed():
             return plural(len(event.tasks), "task")
         case e.TaskChanged():
@@ -119,16 +113,6 @@ def _agent(event: AgentEvent) -> str:
             return f"{event.key} {role}: {event.verdict}, {findings}{_tail(event.summary)}"
         case e.Activity():
             return f"{event.role} {event.kind}{'' if event.ok else ' (failed)'}{_tail(event.text)}"
-        case _:
-            assert_never(event)
-
-
-def _question(event: e.QuestionAsked | e.QuestionAnswered) -> str:
-    match event:
-        case e.QuestionAsked():
-            return f"{event.key}{_tail(event.text)}"
-        case e.QuestionAnswered():
-            return f"{event.key} {clean(event.answer, 200)} (by {event.by}){_tail(event.comment)}"
         case _:
             assert_never(event)
 

@@ -31,41 +31,29 @@ def outlook(view: View, now: float, driver_alive: bool | None = None) -> Outlook
     if view.questions:
         question = next(iter(view.questions.values()))
         return Outlook(f"your answer to '{clean(question.text, 200)}'", answer_command(question, view.run, view.place))
+    quota = ""
+    if pending := [wait for wait in view.waits.values() if wait.until > now]:
+        last = max(pending, key=lambda wait: wait.until)
+        end = f"{hhmm(last.until)} UTC (in {elapsed(last.until - now)})"
+        quota = f"the quota of {clean(last.credential, 60)} until {end}: {clean(last.reason, 120)}"
     if view.state is RunState.RUNNING and driver_alive is not False:
-        return Outlook(_wait_while_running(view, now), f"{program(view.place)} log {shell_word(view.run)} --follow")
-    return Outlook(_wait_at_rest(view, now), resume_command(view))
-
-
-def _wait_while_running(view: View, now: float) -> str:
-    timer = _timer(view, now)
-    if view.running:
-        names = ", ".join(running.role for running in view.running.values())
-        return f"{names} to end" + (f"; {timer}" if timer else "")
-    return timer or "the driver's next step"
-
-
-def _wait_at_rest(view: View, now: float) -> str:
-    timer = _timer(view, now)
-    if timer:
-        return f"{timer}, then for you to resume it"
+        waiting = quota or "the driver's next step"
+        if view.running:
+            names = ", ".join(running.role for running in view.running.values())
+            waiting = f"{names} to end" + (f"; {quota}" if quota else "")
+        return Outlook(waiting, f"{program(view.place)} log {shell_word(view.run)} --follow")
+    if quota:
+        return Outlook(f"{quota}, then for you to resume it", resume_command(view))
     match view.state:
         case RunState.RUNNING:
-            return "you to resume it: no driver is running. Finished steps are kept"
+            waiting = "you to resume it: no driver is running. Finished steps are kept"
         case RunState.WAITING:
-            return "you to resume it: every question has an answer"
+            waiting = "you to resume it: every question has an answer"
         case RunState.PAUSED:
-            return "you to resume it"
+            waiting = "you to resume it"
         case _:
-            return "you to fix the cause and resume it"
-
-
-def _timer(view: View, now: float) -> str:
-    pending = [wait for wait in view.waits.values() if wait.until > now]
-    if not pending:
-        return ""
-    last = max(pending, key=lambda wait: wait.until)
-    end = f"{hhmm(last.until)} UTC (in {elapsed(last.until - now)})"
-    return f"the quota of {clean(last.credential, 60)} until {end}: {clean(last.reason, 120)}"
+            waiting = "you to fix the cause and resume it"
+    return Outlook(waiting, resume_command(view))
 
 
 def shell_word(value: str) -> str:

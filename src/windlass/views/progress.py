@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from windlass.model import RunState
 from windlass.text import clean, clean_block, hhmm, plural, spoken, utc
 from windlass.views.show import tdd_words, verdict_mark
-from windlass.views.state import COMPLETE, ENDED, AnswerView, TaskView, View, phase_of
+from windlass.views.state import COMPLETE, ENDED, TaskView, View, phase_of
 
 FINAL = {RunState.FINISHED: "Complete", RunState.ABORTED: "Aborted", RunState.STOPPED: "Stopped"}
 SCOUT, QUESTIONS, APPROACHES, DESIGN = "scout", "questions", "approaches", "design"
@@ -17,9 +17,10 @@ YES = frozenset({"yes", "approve", "accept", "ok"})
 
 def render_progress(view: View, settings: Mapping[str, str] | None = None) -> str:
     """Contract: the same view gives the same text. The current time has no influence."""
+    status, started = status_words(view), utc(view.started_at)
     sections = [
         [f"# Workflow: {clean(view.request, 200)}"],
-        [_summary(view)],
+        [f"**Status:** {status} | **Cost:** {view.cost.line} | **Started:** {started}"],
         _section("Brainstorm", _brainstorm(view)),
         _section("Plan", _plan(view)),
         _section("Config", _config(view, settings or {})),
@@ -34,29 +35,21 @@ def _section(name: str, lines: Iterable[str]) -> list[str]:
     return [f"## {name}", *body] if body else []
 
 
-def _summary(view: View) -> str:
-    cost = view.cost.line
-    return f"**Status:** {status_words(view)} | **Cost:** {cost} | **Started:** {utc(view.started_at)}"
-
-
 def status_words(view: View) -> str:
     if view.state is RunState.FINISHED and view.shortfall:
         return f"Finished in part, {view.shortfall}"
     if view.state in FINAL:
         return FINAL[view.state]
-    doing = _activity_text(view)
-    return doing if view.state is RunState.RUNNING else f"{spoken(view.state)}: {doing}"
-
-
-def _activity_text(view: View) -> str:
     if view.phase is None:
-        return "Starting"
-    if view.phase.kind != "tasks":
-        return spoken(clean(view.phase.name, 60))
-    done = sum(task.ended for task in view.tasks)
-    task = view.current_task
-    number = task.index if task else min(done + 1, len(view.tasks))
-    return f"Executing (task {number}/{len(view.tasks)})"
+        doing = "Starting"
+    elif view.phase.kind != "tasks":
+        doing = spoken(clean(view.phase.name, 60))
+    else:
+        done = sum(task.ended for task in view.tasks)
+        task = view.current_task
+        number = task.index if task else min(done + 1, len(view.tasks))
+        doing = f"Executing (task {number}/{len(view.tasks)})"
+    return doing if view.state is RunState.RUNNING else f"{spoken(view.state)}: {doing}"
 
 
 def _box(done: bool, text: str) -> str:
@@ -64,36 +57,30 @@ def _box(done: bool, text: str) -> str:
 
 
 def _brainstorm(view: View) -> list[str]:
-    seen = {QUESTIONS, APPROACHES, DESIGN} & _phases(view)
-    lines = [_box(SCOUT in view.artifacts, "Scout codebase")] if seen or SCOUT in _phases(view) else []
+    phases = {*view.outcomes, *([view.phase.id] if view.phase else [])}
+    done = {phase for phase, end in view.outcomes.items() if end.outcome == "ok"}
+    seen = {QUESTIONS, APPROACHES, DESIGN} & phases
+    lines = [_box(SCOUT in view.artifacts, "Scout codebase")] if seen or SCOUT in phases else []
     if not seen:
         return lines
-    chosen = _answers(view, APPROACHES, "approach", "own-approach")
+    # Only answers to the last proposal count, and no answers to other questions of the phase, as about an error.
+    since = view.proposed[APPROACHES].since if APPROACHES in view.proposed else 0
+    chosen = [
+        answer.label or answer.answer
+        for answer in view.answers[since:]
+        if answer.id in ("approach", "own-approach") and phase_of(answer.key) == APPROACHES
+    ]
     sections = view.proposed["sections"].items if "sections" in view.proposed else ()
     path = view.artifacts[DESIGN].path if DESIGN in view.artifacts else ""
     answered = plural(len(view.settled_answers("questions")), "question")
     approved = len(view.settled_answers("sections"))
     return [
         *lines,
-        _box(_done(view, QUESTIONS), f"Requirements ({answered} answered)"),
-        _box(bool(chosen), f"Approach: {clean(chosen[-1].label or chosen[-1].answer)}" if chosen else "Approach"),
-        _box(_done(view, DESIGN), f"Design validated ({approved}/{len(sections)} sections)"),
+        _box(QUESTIONS in done, f"Requirements ({answered} answered)"),
+        _box(bool(chosen), f"Approach: {clean(chosen[-1])}" if chosen else "Approach"),
+        _box(DESIGN in done, f"Design validated ({approved}/{len(sections)} sections)"),
         _box(bool(path), f"Design: {clean(path)}" if path else "Design"),
     ]
-
-
-def _done(view: View, phase: str) -> bool:
-    return phase in view.outcomes and view.outcomes[phase].outcome == "ok"
-
-
-def _phases(view: View) -> set[str]:
-    return {*view.outcomes, *([view.phase.id] if view.phase else [])}
-
-
-def _answers(view: View, item: str, *ids: str) -> list[AnswerView]:
-    """Answers to the last proposal. Answers to other questions of the phase, as about an error, do not count."""
-    since = view.proposed[item].since if item in view.proposed else 0
-    return [answer for answer in view.answers[since:] if answer.id in ids and phase_of(answer.key) == item]
 
 
 def _plan(view: View) -> list[str]:
@@ -119,13 +106,12 @@ def _config(view: View, settings: Mapping[str, str]) -> list[str]:
 
 
 def _task(task: TaskView) -> str:
-    return _box(task.state == COMPLETE, f"{task.index}. {clean(task.title)}{_tail(task)}")
-
-
-def _tail(task: TaskView) -> str:
-    if task.state in ENDED - {COMPLETE}:
-        return f" — {task.state}" + (f": {clean(task.reason)}" if task.reason else "")
-    if task.active:
-        return f" — {clean(task.step or task.state, 60)}..."
+    line = f"{task.index}. {clean(task.title)}"
     marks = [f"{clean(role, 60).removesuffix('-reviewer')} {verdict_mark(one)}" for role, one in task.reviews.items()]
-    return f" — {' '.join(marks)}" if marks else ""
+    if task.state in ENDED - {COMPLETE}:
+        line += f" — {task.state}" + (f": {clean(task.reason)}" if task.reason else "")
+    elif task.active:
+        line += f" — {clean(task.step or task.state, 60)}..."
+    elif marks:
+        line += f" — {' '.join(marks)}"
+    return _box(task.state == COMPLETE, line)

@@ -14,8 +14,6 @@ from windlass.views.state import (
     ESCALATED,
     SKIPPED,
     UNCHANGED,
-    ProofView,
-    TaskView,
     Totals,
     View,
     publish_label,
@@ -79,9 +77,15 @@ def _pull_request(view: View, now: float) -> list[list[str]]:
 
 
 def _failure(view: View, now: float) -> list[list[str]]:
+    error: list[str] = []
+    if view.outcomes:
+        # The phase that failed is the one that ended last.
+        phase, end = max(view.outcomes.items(), key=lambda one: one[1].at)
+        detail = f": {clean(end.detail, 2000)}" if end.detail else ""
+        error = [f"{spoken(clean(phase, 80))} {clean(end.outcome, 40)}{detail}"]
     return [
         ["# Workflow Failed"],
-        _section("Error", _error(view)),
+        _section("Error", error),
         *_publish_sections(view),
         _request(view),
         _tasks(view),
@@ -112,15 +116,6 @@ TEMPLATES: dict[str, Callable[[View, float], list[list[str]]]] = {
     "failure": _failure,
     "pull-request-body": _pull_request_body,
 }
-
-
-def _error(view: View) -> list[str]:
-    """The phase that failed is the one that ended last."""
-    if not view.outcomes:
-        return []
-    phase, end = max(view.outcomes.items(), key=lambda one: one[1].at)
-    detail = f": {clean(end.detail, 2000)}" if end.detail else ""
-    return [f"{spoken(clean(phase, 80))} {clean(end.outcome, 40)}{detail}"]
 
 
 def _publish_sections(view: View) -> list[list[str]]:
@@ -164,16 +159,13 @@ def _request(view: View) -> list[str]:
 
 
 def _tasks(view: View) -> list[str]:
-    return _section("Tasks", (_task_line(task) for task in view.tasks))
-
-
-def _task_line(task: TaskView) -> str:
-    mark = MARKS.get(task.state, "○")
-    if task.state == COMPLETE:
-        unchecked = " (unchecked)" if task.checks in ("", "unchecked") else ""
-        return f"- {mark} {clean(task.title)}{unchecked}"
-    reason = f": {clean(task.reason)}" if task.reason else ""
-    return f"- {mark} {clean(task.title)} ({clean(task.state, 40)}{reason})"
+    lines = []
+    for task in view.tasks:
+        note = f" ({clean(task.state, 40)}" + (f": {clean(task.reason)})" if task.reason else ")")
+        if task.state == COMPLETE:
+            note = " (unchecked)" if task.checks in ("", "unchecked") else ""
+        lines.append(f"- {MARKS.get(task.state, '○')} {clean(task.title)}{note}")
+    return _section("Tasks", lines)
 
 
 def _stats(view: View, now: float) -> list[str]:
@@ -222,20 +214,22 @@ def _checks(view: View) -> str:
 
 def _proofs(view: View) -> list[str]:
     ran = [(task, task.proof) for task in view.tasks if task.proof and task.proof.command]
+    lines = []
+    for task, proof in ran:
+        lines.append(f"- {clean(task.title)}: {clean(proof.proof, 40)}. {clean(proof.reason, 500)}")
+        lines += [f"  - {clean(line, 1000)}" for line in evidence(proof)]
     commands = dict.fromkeys(proof.command for _, proof in ran if proof.trees)
-    lines = [line for task, proof in ran for line in _proof_lines(task, proof)]
     return _section("TDD", [*lines, *(f"- Run with: `{clean(command, 500)}`" for command in commands)])
 
 
-def _proof_lines(task: TaskView, proof: ProofView) -> list[str]:
-    verdict = f"- {clean(task.title)}: {clean(proof.proof, 40)}. {clean(proof.reason, 500)}"
-    return [verdict, *(f"  - {clean(line, 1000)}" for line in evidence(proof))]
-
-
 def _judgement(view: View) -> list[list[str]]:
+    final: list[str] = []
+    for role, review in view.final_reviews.items():
+        final.append(clean(review.summary, 2000) if review.summary else clean(f"{role}: {review.verdict}"))
+        final += [f"- {_note('', finding_line(finding))}" for finding in review.findings]
     noted = (f"- {_note(one.finding.role, finding_line(one.finding))}" for one in view.noted.values())
     return [
-        _section("Final Review", _final_review(view)),
+        _section("Final Review", final),
         _section("Accepted Issues", accepted_findings(view)),
         _section("Noted Findings", noted),
     ]
@@ -243,14 +237,6 @@ def _judgement(view: View) -> list[list[str]]:
 
 def _note(role: str, line: str) -> str:
     return clean(f"{line} ({role})" if role else line, 500)
-
-
-def _final_review(view: View) -> list[str]:
-    lines: list[str] = []
-    for role, review in view.final_reviews.items():
-        lines.append(clean(review.summary, 2000) if review.summary else clean(f"{role}: {review.verdict}"))
-        lines += [f"- {_note('', finding_line(finding))}" for finding in review.findings]
-    return lines
 
 
 def accepted_findings(view: View) -> list[str]:

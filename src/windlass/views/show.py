@@ -38,12 +38,11 @@ def evidence(proof: ProofView) -> list[str]:
     if not proof.trees:
         return []
     trees = ", ".join(f"{TREES[name]} {short_sha(sha)}" for name, sha in proof.trees.items() if name in TREES)
-    return [f"trees: {trees}", *(_ids(name, ids) for name, ids in proof.tests.items())]
-
-
-def _ids(name: str, ids: Sequence[str]) -> str:
-    more = f" and {len(ids) - SHOWN_TESTS} more" if len(ids) > SHOWN_TESTS else ""
-    return f"{name}: {', '.join(ids[:SHOWN_TESTS])}{more}"
+    lines = [f"trees: {trees}"]
+    for name, ids in proof.tests.items():
+        more = f" and {len(ids) - SHOWN_TESTS} more" if len(ids) > SHOWN_TESTS else ""
+        lines.append(f"{name}: {', '.join(ids[:SHOWN_TESTS])}{more}")
+    return lines
 
 
 def finding_line(finding: Finding) -> str:
@@ -63,18 +62,6 @@ def render_show(
 ) -> str:
     """`work`: task, ref and commit of the work that has not landed."""
     page = Page(width, unicode=unicode)
-    _head(page, view, now)
-    for task in view.tasks:
-        _task(page, task)
-    _reviews(page, view)
-    _lists(page, view)
-    _unlanded_work(page, view, work)
-    _costs(page, view)
-    _where(page, view, now, driver_alive)
-    return page.text()
-
-
-def _head(page: Page, view: View, now: float) -> None:
     page.line(f"{view.run}: {view.request}")
     page.field("Flow", view.flow)
     page.field("State", view.state.value + (f": {view.state_reason}" if view.state_reason else ""))
@@ -87,6 +74,18 @@ def _head(page: Page, view: View, now: float) -> None:
     if view.tasks:
         page.line()
         page.line("Tasks")
+    for task in view.tasks:
+        _task(page, task)
+    _reviews_and_decisions(page, view)
+    if work:
+        _unlanded_work(page, view, work)
+    page.line()
+    page.field("Cost", view.cost.line + reckoned(view.spent.prices))
+    phases = {f"phase {name}": cost for name, cost in view.by_phase.items()}
+    for name, cost in {**view.by_role, **phases}.items():
+        page.line(f"{name}: {cost.cost.text} in {cost.dispatches}", indent=2)
+    _code_and_command(page, view, outlook(view, now, driver_alive).command)
+    return page.text()
 
 
 def _task(page: Page, task: TaskView) -> None:
@@ -101,18 +100,14 @@ def _task(page: Page, task: TaskView) -> None:
         for finding in review.findings:
             page.line(f"- {finding_line(finding)}", indent=7, limit=300)
     if task.proof:
-        _proof(page, task.proof)
+        page.line(f"TDD {task.proof.proof}: {task.proof.reason}", indent=7, limit=600)
+        for line in (f"run with: {task.proof.command}", *evidence(task.proof)) if task.proof.trees else ():
+            page.line(f"- {line}", indent=7, limit=400)
     if task.landed:
         page.line(f"landed as {short_sha(task.landed)}, checks: {task.checks or 'unchecked'}", indent=7)
 
 
-def _proof(page: Page, proof: ProofView) -> None:
-    page.line(f"TDD {proof.proof}: {proof.reason}", indent=7, limit=600)
-    for line in (f"run with: {proof.command}", *evidence(proof)) if proof.trees else ():
-        page.line(f"- {line}", indent=7, limit=400)
-
-
-def _reviews(page: Page, view: View) -> None:
+def _reviews_and_decisions(page: Page, view: View) -> None:
     for phase, by_role in view.reviews.items():
         page.line()
         page.line(f"{spoken(phase)}: " + ", ".join(f"{r.role} {verdict_mark(r)}" for r in by_role.values()))
@@ -121,9 +116,6 @@ def _reviews(page: Page, view: View) -> None:
                 page.line(review.summary, indent=2)
             for finding in review.findings:
                 page.line(f"- {finding_line(finding)}", indent=2, limit=300)
-
-
-def _lists(page: Page, view: View) -> None:
     if view.noted:
         page.line()
         page.line("Noted, not fixed")
@@ -144,29 +136,18 @@ def _lists(page: Page, view: View) -> None:
 
 def _unlanded_work(page: Page, view: View, work: Sequence[tuple[str, str, str]]) -> None:
     """Commits of refused, skipped and failed tasks, which Windlass keeps."""
-    if not work:
-        return
     page.line()
     page.line("Work that has not landed")
     for task, ref, commit in work:
         page.line(f"- {task}: {short_sha(commit)}", indent=2)
         page.command(ref, indent=6)
-    first = next((task for task, _, _ in work), "")
+    run, first = shell_word(view.run), shell_word(work[0][0])
     page.line("See it, and put it on a branch:", indent=2)
-    page.command(f"{program(view.place)} show {shell_word(view.run)} --diff {shell_word(first)}", indent=4)
-    page.command(f"{program(view.place)} take {shell_word(view.run)} {shell_word(first)}", indent=4)
+    page.command(f"{program(view.place)} show {run} --diff {first}", indent=4)
+    page.command(f"{program(view.place)} take {run} {first}", indent=4)
 
 
-def _costs(page: Page, view: View) -> None:
-    page.line()
-    page.field("Cost", view.cost.line + reckoned(view.spent.prices))
-    phases = {f"phase {name}": cost for name, cost in view.by_phase.items()}
-    for name, cost in {**view.by_role, **phases}.items():
-        page.line(f"{name}: {cost.cost.text} in {cost.dispatches}", indent=2)
-
-
-def _where(page: Page, view: View, now: float, driver_alive: bool | None) -> None:
-    ahead = outlook(view, now, driver_alive)
+def _code_and_command(page: Page, view: View, command: str) -> None:
     page.line()
     if view.published or view.branch:
         page.field("Branch", code_place(view) if view.tip else view.published or view.branch)
@@ -176,4 +157,4 @@ def _where(page: Page, view: View, now: float, driver_alive: bool | None) -> Non
         page.line("See the changes:")
         page.command(diff_command(view))
     page.line("Take them:" if view.state is RunState.FINISHED and view.has_code and not view.is_landed else "Next:")
-    page.command(ahead.command)
+    page.command(command)

@@ -459,14 +459,14 @@ def finding_from(raw: Json, role: str) -> Finding:
 
 
 def options_from(raw: list[Json]) -> tuple[Option, ...]:
-    return tuple(_option(one) for one in raw)
-
-
-def _option(raw: Json) -> Option:
-    if not isinstance(raw, dict):
-        return Option(str(raw), str(raw))
-    key = str(raw.get("key") or raw.get("label") or "")
-    return Option(key, str(raw.get("label") or key), str(raw.get("about") or ""))
+    options = []
+    for one in raw:
+        if isinstance(one, dict):
+            key = str(one.get("key") or one.get("label") or "")
+            options.append(Option(key, str(one.get("label") or key), str(one.get("about") or "")))
+        else:
+            options.append(Option(str(one), str(one)))
+    return tuple(options)
 
 
 def question_from(event: QuestionAsked, since: float) -> QuestionView:

@@ -32,7 +32,10 @@ def render_status(
     page.field("Run", f"{view.run} ({view.flow})" if view.flow else view.run)
     page.field("Request", view.request)
     page.field("State", state_line(view, now, driver_alive))
-    page.field("Phase", headline(view) + _since(view, now))
+    since = ""
+    if view.phase and not view.state.final:
+        since = f", since {hhmm(view.phase.since)} UTC ({elapsed(now - view.phase.since)})"
+    page.field("Phase", headline(view) + since)
     if view.tasks:
         page.field("Tasks", task_counts(view))
     page.field("Cost", cost_line(view))
@@ -58,12 +61,6 @@ def branch_line(view: View) -> str:
     if not view.has_code and not view.published:
         return UNCHANGED
     return code_place(view)
-
-
-def _since(view: View, now: float) -> str:
-    if view.phase is None or view.state.final:
-        return ""
-    return f", since {hhmm(view.phase.since)} UTC ({elapsed(now - view.phase.since)})"
 
 
 def _next_commands(page: Page, view: View, now: float, driver_alive: bool | None) -> None:
@@ -139,16 +136,14 @@ def render_runs(rows: Sequence[RunSummary], *, width: int = 80, unicode: bool = 
     if not rows:
         return "There are no runs here.\n"
     page = Page(width, unicode=unicode)
-    table = [("RUN", "STATE", "TASKS", "COST", "STARTED (UTC)", "REQUEST"), *(_cells(row) for row in rows)]
+    table: list[tuple[str, ...]] = [("RUN", "STATE", "TASKS", "COST", "STARTED (UTC)", "REQUEST")]
+    for row in rows:
+        tasks = f"{row.done}/{row.total}" if row.total else "-"
+        started = utc(row.started_at, "%Y-%m-%d %H:%M")
+        table.append((row.id, row.state, tasks, row.cost.cost.text, started, row.request))
     # In a narrow window the request is more useful than the time.
     page.table(table if width >= NARROW else [(*cells[:4], cells[5]) for cells in table])
     return page.text()
-
-
-def _cells(row: RunSummary) -> tuple[str, ...]:
-    tasks = f"{row.done}/{row.total}" if row.total else "-"
-    cost = row.cost.cost.text
-    return (row.id, row.state, tasks, cost, utc(row.started_at, "%Y-%m-%d %H:%M"), row.request)
 
 
 def status_json(view: View, now: float | None = None, *, driver_alive: bool | None = None) -> dict[str, Json]:

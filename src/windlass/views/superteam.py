@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from windlass.model import Json, RunState
 from windlass.views.brainstorm import STEPS, brainstorm_state
-from windlass.views.state import COMPLETE, SKIPPED, QuestionView, ReviewView, TaskView, View
+from windlass.views.state import COMPLETE, SKIPPED, QuestionView, TaskView, View
 
 FILE = ".superteam-workflow.json"
 PHASES = {"plan-approval": "plan-review", "report": "finalize"}
@@ -31,9 +31,21 @@ class SuperteamFacts(Struct, frozen=True):
 
 
 def render(view: View, facts: SuperteamFacts) -> str:
+    design: dict[str, Json] = {}
+    interaction: dict[str, Json] = {}
+    if view.flow == BRAINSTORM:
+        design = {
+            BRAINSTORM: brainstorm_state(view, facts.scout),
+            "designPath": facts.design_path or None,
+            "designContent": facts.design_content or None,
+        }
+    else:
+        # The open question, for a host that asks it through a model.
+        question = next(iter(view.questions.values()), None)
+        interaction = {"pendingInteraction": _question_json(question) if question else None}
     state: dict[str, Json] = {
         "phase": _phase(view),
-        **(_design_fields(view, facts) if view.flow == BRAINSTORM else {}),
+        **design,
         "config": _config(view, facts.settings),
         "userDescription": view.request,
         "planPath": facts.plan_path or None,
@@ -45,7 +57,7 @@ def render(view: View, facts: SuperteamFacts) -> str:
         "assumedCostUsd": round(view.spent.assumed_usd, 6),
         "unknownCosts": view.spent.unknown,
         "startedAt": round(view.started_at * 1000),
-        **({} if view.flow == BRAINSTORM else _pending_interaction(view)),
+        **interaction,
         "error": (view.state_reason or view.state.value) if view.state in FAILED else None,
     }
     return json.dumps(state, indent=2, ensure_ascii=True) + "\n"
@@ -59,19 +71,6 @@ def _phase(view: View) -> str:
     if view.flow == BRAINSTORM and view.phase.id in STEPS:
         return BRAINSTORM
     return PHASES.get(view.phase.id, view.phase.id)
-
-
-def _design_fields(view: View, facts: SuperteamFacts) -> dict[str, Json]:
-    return {
-        BRAINSTORM: brainstorm_state(view, facts.scout),
-        "designPath": facts.design_path or None,
-        "designContent": facts.design_content or None,
-    }
-
-
-def _pending_interaction(view: View) -> dict[str, Json]:
-    """The open question, for a host that asks it through a model."""
-    return {"pendingInteraction": next((_question_json(question) for question in view.questions.values()), None)}
 
 
 def _config(view: View, settings: Mapping[str, str]) -> dict[str, Json]:
@@ -93,28 +92,28 @@ def _number(text: str | None) -> int | None:
 
 
 def _task(task: TaskView) -> dict[str, Json]:
+    reviews: list[Json] = [
+        {
+            "reviewer": review.role,
+            "passed": review.passed,
+            "verdict": review.verdict,
+            "summary": review.summary,
+            "findings": [finding.to_json() for finding in review.findings],
+        }
+        for review in task.reviews.values()
+    ]
     return {
         "id": task.id,
         "title": task.title,
         "description": task.description,
         "files": list(task.files),
         "status": task.state,
-        "reviews": [_review(review) for review in task.reviews.values()],
+        "reviews": reviews,
         "fixAttempts": task.fixes,
         "gitShaBeforeImpl": task.base or None,
         "commit": task.landed or None,
         "error": task.reason or None,
         "costUsd": round(task.cost.usd, 6),
-    }
-
-
-def _review(review: ReviewView) -> dict[str, Json]:
-    return {
-        "reviewer": review.role,
-        "passed": review.passed,
-        "verdict": review.verdict,
-        "summary": review.summary,
-        "findings": [finding.to_json() for finding in review.findings],
     }
 
 

@@ -11,6 +11,7 @@ import click
 from msgspec import Struct
 
 from windlass.errors import UserError
+from windlass.events import Recorded, encode
 from windlass.runs.app import App, Apps
 from windlass.text import Page
 
@@ -70,6 +71,11 @@ def is_interactive() -> bool:
 
 def echo_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2))
+
+
+def event_json(recorded: Recorded) -> str:
+    event = {"seq": recorded.seq, "at": recorded.at, "type": recorded.event.type, **json.loads(encode(recorded.event))}
+    return json.dumps(event)
 
 
 def page() -> Page:

@@ -13,7 +13,7 @@ from windlass.answers import AnswerPolicy
 from windlass.errors import UserError
 from windlass.interfaces.cli.common import session
 from windlass.interfaces.cli.drive import continue_run
-from windlass.runs.demo import REAL, SCENES, Scene, make_sample, real_agent, scripted, scripted_model
+from windlass.runs.demo import REAL, SCENES, make_sample, real_agent, scripted, scripted_model
 from windlass.runs.start import Start
 
 
@@ -48,23 +48,23 @@ def demo(into: Path | None, flow: str, only_sample: bool, ask: bool, agent: str,
     """
     scene = SCENES[flow]
     if only_sample:
-        return _only_sample(_empty_folder(into), flow, scene)
+        folder = _empty_folder(into)
+        make_sample(folder, scripted(scene))
+        click.echo(f"A sample repository in {folder}. Its agents are scripted for this request:\n")
+        click.echo(f"  cd {shlex.quote(str(folder))}\n  windlass run --flow {flow} {shlex.quote(scene.request)}")
+        return 0
     if agent == "scripted":
         note = "the agents' words are scripted, everything else is real"
         return _demo(_empty_folder(into), ask, flow, scripted(scene), note)
-    found = _find_program(agent, binary)
+    found = shutil.which(binary or agent)
+    if not found:
+        raise UserError(
+            f"there is no program '{binary or agent}'", hint=f"install {agent}, or give its path: --bin PATH"
+        )
     with scripted_model(scene) as model:
-        settings = real_agent(agent, found, model.url_for("{job}"))
+        settings = real_agent(agent, str(Path(found).absolute()), model.url_for("{job}"))
         note = f"'{agent}' is real, the model it talks to is scripted"
         return _demo(_empty_folder(into), ask, flow, settings, note)
-
-
-def _only_sample(folder: Path, flow: str, scene: Scene) -> int:
-    make_sample(folder, scripted(scene))
-    command = f"windlass run --flow {flow} {shlex.quote(scene.request)}"
-    click.echo(f"A sample repository in {folder}. Its agents are scripted for this request:\n")
-    click.echo(f"  cd {shlex.quote(str(folder))}\n  {command}")
-    return 0
 
 
 def _demo(folder: Path, ask: bool, flow: str, agents: str, what_is_real: str) -> int:
@@ -74,17 +74,23 @@ def _demo(folder: Path, ask: bool, flow: str, agents: str, what_is_real: str) ->
     policy = AnswerPolicy() if ask else AnswerPolicy(answers=SCENES[flow].answers)
     run = here.start(Start(SCENES[flow].request, flow, policy=policy))
     code = continue_run(here, run)
-    click.echo(_what_to_try(folder, here.service.view(run).published, finished=code == 0))
+    branch = here.service.view(run).published
+    last = ("windlass land", "merge the result into your branch") if code == 0 else ("windlass", "continue the run")
+    commands = [
+        ("windlass status", "the run's progress"),
+        ("windlass show", "tasks, reviews, findings, cost"),
+        ("windlass log", "what happened, line by line"),
+        ("windlass runs", "all runs of the repository"),
+        last,
+    ]
+    lines = [
+        "\nThe sample repository is yours to look around in. Its checkout was not touched.",
+        f"  cd {shlex.quote(str(folder))}",
+        *([f"  git diff main..{branch}"] if branch else []),
+        *(f"  {command:<18}{about}" for command, about in commands),
+    ]
+    click.echo("\n".join(lines))
     return code
-
-
-def _find_program(agent: str, binary: str) -> str:
-    found = shutil.which(binary or agent)
-    if not found:
-        raise UserError(
-            f"there is no program '{binary or agent}'", hint=f"install {agent}, or give its path: --bin PATH"
-        )
-    return str(Path(found).absolute())
 
 
 def _empty_folder(into: Path | None) -> Path:
@@ -94,25 +100,6 @@ def _empty_folder(into: Path | None) -> Path:
         raise UserError(f"'{into}' is not empty", hint="name a new folder, or leave --into out for a temporary one")
     into.mkdir(parents=True, exist_ok=True)
     return into.resolve()
-
-
-def _what_to_try(folder: Path, branch: str, *, finished: bool) -> str:
-    last = ("windlass land", "merge the result into your branch") if finished else ("windlass", "continue the run")
-    commands = [
-        ("windlass status", "the run's progress"),
-        ("windlass show", "tasks, reviews, findings, cost"),
-        ("windlass log", "what happened, line by line"),
-        ("windlass runs", "all runs of the repository"),
-        last,
-    ]
-    return "\n".join(
-        [
-            "\nThe sample repository is yours to look around in. Its checkout was not touched.",
-            f"  cd {shlex.quote(str(folder))}",
-            *([f"  git diff main..{branch}"] if branch else []),
-            *(f"  {command:<18}{about}" for command, about in commands),
-        ]
-    )
 
 
 COMMANDS = {"demo": demo}

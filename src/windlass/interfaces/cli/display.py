@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -13,8 +12,8 @@ from msgspec import Struct
 
 from windlass.answers import Asker
 from windlass.errors import Exit
-from windlass.events import HANDED_OVER, Recorded, RunStarted, StepEntered, encode
-from windlass.interfaces.cli.common import colour_fits, is_interactive, session, unicode_fits, width
+from windlass.events import HANDED_OVER, Recorded, RunStarted, StepEntered
+from windlass.interfaces.cli.common import colour_fits, event_json, is_interactive, session, unicode_fits, width
 from windlass.runs.app import App
 from windlass.runs.drive import DriveResult, InterfaceSession
 
@@ -43,21 +42,23 @@ class Display(Struct, frozen=True):
 
 def make_display(here: App, run: str, *, as_json: bool, alone: bool) -> Display:
     if as_json:
-        return Display(_print_json)
+        return Display(lambda recorded: click.echo(event_json(recorded)))
     if alone or not is_interactive():
         return Display(_plain(here, run))
-    if not _live_fits():
-        return Display(_plain(here, run), _prompt())
+    columns, rows = _size()
+    simple = session().apps.environ.get("TERM", "dumb") in ("dumb", "unknown")
+    if simple or columns < LEAST_COLUMNS or rows < LEAST_ROWS:
+        from windlass.interfaces.terminal.prompt import TerminalAsker
+
+        return Display(_plain(here, run), TerminalAsker())
     display = _live(here, run)
     _show_start(here, run, display)
     display.greet()
-    return Display(display.on_event, display, display.alongside, lambda ended: _has_left(display, ended), display.close)
 
+    def left(ended: DriveResult) -> bool:
+        return display.background and (ended.exit is Exit.INTERRUPTED or ended.reason == HANDED_OVER)
 
-def _live_fits() -> bool:
-    columns, rows = _size()
-    tall = columns >= LEAST_COLUMNS and rows >= LEAST_ROWS
-    return tall and session().apps.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+    return Display(display.on_event, display, display.alongside, left, display.close)
 
 
 def _size() -> tuple[int, int]:
@@ -89,10 +90,6 @@ def _live(here: App, run: str) -> LiveDisplay:
     return LiveDisplay(screen, controls, here.host.clock, here.host.named)
 
 
-def _has_left(display: LiveDisplay, ended: DriveResult) -> bool:
-    return display.background and (ended.exit is Exit.INTERRUPTED or ended.reason == HANDED_OVER)
-
-
 def _plain(here: App, run: str) -> Callable[[Recorded], None]:
     from windlass.interfaces.terminal.plain import PlainDisplay
 
@@ -115,14 +112,3 @@ def _show_start(here: App, run: str, display: RunDisplay) -> None:
     display.catch_up([] if new else records)
     for recorded in records if new else ():
         display.on_event(recorded)
-
-
-def _prompt() -> Asker:
-    from windlass.interfaces.terminal.prompt import TerminalAsker
-
-    return TerminalAsker()
-
-
-def _print_json(recorded: Recorded) -> None:
-    event = {"seq": recorded.seq, "at": recorded.at, "type": recorded.event.type, **json.loads(encode(recorded.event))}
-    click.echo(json.dumps(event))

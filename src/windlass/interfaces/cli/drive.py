@@ -257,20 +257,18 @@ def resume_active() -> int:
     here = app()
     if here.service.active() is not None:
         return continue_run(here, here.service.run_to_change().id)
-    request = require_text(_prompt_request(), "the request") if is_interactive() else ""
+    request = ""
+    if is_interactive():
+        click.echo("─── Start Workflow ───")
+        try:
+            request = str(click.prompt("What do you want to build?", default="", show_default=False)).strip()
+        except click.Abort:
+            click.echo()
+        require_text(request, "the request")
     if not request:
         click.echo('No run is active here. Start one: windlass run "what to build"')
         return 0
     return int(click.get_current_context().invoke(run, request=(request,)))
-
-
-def _prompt_request() -> str:
-    try:
-        click.echo("─── Start Workflow ───")
-        return str(click.prompt("What do you want to build?", default="", show_default=False)).strip()
-    except click.Abort:
-        click.echo()
-        return ""
 
 
 def continue_run(
@@ -308,22 +306,16 @@ def _start(request: str, flow: str, plan: str, options: dict[str, Any]) -> Start
 def _begin(start: Start, options: dict[str, Any]) -> int:
     if not start.request.strip():
         raise UserError("the request is empty", hint='windlass run "what to build"')
-    here = _in_clone(options["repo"], options["as_json"]) if options["repo"] else app()
+    as_json = options["as_json"]
+    here = session().apps.in_clone(options["repo"]) if options["repo"] else app()
+    if options["repo"] and not as_json:
+        where, again = here.host.cwd, program(here.host.named)
+        click.echo(f"repository: {where}, a clone that Windlass manages; go there, or: {again} status")
     old = None if options["parallel"] else here.service.active()
-    if old is not None and not _replace_active(here, old.id, as_json=options["as_json"]):
+    if old is not None and not _replace_active(here, old.id, as_json=as_json):
         return continue_run(here, old.id)
     run = here.start(start)
-    if start.detached:
-        return _drive_in_background(here, run, options["as_json"])
-    return _drive(here, run, as_json=options["as_json"])
-
-
-def _in_clone(url: str, as_json: bool) -> App:
-    found = session().apps.in_clone(url)
-    if not as_json:
-        where, again = found.host.cwd, program(found.host.named)
-        click.echo(f"repository: {where}, a clone that Windlass manages; go there, or: {again} status")
-    return found
+    return _drive_in_background(here, run, as_json) if start.detached else _drive(here, run, as_json=as_json)
 
 
 def _replace_active(here: App, id: str, *, as_json: bool) -> bool:
@@ -378,9 +370,21 @@ def _drive(here: App, run: str, *, as_json: bool, alone: bool = False, **more: A
         return _drive_in_background(here, run, as_json)
     if as_json:
         click.echo(json.dumps(_result_json(ended)))
-    else:
-        _print_kept_slots(ended, here.host.named)
-        _print_failure(ended)
+        return int(ended.exit)
+    if ended.kept:
+        out = page()
+        out.line("Kept slots:", indent=2)
+        for path in ended.kept:
+            out.command(str(path), indent=4)
+        out.line("Remove them with:", indent=2)
+        out.command(f"{program(here.host.named)} gc {ended.run}", indent=4)
+        click.echo(out.text(), nl=False)
+    if ended.exit not in (0, 10, 11) and ended.reason:
+        # Repeat on stderr what the last event printed, for callers that log only errors.
+        state = "finished in part" if ended.exit is Exit.IN_PART else ended.state
+        click.echo(f"{state}: {ended.reason}", err=True)
+        if ended.hint:
+            click.echo(f"hint: {ended.hint}", err=True)
     return int(ended.exit)
 
 
@@ -394,27 +398,6 @@ def _result_json(ended: DriveResult) -> dict[str, Any]:
         "hint": ended.hint,
         "kept": [str(path) for path in ended.kept],
     }
-
-
-def _print_kept_slots(ended: DriveResult, place: str) -> None:
-    if not ended.kept:
-        return
-    out = page()
-    out.line("Kept slots:", indent=2)
-    for path in ended.kept:
-        out.command(str(path), indent=4)
-    out.line("Remove them with:", indent=2)
-    out.command(f"{program(place)} gc {ended.run}", indent=4)
-    click.echo(out.text(), nl=False)
-
-
-def _print_failure(ended: DriveResult) -> None:
-    """Repeat on stderr what the last event printed, for callers that log only errors."""
-    if ended.exit not in (0, 10, 11) and ended.reason:
-        state = "finished in part" if ended.exit is Exit.IN_PART else ended.state
-        click.echo(f"{state}: {ended.reason}", err=True)
-        if ended.hint:
-            click.echo(f"hint: {ended.hint}", err=True)
 
 
 def _policy(options: dict[str, Any]) -> AnswerPolicy:

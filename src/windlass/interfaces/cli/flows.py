@@ -9,7 +9,7 @@ from msgspec import to_builtins
 
 from windlass.errors import Exit
 from windlass.interfaces.cli.common import app, echo_json, json_option, page, pairs
-from windlass.runs.flows import Flows, SimulatedFlow
+from windlass.runs.flows import Flows
 from windlass.text import plain, plural
 
 FLOW = "NAME|FILE"
@@ -108,7 +108,14 @@ def simulate(name: str, tasks: int, given: tuple[str, ...], as_json: bool) -> No
     found = _flows().simulate(name, tasks, pairs(given, "--set"))
     if as_json:
         return echo_json({"flow": found.flow, "tasks": tasks, "settings": found.settings, **to_builtins(found.result)})
-    return click.echo(_simulation_text(found, tasks), nl=False)
+    out, result = page(), found.result
+    out.line(f"{found.flow} with {plural(tasks, 'task')}:")
+    out.line(f"dispatches  {result.min_dispatches} to {result.max_dispatches}", indent=2)
+    out.line(f"questions   {result.min_questions} to {result.max_questions}", indent=2)
+    if result.unbounded_by_person:
+        out.line(f"more if a person chooses to repeat: {', '.join(result.unbounded_by_person)}", indent=2)
+    out.line("A dispatch with several attempts counts once.", indent=2)
+    return click.echo(out.text(), nl=False)
 
 
 @flow.command(short_help="Create a flow.")
@@ -136,17 +143,6 @@ def new(name: str, as_json: bool) -> None:
 
 def _flows() -> Flows:
     return Flows(app().project)
-
-
-def _simulation_text(simulated: SimulatedFlow, tasks: int) -> str:
-    out, found = page(), simulated.result
-    out.line(f"{simulated.flow} with {plural(tasks, 'task')}:")
-    out.line(f"dispatches  {found.min_dispatches} to {found.max_dispatches}", indent=2)
-    out.line(f"questions   {found.min_questions} to {found.max_questions}", indent=2)
-    if found.unbounded_by_person:
-        out.line(f"more if a person chooses to repeat: {', '.join(found.unbounded_by_person)}", indent=2)
-    out.line("A dispatch with several attempts counts once.", indent=2)
-    return out.text()
 
 
 COMMANDS = {"flow": flow}

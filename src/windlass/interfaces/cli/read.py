@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import time
 
 import click
 from msgspec import to_builtins
 
 from windlass.errors import UserError
-from windlass.events import Recorded, encode
-from windlass.interfaces.cli.common import app, echo_json, json_option, run_argument, unicode_fits, width
-from windlass.runs.service import Service
+from windlass.interfaces.cli.common import app, echo_json, event_json, json_option, run_argument, unicode_fits, width
 from windlass.views.log import log_line
 from windlass.views.show import render_show
-from windlass.views.state import View
 from windlass.views.status import RunSummary, render_runs, render_status, status_json
 
 DIFF_BYTES = 2_000_000
@@ -95,13 +91,18 @@ def show(run: str, task: str | None, as_json: bool) -> None:
       windlass show 3f2a
       windlass show 3f2a --diff t2
     """
-    from windlass.runs.unlanded import unlanded_work
+    from windlass.runs.unlanded import diff_of, find_work, unlanded_work
+    from windlass.text import plain
 
     service = app().service
     row = service.run(run)
     view, driven = service.view(row.id), service.is_driven(row.id)
     if task is not None:
-        return _diff(service, view, task, as_json)
+        found = find_work(service, view, task)
+        diff = diff_of(service, found, DIFF_BYTES)
+        if as_json:
+            return echo_json({"run": view.run, **to_builtins(found), "diff": diff})
+        return click.echo(plain(diff), nl=False)
     work = unlanded_work(service, view)
     if as_json:
         status = status_json(view, service.host.clock(), driver_alive=driven)
@@ -132,19 +133,8 @@ def log(run: str, follow: bool, as_json: bool) -> None:
     unicode = unicode_fits()
     for page in service.watch(row.id, 0, time.sleep) if follow else service.event_pages(row.id):
         # One write and flush for each page.
-        lines = [_json_line(recorded) if as_json else log_line(recorded, unicode=unicode) for recorded in page]
+        lines = [event_json(recorded) if as_json else log_line(recorded, unicode=unicode) for recorded in page]
         click.echo("\n".join(lines))
-
-
-def _diff(service: Service, view: View, task: str, as_json: bool) -> None:
-    from windlass.runs.unlanded import diff_of, find_work
-    from windlass.text import plain
-
-    work = find_work(service, view, task)
-    text = diff_of(service, work, DIFF_BYTES)
-    if as_json:
-        return echo_json({"run": view.run, **to_builtins(work), "diff": text})
-    return click.echo(plain(text), nl=False)
 
 
 def _print_brief() -> None:
@@ -169,11 +159,6 @@ def _print_brief() -> None:
         others=len(rows) - 1,
     )
     click.echo(line if unicode_fits() else to_ascii(line))
-
-
-def _json_line(recorded: Recorded) -> str:
-    event = {"seq": recorded.seq, "at": recorded.at, "type": recorded.event.type, **json.loads(encode(recorded.event))}
-    return json.dumps(event)
 
 
 COMMANDS = {"status": status, "runs": runs, "show": show, "log": log}

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import assert_never
-
 import click
 from msgspec import to_builtins
 
 from windlass.errors import Exit
 from windlass.interfaces.cli.common import app, echo_json, json_option, page, run_argument
-from windlass.model import Collected, GcKept, GcRemoved, LandResult, LandStyle
+from windlass.model import GcKept, GcRemoved, LandResult, LandStyle
 from windlass.runs.check import CheckReport, CheckSetup
-from windlass.text import Page, plural, short_sha
+from windlass.text import plural, short_sha
 
 
 @click.command(short_help="Merge a run's result into your branch.")
@@ -100,9 +98,19 @@ def gc(
     if gone and runs:
         raise click.UsageError("--gone is about other repositories and takes no RUN")
     found = collect(app().service, runs, keep, drop, dry=dry, keep_transcripts=keep_transcripts, gone=gone)
+    removed = [entry for entry in found if isinstance(entry, GcRemoved)]
     if as_json:
-        return echo_json([_collected_json(entry) for entry in found])
-    return click.echo(_removal_text(found, dry), nl=False)
+        reasons = ((entry.what, entry.reason if isinstance(entry, GcKept) else None) for entry in found)
+        return echo_json([{"what": what, "removed": why is None, "reason": why or ""} for what, why in reasons])
+    out = page()
+    for entry in removed:
+        out.command(f"{'would remove' if dry else 'removed'}  {entry.what}", indent=0)
+    for left in (entry for entry in found if isinstance(entry, GcKept)):
+        out.command(f"kept  {left.what}", indent=0)
+        out.line(left.reason, indent=6)
+    verb = "would be removed" if dry else "removed"
+    out.line(f"{plural(len(removed), 'thing')} {verb}, {len(found) - len(removed)} kept")
+    return click.echo(out.text(), nl=False)
 
 
 @click.command(short_help="Put a task's work on a branch.")
@@ -178,30 +186,6 @@ def _landing_text(branch: str, result: LandResult, checks: str, undo: str) -> st
     return out.text()
 
 
-def _collected_json(entry: Collected) -> dict[str, str | bool]:
-    match entry:
-        case GcRemoved():
-            return {"what": entry.what, "removed": True, "reason": ""}
-        case GcKept():
-            return {"what": entry.what, "removed": False, "reason": entry.reason}
-        case _:
-            assert_never(entry)
-
-
-def _removal_text(found: list[Collected], dry: bool) -> str:
-    out = page()
-    removed = [entry for entry in found if isinstance(entry, GcRemoved)]
-    for entry in removed:
-        out.command(f"{'would remove' if dry else 'removed'}  {entry.what}", indent=0)
-    for left in (entry for entry in found if isinstance(entry, GcKept)):
-        out.command(f"kept  {left.what}", indent=0)
-        out.line(left.reason, indent=6)
-    out.line(
-        f"{plural(len(removed), 'thing')} {'would be removed' if dry else 'removed'}, {len(found) - len(removed)} kept"
-    )
-    return out.text()
-
-
 def _check_text(found: CheckReport, setup: CheckSetup | None) -> str:
     out = page()
     out.line(f"HEAD {short_sha(found.head)}{', without your uncommitted changes' if found.dirty else ''}")
@@ -217,25 +201,17 @@ def _check_text(found: CheckReport, setup: CheckSetup | None) -> str:
         if not result.ok:
             out.block(result.tail, indent=4)
     if setup is not None:
-        _explain(out, setup, found)
+        limit = f"{setup.setup_timeout_s:g} s each"
+        once = f"{'; '.join(setup.setup)}, {limit}; once per slot and after a lock file changes"
+        out.line()
+        out.field("Where", "a slot: a clean checkout of HEAD outside your repository, without ignored files", column=13)
+        out.field("Commands", f"in this order, up to the first that fails: {'; '.join(setup.commands)}", column=13)
+        out.field("Time limit", f"{setup.timeout_s:g} s each", column=13)
+        out.field("Set-up", once if setup.setup else "none (workspace.setup)", column=13)
+        out.field("Copied in", ", ".join(setup.copied) or "nothing (workspace.copy)", column=13)
+        out.field("Environment", f"{', '.join(setup.variables)}; add more with workspace.env", column=13)
+        out.field("Canary", found.canary or "not tried, because the checks failed", column=13)
     return out.text()
-
-
-def _explain(out: Page, setup: CheckSetup, found: CheckReport) -> None:
-    out.line()
-    out.field("Where", "a slot: a clean checkout of HEAD outside your repository, without ignored files", column=13)
-    out.field("Commands", f"in this order, up to the first that fails: {'; '.join(setup.commands)}", column=13)
-    out.field("Time limit", f"{setup.timeout_s:g} s each", column=13)
-    out.field("Set-up", _setup_text(setup), column=13)
-    out.field("Copied in", ", ".join(setup.copied) or "nothing (workspace.copy)", column=13)
-    out.field("Environment", f"{', '.join(setup.variables)}; add more with workspace.env", column=13)
-    out.field("Canary", found.canary or "not tried, because the checks failed", column=13)
-
-
-def _setup_text(setup: CheckSetup) -> str:
-    if not setup.setup:
-        return "none (workspace.setup)"
-    return f"{'; '.join(setup.setup)}, {setup.setup_timeout_s:g} s each; once per slot and after a lock file changes"
 
 
 COMMANDS = {"land": land, "take": take, "gc": gc, "check": check}

@@ -35,12 +35,19 @@ def doctor(trying: bool, repairing: bool, as_json: bool) -> int:
       windlass doctor --repair
     """
     found = [*(_repair() if repairing else ()), *_examine(), *(_try_agents() if trying else ())]
-    ill = any(finding.level is Level.FIX for finding in found)
+    wrong = sum(finding.level is Level.FIX for finding in found)
     if as_json:
-        echo_json({"ok": not ill, "findings": [to_builtins(finding) for finding in found]})
+        echo_json({"ok": not wrong, "findings": [to_builtins(finding) for finding in found]})
     else:
-        click.echo(_diagnosis(found), nl=False)
-    return Exit.USER if ill else Exit.OK
+        out = page()
+        for finding in found:
+            out.line(f"[{finding.level}] {finding.topic}: {finding.text}", hang=4)
+            if finding.hint:
+                out.line(f"hint: {finding.hint}", indent=4)
+        out.line()
+        out.line(f"{plural(wrong, 'problem')} to fix before a run can start" if wrong else "A run can start here.")
+        click.echo(out.text(), nl=False)
+    return Exit.USER if wrong else Exit.OK
 
 
 @click.command(short_help="Write a first .windlass/config.toml.")
@@ -61,13 +68,21 @@ def init(yes: bool, force: bool, as_json: bool) -> None:
     proposal = propose(project.host.place.root, candidates(project))
     if is_interactive() and not yes and not as_json:
         proposal = _ask(proposal)
-    _write(path, render(proposal))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(render(proposal), encoding="utf-8")
+    except OSError as error:
+        raise UserError(
+            f"cannot write '{path}': {error.strerror}", hint="check the permissions of its folder"
+        ) from None
     if as_json:
         facts = {"checks": list(proposal.checks), "agent": proposal.agent, "agents": list(proposal.agents)}
         return echo_json({"written": str(path), **facts})
+    others = ", ".join(name for name in proposal.agents if name != proposal.agent)
+    also = f" (also here: {others})" if others else ""
     click.echo(f"written: {path}")
     click.echo(f"checks: {'; '.join(proposal.checks) or 'none found; add some'}", err=True)
-    click.echo(f"agent: {proposal.agent or 'none found; see windlass agents'}{_others(proposal)}", err=True)
+    click.echo(f"agent: {proposal.agent or 'none found; see windlass agents'}{also}", err=True)
     return click.echo("next: windlass check, windlass doctor, then commit the file", err=True)
 
 
@@ -83,7 +98,15 @@ def agents(as_json: bool) -> None:
     found = list_agents(app().project)
     if as_json:
         return echo_json([{**to_builtins(one), "usable": one.usable} for one in found])
-    return click.echo(_agents(found), nl=False)
+    out = page()
+    for one in found:
+        out.line(f"{one.name}  {f'{one.path} {one.version}'.strip() if one.usable else 'not usable'}", hang=4)
+        about = [one.problem] if one.problem else [one.warning, f"can: {_abilities(one)}"]
+        for text in (*about, f"login: {one.login}" if one.login else ""):
+            if text:
+                out.line(text, indent=4, hang=0)
+        out.line(f"roles: {', '.join(one.roles) or 'none'}", indent=4)
+    return click.echo(out.text(), nl=False)
 
 
 # -- helpers
@@ -115,23 +138,6 @@ def _try_agents() -> list[DoctorFinding]:
         return [DoctorFinding(Level.FIX, "try", error.message, error.hint)]
 
 
-def _diagnosis(found: list[DoctorFinding]) -> str:
-    out = page()
-    for finding in found:
-        out.line(f"[{finding.level}] {finding.topic}: {finding.text}", hang=4)
-        if finding.hint:
-            out.line(f"hint: {finding.hint}", indent=4)
-    wrong = sum(finding.level is Level.FIX for finding in found)
-    out.line()
-    out.line(f"{plural(wrong, 'problem')} to fix before a run can start" if wrong else "A run can start here.")
-    return out.text()
-
-
-def _others(proposal: ConfigProposal) -> str:
-    others = [name for name in proposal.agents if name != proposal.agent]
-    return f" (also here: {', '.join(others)})" if others else ""
-
-
 def _ask(proposal: ConfigProposal) -> ConfigProposal:
     """At most two questions. The file shows every other setting as a comment."""
     if len(proposal.agents) > 1:
@@ -145,29 +151,7 @@ def _ask(proposal: ConfigProposal) -> ConfigProposal:
     return with_checks(proposal, checks)
 
 
-def _write(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(
-            f"cannot write '{path}': {error.strerror}", hint="check the permissions of its folder"
-        ) from None
-
-
-def _agents(found: list[AgentInfo]) -> str:
-    out = page()
-    for one in found:
-        out.line(f"{one.name}  {f'{one.path} {one.version}'.strip() if one.usable else 'not usable'}", hang=4)
-        about = [one.problem] if one.problem else [one.warning, f"can: {_can(one)}"]
-        for text in (*about, f"login: {one.login}" if one.login else ""):
-            if text:
-                out.line(text, indent=4, hang=0)
-        out.line(f"roles: {', '.join(one.roles) or 'none'}", indent=4)
-    return out.text()
-
-
-def _can(one: AgentInfo) -> str:
+def _abilities(one: AgentInfo) -> str:
     can = one.capabilities
     words = {
         "continue a session": can.resume,

@@ -40,16 +40,13 @@ def completions(shell: str, notice: bool) -> None:
       eval "$(windlass completions zsh --notice)"       in ~/.zshrc, after compinit
       windlass completions fish --notice | source       in ~/.config/fish/config.fish
     """
-    click.echo(_source(shell) + (NOTICES[shell] if notice else ""), nl=False)
-
-
-def _source(shell: str) -> str:
     from windlass.interfaces.cli import cli
 
     found = get_completion_class(shell)
     assert found is not None
     # Not the subclass's method: the one for bash starts a bash process to read its version.
-    return ShellComplete.source(found(cli, {}, "windlass", "_WINDLASS_COMPLETE"))
+    source = ShellComplete.source(found(cli, {}, "windlass", "_WINDLASS_COMPLETE"))
+    click.echo(source + (NOTICES[shell] if notice else ""), nl=False)
 
 
 COMMANDS = {"completions": completions}

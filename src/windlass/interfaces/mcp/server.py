@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
 from types import new_class
 from typing import Annotated
 
@@ -15,8 +14,9 @@ from pydantic import ConfigDict, Field
 
 from windlass import __version__
 from windlass.errors import WindlassError
+from windlass.interfaces.mcp.drivers import BackgroundDrivers, DriverProcess, ToolPatience
 from windlass.interfaces.mcp.texts import WIDTH
-from windlass.interfaces.mcp.tools import DriverProcess, McpTools, ToolPatience
+from windlass.interfaces.mcp.tools import McpTools
 from windlass.runs.app import App
 from windlass.runs.start import Start
 from windlass.text import clean
@@ -44,22 +44,34 @@ OpenTools = Callable[[Context, float], AbstractContextManager[McpTools]]
 
 def make_server(build: Callable[[], App]) -> MCPServer:
     """`build` opens the repository; each call of a tool opens it again."""
-    opening = partial(_open_tools, build, dict[str, DriverProcess]())
+    started: dict[str, DriverProcess] = {}
+
+    @contextmanager
+    def open_tools(ctx: Context, wait_s: float) -> Iterator[McpTools]:
+        """Report expected errors to the model. The SDK reports and logs all others."""
+        client = ctx.request_context.session.client_params
+        name = clean(client.client_info.name, 60) if client else ""
+        try:
+            app = build()
+            try:
+                drivers = BackgroundDrivers(app, ToolPatience(wait_s), started)
+                yield McpTools(app, f"mcp ({name})" if name else "mcp", drivers)
+            finally:
+                app.service.close()
+        except WindlassError as error:
+            raise ToolError(f"error: {error.message}" + (f"\nhint: {error.hint}" if error.hint else "")) from error
+
     server = MCPServer("windlass", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
-    _add_workflow(server, opening)
-    _add_actions(server, opening)
-    _add_readers(server, opening)
-    _refuse_unknown(server)
-    return server
-
-
-def _refuse_unknown(server: MCPServer) -> None:
-    """Refuse unknown arguments: if they were ignored, a misspelt budget would mean no budget."""
+    _add_workflow(server, open_tools)
+    _add_actions(server, open_tools)
+    _add_readers(server, open_tools)
+    # Refuse unknown arguments: if they were ignored, a misspelt budget would mean no budget.
     strict = {"model_config": ConfigDict(extra="forbid"), "__module__": __name__}
     for tool in server._tool_manager.list_tools():
         known = tool.fn_metadata.arg_model
         tool.fn_metadata.arg_model = new_class(known.__name__, (known,), exec_body=lambda body: body.update(strict))
         tool.parameters["additionalProperties"] = False
+    return server
 
 
 def _add_workflow(server: MCPServer, open_tools: OpenTools) -> None:
@@ -164,27 +176,6 @@ def _add_readers(server: MCPServer, open_tools: OpenTools) -> None:
         """Show everything about one run: tasks, reviews, findings, cost, branch, and the report of a finished run."""
         with open_tools(ctx, 0.0) as tools:
             return tools.show(run)
-
-
-@contextmanager
-def _open_tools(
-    build: Callable[[], App], drivers: dict[str, DriverProcess], ctx: Context, wait_s: float
-) -> Iterator[McpTools]:
-    """Report expected errors to the model. The SDK reports and logs all others."""
-    try:
-        app = build()
-        try:
-            yield McpTools(app, _client_name(ctx), ToolPatience(wait_s), drivers)
-        finally:
-            app.service.close()
-    except WindlassError as error:
-        raise ToolError(f"error: {error.message}" + (f"\nhint: {error.hint}" if error.hint else "")) from error
-
-
-def _client_name(ctx: Context) -> str:
-    client = ctx.request_context.session.client_params
-    name = clean(client.client_info.name, 60) if client else ""
-    return f"mcp ({name})" if name else "mcp"
 
 
 def _json(tools: McpTools, runs: list[str]) -> list[str]:

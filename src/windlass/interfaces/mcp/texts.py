@@ -46,22 +46,19 @@ def question_text(key: str, question: Question) -> str:
         page.line(f"{number}) {option.key}{label}{about}", indent=2, hang=3)
     if question.default:
         page.line(f"default: {question.default}", indent=2)
-    page.line(_how_to_answer(question))
+    if question.type == "multi":
+        page.line("Answer with the keys, numbers or labels of some options, separated by commas.")
+    elif question.options:
+        page.line("Answer with one option's key, number or label.")
+    elif question.type == "confirm":
+        page.line("Answer with yes or no.")
+    else:
+        page.line("Answer with a whole number from 1." if question.check == "int" else "Answer with text.")
     for option in question.options:
         if comment_wanted(question, option.key):
             page.line(f"'{option.key}' takes a comment: '{option.key}: what to change'.")
     page.line("Unless the person left the choice to you, show them the question and pass on their answer.")
     return page.text()
-
-
-def _how_to_answer(question: Question) -> str:
-    if question.type == "multi":
-        return "Answer with the keys, numbers or labels of some options, separated by commas."
-    if question.options:
-        return "Answer with one option's key, number or label."
-    if question.type == "confirm":
-        return "Answer with yes or no."
-    return "Answer with a whole number from 1." if question.check == "int" else "Answer with text."
 
 
 def background_text(run: str, pid: int) -> str:

@@ -85,8 +85,11 @@ def match_text(dialog: Dialog, text: str) -> Dialog:
 def submit(dialog: Dialog, text: str) -> Dialog | Answer:
     """The answer, or the next dialog: with the problem, or with a request for a comment."""
     if not dialog.lists:
-        return _text_answer(dialog, text)
-    value = text.strip() or _selection(dialog)
+        value, comment = (dialog.chosen, text) if dialog.chosen else (text, "")
+        found = validate(dialog.question, value, comment)
+        return replace(dialog, problem=found) if isinstance(found, str) else Answer(found.value, found.comment, BY)
+    selected = sorted(dialog.marked) if dialog.several else [dialog.cursor] if dialog.cursor >= 0 else []
+    value = text.strip() or ",".join(dialog.options[n].key for n in selected)
     if not value and not dialog.question.default:
         return replace(dialog, problem=CHOOSE)
     found = validate(replace(dialog.question, comment=""), value)
@@ -95,17 +98,3 @@ def submit(dialog: Dialog, text: str) -> Dialog | Answer:
     if comment_wanted(dialog.question, found.value):
         return replace(dialog, chosen=found.value, problem="", scroll=0)
     return Answer(found.value, "", BY)
-
-
-def _selection(dialog: Dialog) -> str:
-    if dialog.several:
-        return ",".join(dialog.options[n].key for n in sorted(dialog.marked))
-    return dialog.options[dialog.cursor].key if dialog.cursor >= 0 else ""
-
-
-def _text_answer(dialog: Dialog, text: str) -> Dialog | Answer:
-    value, comment = (dialog.chosen, text) if dialog.chosen else (text, "")
-    found = validate(dialog.question, value, comment)
-    if isinstance(found, str):
-        return replace(dialog, problem=found)
-    return Answer(found.value, found.comment, BY)

@@ -19,68 +19,51 @@ SHORT_KEY = 30
 
 def dialog_lines(dialog: Dialog, text: list[Line], look: Look, room: int) -> list[Line]:
     """At most `room` lines; `text` is the question's long text, already rendered for this width."""
-    asked = [*_title(dialog, look, room), *_question_lines(dialog, look)]
-    tail = _tail(dialog, look)
+    asked = _question_lines(dialog, look, room)
+    found = [(dialog.note, Tone.WARN), (f"✗ {dialog.problem}" if dialog.problem else "", Tone.BAD)]
+    tail: list[Line] = [
+        (Span(line, tone),) for words, tone in found if words for line in wrapped(look.text(words, 500), look.width)[:3]
+    ]
+    if tail:
+        tail.insert(0, BLANK)
     room -= len(asked) + len(tail)
-    all_options = _options(dialog, look)
+    rows = [_option(n, option, dialog, look) for n, option in enumerate(dialog.options)] if dialog.lists else []
     share = max(room - LEAST_TEXT - 2, room // 2) if text else room
-    options = _window(all_options, dialog.cursor, share, look)
+    options = _window(rows, dialog.cursor, share, look)
     shown = _text(dialog, text, look, room - len(options) - 1)
     lines = [*shown, *([BLANK] if shown else []), *asked, *options, *tail]
     # Wrapping counts letters, but a screen counts cells, so lines with wide letters are cut here.
     return [cut(line, look.width, look.ellipsis) for line in lines]
 
 
-def _title(dialog: Dialog, look: Look, room: int) -> list[Line]:
+def _question_lines(dialog: Dialog, look: Look, room: int) -> list[Line]:
     title = look.text(dialog.question.title, 200)
-    return [(look.span(f"─── {title} ───", Tone.DIM),)] if title and room >= LEAST_WITH_TITLE else []
-
-
-def _question_lines(dialog: Dialog, look: Look) -> list[Line]:
+    above = [(look.span(f"─── {title} ───", Tone.DIM),)] if title and room >= LEAST_WITH_TITLE else []
     lines = wrapped(look.text(dialog.asks, 1000), look.width - 2)[:6] or [""]
     chosen = [(Span("  "), look.span(dialog.chosen, Tone.DIM, 60))] if dialog.chosen else []
     head = (look.span("?", Tone.NOW), Span(" "), Span(lines[0], Tone.STRONG))
-    return [head, *((Span("  "), Span(line, Tone.STRONG)) for line in lines[1:]), *chosen]
-
-
-def _tail(dialog: Dialog, look: Look) -> list[Line]:
-    found = [(dialog.note, Tone.WARN), (f"✗ {dialog.problem}" if dialog.problem else "", Tone.BAD)]
-    lines = [(line, tone) for text, tone in found if text for line in wrapped(look.text(text, 500), look.width)[:3]]
-    return [BLANK, *((Span(line, tone),) for line, tone in lines)] if lines else []
+    return [*above, head, *((Span("  "), Span(line, Tone.STRONG)) for line in lines[1:]), *chosen]
 
 
 # -- options
 
 
-def _options(dialog: Dialog, look: Look) -> list[list[Line]]:
-    """The rows of each option."""
-    return [_option(n, option, dialog, look) for n, option in enumerate(dialog.options)] if dialog.lists else []
-
-
 def _option(n: int, option: Choice, dialog: Dialog, look: Look) -> list[Line]:
     here, number = n == dialog.cursor, f"{n + 1}".rjust(len(str(len(dialog.options))))
-    lead = f"{'▸' if here else ' '} {number} {_box(n, dialog)}"
+    box = ("[x] " if n in dialog.marked else "[ ] ") if dialog.several else ""
+    lead = f"{'▸' if here else ' '} {number} {box}"
     pad = " " * (len(lead) + 2)
     room = max(look.width - len(pad), 10)
-    rows = wrapped(look.text(_words(option, dialog), LABEL), room)[:MOST_LABEL_ROWS] or [""]
+    # The key, which can be typed, and the label, unless both say the same.
+    key, label = option.key, option.label or option.key
+    same = _letters(key) == _letters(label) or (len(key) > SHORT_KEY and _letters(label).startswith(_letters(key)))
+    usual = " (default)" if dialog.question.default == key and key and not dialog.several else ""
+    words = (label if same else f"{key} — {label}") + (f": {option.about}" if option.about else "") + usual
+    rows = wrapped(look.text(words, LABEL), room)[:MOST_LABEL_ROWS] or [""]
     tone = Tone.NOW if here else Tone.PLAIN
     first: Line = (Span("  "), Span(look.text(lead[0], 2) or " ", Tone.NOW), Span(lead[1:], tone), Span(rows[0], tone))
     rest = [cut((Span(pad), Span(row, tone)), look.width, look.ellipsis) for row in rows[1:]]
     return [cut(first, look.width, look.ellipsis), *rest]
-
-
-def _box(n: int, dialog: Dialog) -> str:
-    if not dialog.several:
-        return ""
-    return "[x] " if n in dialog.marked else "[ ] "
-
-
-def _words(option: Choice, dialog: Dialog) -> str:
-    """The key, which can be typed, and the label, unless both say the same."""
-    key, label = option.key, option.label or option.key
-    same = _letters(key) == _letters(label) or (len(key) > SHORT_KEY and _letters(label).startswith(_letters(key)))
-    usual = " (default)" if dialog.question.default == key and key and not dialog.several else ""
-    return (label if same else f"{key} — {label}") + (f": {option.about}" if option.about else "") + usual
 
 
 def _letters(text: str) -> str:

@@ -12,7 +12,7 @@ from windlass.interfaces.terminal.question import render_question
 from windlass.interfaces.terminal.text import Paint, Printer
 from windlass.model import RunState
 from windlass.text import clean, elapsed, hhmm, money, plural, short_sha, spoken
-from windlass.views.build import OutputEvent, RunEvent, ViewBuilder
+from windlass.views.build import OutputEvent, RunEvent, TaskEvent, ViewBuilder
 from windlass.views.outlook import (
     add_repository,
     add_repository_to_report,
@@ -33,7 +33,6 @@ from windlass.views.state import (
     publish_label,
 )
 
-TaskEvent: TypeAlias = e.StepEntered | e.TasksListed | e.TaskChanged | e.TaskLanded | e.TaskProved | e.LandingRefused
 PhaseEvent: TypeAlias = e.PhaseEntered | e.PhaseFinished | e.PhaseSkipped
 DispatchEvent: TypeAlias = e.DispatchStarted | e.DispatchCosted | e.DispatchFinished
 NoticeEvent: TypeAlias = e.BudgetChanged | e.WaitStarted | e.Warned | e.CommandFinished
@@ -129,7 +128,10 @@ class TaskPrinter(EventPrinter):
             case e.TaskChanged():
                 self._print_change(event)
             case e.TaskLanded():
-                self._print_landing(event)
+                task = self._view.task(event.task)
+                nothing = task is not None and event.commit == task.base
+                what = "Nothing to land" if nothing else f"Landed as {short_sha(event.commit)}"
+                self._good(f"{what}, checks: {event.checks or 'unchecked'}", event.task)
             case e.TaskProved():
                 # A refused proof is printed by the refused landing. A proof without a command ran nothing.
                 if event.ok and event.command:
@@ -170,12 +172,6 @@ class TaskPrinter(EventPrinter):
         line = f"Task {task.index} {event.state}{reason} ({cost})"
         self._good(line) if event.state == COMPLETE else self._bad(line)
 
-    def _print_landing(self, event: e.TaskLanded) -> None:
-        task = self._view.task(event.task)
-        nothing = task is not None and event.commit == task.base
-        what = "Nothing to land" if nothing else f"Landed as {short_sha(event.commit)}"
-        self._good(f"{what}, checks: {event.checks or 'unchecked'}", event.task)
-
 
 class RunPrinter(EventPrinter):
     """The run as a whole: its start and end, its phases, its notices."""
@@ -213,7 +209,13 @@ class RunPrinter(EventPrinter):
                     self._out.line()
                     self._out.line(f"▸ {self._phase_name(event.phase, event.label)}", paint=Paint.BOLD)
             case e.PhaseFinished():
-                self._print_phase_end(event)
+                verdicts = self._view.reviews.get(event.phase)
+                if verdicts:
+                    name = self._phase_name(event.phase)
+                    self._out.line(f"{name}: {event_lines.verdicts(verdicts)} ({event.outcome})", indent=2)
+                    self._tasks.list_new_tasks()
+                elif event.outcome in event_lines.BAD_OUTCOMES:
+                    self._bad(f"{spoken(event.phase)}: {event.outcome}" + (f": {event.detail}" if event.detail else ""))
             case e.PhaseSkipped():
                 how = "waived" if event.waived else "skipped"
                 self._out.line(f"– {spoken(event.phase)} {how}: {event.reason}", paint=Paint.DIM)
@@ -231,7 +233,12 @@ class RunPrinter(EventPrinter):
             case e.Warned():
                 self._out.line(f"{self._state.prefix(event.task)}! {event.text}", indent=2, paint=Paint.YELLOW)
             case e.CommandFinished():
-                self._command(event)
+                command, took = clean(event.command, 120), "cached" if event.cached else elapsed(event.seconds)
+                if event.ok:
+                    self._good(f"{command} ({took})")
+                else:
+                    self._bad(f"{command} failed, exit {event.code} ({took})")
+                    self._out.block("\n".join(event.tail.splitlines()[-10:]), indent=6, limit=2000)
             case _:
                 assert_never(event)
 
@@ -282,23 +289,6 @@ class RunPrinter(EventPrinter):
 
     def _phase_name(self, phase: str, label: str = "") -> str:
         return "Final review" if phase == self._view.final_phase else spoken(label or phase)
-
-    def _print_phase_end(self, event: e.PhaseFinished) -> None:
-        verdicts = self._view.reviews.get(event.phase)
-        if verdicts:
-            name = self._phase_name(event.phase)
-            self._out.line(f"{name}: {event_lines.verdicts(verdicts)} ({event.outcome})", indent=2)
-            self._tasks.list_new_tasks()
-        elif event.outcome in event_lines.BAD_OUTCOMES:
-            self._bad(f"{spoken(event.phase)}: {event.outcome}" + (f": {event.detail}" if event.detail else ""))
-
-    def _command(self, event: e.CommandFinished) -> None:
-        took = "cached" if event.cached else elapsed(event.seconds)
-        if event.ok:
-            self._good(f"{clean(event.command, 120)} ({took})")
-            return
-        self._bad(f"{clean(event.command, 120)} failed, exit {event.code} ({took})")
-        self._out.block("\n".join(event.tail.splitlines()[-10:]), indent=6, limit=2000)
 
 
 class AgentPrinter(EventPrinter):
@@ -376,14 +366,11 @@ class OutputPrinter(EventPrinter):
                 note = f" ({event.note})" if event.note else ""
                 self._out.line(f"branch {event.branch} is at {short_sha(event.commit)}{note}", indent=2)
             case e.PublishFinished():
-                self._print_publication(event)
+                line = f"{publish_label(event.what)} {event.state}: {event.url or event.detail}"
+                self._bad(line) if event.state in ("failed", "left") else self._good(line)
+                for command in event.commands:
+                    self._out.verbatim(command, indent=6)
             case e.RunLanded():
                 self._good(f"landed on {event.branch} at {short_sha(event.commit)}, checks: {event.checks}")
             case _:
                 assert_never(event)
-
-    def _print_publication(self, event: e.PublishFinished) -> None:
-        line = f"{publish_label(event.what)} {event.state}: {event.url or event.detail}"
-        self._bad(line) if event.state in ("failed", "left") else self._good(line)
-        for command in event.commands:
-            self._out.verbatim(command, indent=6)

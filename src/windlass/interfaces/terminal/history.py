@@ -57,8 +57,13 @@ class History:
                 self._open[event.key] = self.view.questions[event.key]
                 self._plain.tasks.list_new_tasks()
             case e.QuestionAnswered() as event:
-                if event.key in self._open:
-                    self._print_question(self._open.pop(event.key))
+                question = self._open.pop(event.key, None)
+                if question:
+                    self._out.line()
+                    if question.title:
+                        # The title distinguishes the sections of a design: the question about each has the same text.
+                        self._out.line(f"─── {question.title} ───", limit=200)
+                    self._out.line(f"? {question.text}", limit=400)
                 self._plain.on_event(recorded)
             case e.ReportWritten() as event if event.text:
                 self.fold(recorded)
@@ -79,10 +84,3 @@ class History:
         asked = self._open.get(key)
         if asked:
             self._plain.output.question(asked._replace(detail=""))
-
-    def _print_question(self, question: QuestionView) -> None:
-        # The title distinguishes the sections of a design: the question about each has the same text.
-        self._out.line()
-        if question.title:
-            self._out.line(f"─── {question.title} ───", limit=200)
-        self._out.line(f"? {question.text}", limit=400)

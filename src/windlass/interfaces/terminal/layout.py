@@ -62,15 +62,12 @@ class Board:
 
     def show(self, dialog: d.Dialog) -> None:
         self.dialog = dialog
-        self.clear()
+        self.buffer.reset()
         self._focus(self.input_window)
 
     def hide(self) -> None:
         self.dialog = None
         self._focus(self.panel_window)
-
-    def clear(self) -> None:
-        self.buffer.reset()
 
     def write(self, text: str) -> None:
         self.buffer.text = text

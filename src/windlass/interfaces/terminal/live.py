@@ -83,16 +83,13 @@ class LiveDisplay:
         try:
             yield
         finally:
-            await self._close()
-
-    async def _close(self) -> None:
-        self.live.ended = True
-        if self._last:
-            self._history.fold(self._last)
-        await self._screen.finish()
-        if self._last and not self.background:
-            self._history.on_event(self._last)
-        self._screen.close()
+            self.live.ended = True
+            if self._last:
+                self._history.fold(self._last)
+            await self._screen.finish()
+            if self._last and not self.background:
+                self._history.on_event(self._last)
+            self._screen.close()
 
     async def __call__(self, key: str, question: Question, problem: str) -> Answer | None:
         async with self._turn:
@@ -105,40 +102,31 @@ class LiveDisplay:
 
     def _on_key(self, key: str) -> None:
         """p, t, d and b work while no question is open; c-c always."""
+        mood = self.live.mood
         match key:
-            case "p":
-                self._pause_or_continue()
+            case "p" if mood is Mood.RUNNING:
+                self._pause(Mood.PAUSING, PAUSED)
+            case "p" if mood is not Mood.STOPPING:
+                self.live.mood, self.background = Mood.RUNNING, False
+                self._driver.go_on()
             case "t":
                 self._screen.spawn(self._tell())
             case "d":
                 self.live.details = not self.live.details
-            case "b":
-                self._leave()
+            case "b" if mood is Mood.LEAVING:
+                # The second press leaves now; the dispatches of the running agents start again.
+                self._stop()
+            case "b" if mood is not Mood.STOPPING:
+                # The first press leaves when the running agents finish.
+                self.background = True
+                self._pause(Mood.LEAVING, HANDED_OVER)
+            case "c-c":
+                self.background = False
+                self._pause(Mood.PAUSING, PAUSED) if mood is Mood.RUNNING else self._stop()
             case _:
-                self._interrupt()
+                # p and b do nothing while the run stops.
+                pass
         self._screen.changed()
-
-    def _pause_or_continue(self) -> None:
-        if self.live.mood is Mood.RUNNING:
-            self._pause(Mood.PAUSING, PAUSED)
-        elif self.live.mood is not Mood.STOPPING:
-            self.live.mood, self.background = Mood.RUNNING, False
-            self._driver.go_on()
-
-    def _leave(self) -> None:
-        """First press: leave when the running agents finish. Second press: leave now; their dispatches start again."""
-        if self.live.mood is Mood.LEAVING:
-            self._stop()
-        elif self.live.mood is not Mood.STOPPING:
-            self.background = True
-            self._pause(Mood.LEAVING, HANDED_OVER)
-
-    def _interrupt(self) -> None:
-        self.background = False
-        if self.live.mood is Mood.RUNNING:
-            self._pause(Mood.PAUSING, PAUSED)
-        else:
-            self._stop()
 
     def _pause(self, mood: Mood, why: str) -> None:
         self.live.mood = mood

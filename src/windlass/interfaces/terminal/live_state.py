@@ -55,14 +55,25 @@ class Live(Struct):
             if event.key not in self.view.running:
                 return
             ring = self.actions[event.key] = deque(maxlen=LAST)
-        if event.kind == "tool.started":
-            ring.append(Action(event.text[:MAX_TEXT], ActionState.RUNNING, event.call))
-        elif event.kind == "tool.updated":
-            _update(ring, event)
-        elif event.kind == "tool.finished":
-            _finish(ring, event)
-        elif event.kind == "text" and event.text:
-            ring.append(Action(event.text[:MAX_TEXT], ActionState.SAID))
+        text = event.text[:MAX_TEXT]
+        calls = ((n, one) for n, one in enumerate(ring) if one.done is ActionState.RUNNING and one.call == event.call)
+        match event.kind:
+            case "tool.started":
+                ring.append(Action(text, ActionState.RUNNING, event.call))
+            case "tool.updated":
+                for n, action in calls:
+                    ring[n] = action._replace(why=text)
+                    break
+            case "tool.finished":
+                done = ActionState.OK if event.ok else ActionState.FAILED
+                for n, action in calls:
+                    ring[n] = action._replace(done=done, why="" if event.ok else text)
+                    return
+                # The start was never shown or is no longer kept. Then only a failure gets a line.
+                if not event.ok:
+                    ring.append(Action(text, done))
+            case "text" if text:
+                ring.append(Action(text, ActionState.SAID))
 
     def forget(self) -> None:
         """Drop the actions of dispatches that ended: lines above the view report those."""
@@ -79,22 +90,3 @@ class Live(Struct):
         if not ring:
             return None
         return next((action for action in reversed(ring) if action.done is ActionState.RUNNING), ring[-1])
-
-
-def _update(ring: deque[Action], event: e.Activity) -> None:
-    for n, action in enumerate(ring):
-        if action.done is ActionState.RUNNING and action.call == event.call:
-            ring[n] = action._replace(why=event.text[:MAX_TEXT])
-            return
-
-
-def _finish(ring: deque[Action], event: e.Activity) -> None:
-    done = ActionState.OK if event.ok else ActionState.FAILED
-    for n, action in enumerate(ring):
-        if action.done is ActionState.RUNNING and action.call == event.call:
-            why = "" if event.ok else event.text[:MAX_TEXT]
-            ring[n] = action._replace(done=done, why=why)
-            return
-    # The start was never shown or is no longer kept. Then only a failure gets a line.
-    if not event.ok:
-        ring.append(Action(event.text[:MAX_TEXT], done))

@@ -11,7 +11,6 @@ from windlass.text import clean_block, to_ascii
 
 if TYPE_CHECKING:
     from rich.segment import Segment
-    from rich.style import Style
 
 MOST = 60_000
 #: longer lines are hard to read
@@ -31,32 +30,25 @@ def _render(text: str, width: int, unicode: bool) -> tuple[Line, ...]:
     # A file in memory, so that rich does not query the terminal.
     console = Console(file=io.StringIO(), width=width, color_system=None, legacy_windows=False)
     made = Markdown(clean_block(text, MOST), hyperlinks=False, code_theme="ansi_light")
-    return _trim([_line(segments, unicode) for segments in console.render_lines(made, pad=False)])
-
-
-def _line(segments: list[Segment], unicode: bool) -> Line:
-    spans = [Span(_text(segment.text, unicode), _tone(segment.style)) for segment in segments if not segment.control]
-    while spans and not spans[-1].text.strip():
-        spans.pop()
-    return tuple(spans)
-
-
-def _text(text: str, unicode: bool) -> str:
-    flat = text.replace("\n", "")
-    return flat if unicode else to_ascii(flat)
-
-
-def _tone(style: Style | None) -> Tone:
-    if style is None:
-        return Tone.PLAIN
-    if style.bold or style.underline:
-        return Tone.STRONG
-    return Tone.CODE if style.color is not None else Tone.PLAIN
-
-
-def _trim(lines: list[Line]) -> tuple[Line, ...]:
-    """Without empty lines at both ends, and never two in a row."""
+    lines = [_line(segments, unicode) for segments in console.render_lines(made, pad=False)]
+    # Without empty lines at both ends, and never two in a row.
     kept = [line for n, line in enumerate(lines) if line or (n and lines[n - 1])]
     while kept and not kept[-1]:
         kept.pop()
     return tuple(kept)
+
+
+def _line(segments: list[Segment], unicode: bool) -> Line:
+    spans: list[Span] = []
+    for segment in segments:
+        if segment.control:
+            continue
+        text, style, tone = segment.text.replace("\n", ""), segment.style, Tone.PLAIN
+        if style and (style.bold or style.underline):
+            tone = Tone.STRONG
+        elif style and style.color is not None:
+            tone = Tone.CODE
+        spans.append(Span(text if unicode else to_ascii(text), tone))
+    while spans and not spans[-1].text.strip():
+        spans.pop()
+    return tuple(spans)

@@ -62,15 +62,12 @@ class OutputThread:
 
     def _write_all(self) -> None:
         while (data := self._queue.get()) is not None:
-            self._put(data)
+            # os.write, not a stream: a thread that blocks in it at exit holds no interpreter lock.
+            while data and not self.gone:
+                try:
+                    data = data[os.write(self._fd, data) :]
+                except BlockingIOError:
+                    time.sleep(0.01)
+                except OSError:
+                    self.gone = True
             self._taken += 1
-
-    def _put(self, data: bytes) -> None:
-        # os.write, not a stream: a thread that blocks in it at exit holds no interpreter lock.
-        while data and not self.gone:
-            try:
-                data = data[os.write(self._fd, data) :]
-            except BlockingIOError:
-                time.sleep(0.01)
-            except OSError:
-                self.gone = True

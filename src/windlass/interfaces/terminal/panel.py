@@ -21,7 +21,15 @@ def panel(live: Live, look: Look, now: float) -> list[Line]:
     top = _top(live, look, now)
     bottom = [*warnings(live, look, now), *footer(live, look, now)]
     room = look.height - 1 - len(top) - len(bottom) - bool(bottom)
-    sections = [top, *_middle(live, look, now, room), bottom]
+    # Each section needs a blank line. Agents have priority over tasks, tasks over details.
+    wanted = 0 if live.ended else agents.rows_wanted(live) + bool(live.view.running)
+    listed = min(len(live.view.tasks), LEAST_TASKS) + 2
+    tasks = progress(live, look, now, max(room - wanted, min(listed, room)) - 1)
+    room -= len(tasks) + bool(tasks)
+    more = details(live, look)[: max(room - wanted - 1, 0)] if live.details and not live.ended else []
+    room -= len(more) + bool(more)
+    working = [] if live.ended else agents.block(live, look, now, room - 1)
+    sections = [top, tasks, more, working, bottom]
     lines = [line for section in sections if section for line in (BLANK, *section)]
     return lines[: look.height]
 
@@ -45,26 +53,26 @@ def _top(live: Live, look: Look, now: float) -> list[Line]:
     return [head, row(left, (Span(since, Tone.DIM),) if since else (), look)]
 
 
-def _middle(live: Live, look: Look, now: float, room: int) -> list[list[Line]]:
-    """Each part needs a blank line. Agents have priority over tasks, tasks over details."""
-    wanted = 0 if live.ended else agents.rows_wanted(live) + bool(live.view.running)
-    listed = min(len(live.view.tasks), LEAST_TASKS) + 2
-    tasks = progress(live, look, now, max(room - wanted, min(listed, room)) - 1)
-    room -= len(tasks) + bool(tasks)
-    more = details(live, look)[: max(room - wanted - 1, 0)] if live.details and not live.ended else []
-    room -= len(more) + bool(more)
-    working = [] if live.ended else agents.block(live, look, now, room - 1)
-    return [tasks, more, working]
-
-
 # -- tasks
 
 
 def progress(live: Live, look: Look, now: float, room: int) -> list[Line]:
+    """A bar, and all tasks, or those around the first that has not ended, with a count of the others."""
     tasks = live.view.tasks
     if not tasks or room < 1:
         return []
-    return [bar(live.view, look), *_task_rows(live, look, now, room - 1)]
+    head, room = bar(live.view, look), room - 1
+    if len(tasks) <= room or live.ended:
+        return [head, *(_task(task, live, look, now) for task in tasks)]
+    if room < 3:
+        return [head, *[_task(task, live, look, now) for task in tasks if task.active][: max(room, 0)]]
+    first = next((n for n, task in enumerate(tasks) if not task.ended), len(tasks))
+    begin = max(0, min(first - 1, len(tasks) - (room - 2)))
+    end = min(len(tasks), begin + room - 2)
+    rows = [_task(task, live, look, now) for task in tasks[begin:end]]
+    before = [_left_out("✓", tasks[:begin], look)] if begin else []
+    after = [_left_out("○", tasks[end:], look)] if end < len(tasks) else []
+    return [head, *before, *rows, *after]
 
 
 def bar(view: View, look: Look) -> Line:
@@ -79,22 +87,6 @@ def bar(view: View, look: Look) -> Line:
     )
 
 
-def _task_rows(live: Live, look: Look, now: float, room: int) -> list[Line]:
-    """All tasks, or those around the first that has not ended, with a count of the others."""
-    tasks = live.view.tasks
-    if len(tasks) <= room or live.ended:
-        return [_task(task, live, look, now) for task in tasks]
-    if room < 3:
-        return [_task(task, live, look, now) for task in tasks if task.active][: max(room, 0)]
-    first = next((n for n, task in enumerate(tasks) if not task.ended), len(tasks))
-    begin = max(0, min(first - 1, len(tasks) - (room - 2)))
-    end = min(len(tasks), begin + room - 2)
-    rows = [_task(task, live, look, now) for task in tasks[begin:end]]
-    before = [_left_out("✓", tasks[:begin], look)] if begin else []
-    after = [_left_out("○", tasks[end:], look)] if end < len(tasks) else []
-    return [*before, *rows, *after]
-
-
 def _left_out(sign: str, tasks: list[TaskView], look: Look) -> Line:
     bad = sum(task.ended and task.state not in (COMPLETE, SKIPPED) for task in tasks)
     trouble = f", {bad} not complete" if bad else ""
@@ -102,25 +94,20 @@ def _left_out(sign: str, tasks: list[TaskView], look: Look) -> Line:
 
 
 def _task(task: TaskView, live: Live, look: Look, now: float) -> Line:
-    sign, tone = _sign(task)
+    if task.state == COMPLETE:
+        sign, tone = "✓", Tone.GOOD
+    elif task.ended:
+        sign, tone = ("–", Tone.DIM) if task.state == SKIPPED else ("✗", Tone.BAD)
+    else:
+        sign, tone = ("▸", Tone.NOW) if task.active else ("○", Tone.DIM)
     number = f"{task.index}".rjust(len(str(len(live.view.tasks))))
     title = Tone.PLAIN if task.active else (Tone.DIM if task.state != COMPLETE else Tone.PLAIN)
     left = (Span("  "), look.span(sign, tone), Span(f" {number} "), look.span(task.title, title))
-    right = look.joined(_task_facts(task, live, look, now))
+    right = look.joined(_task_facts(task, look, now)) if task.state != "pending" else ""
     return row(left, (Span(right, Tone.DIM if task.state not in ENDED - {COMPLETE} else tone),) if right else (), look)
 
 
-def _sign(task: TaskView) -> tuple[str, Tone]:
-    if task.state == COMPLETE:
-        return "✓", Tone.GOOD
-    if task.ended:
-        return ("–", Tone.DIM) if task.state == SKIPPED else ("✗", Tone.BAD)
-    return ("▸", Tone.NOW) if task.active else ("○", Tone.DIM)
-
-
-def _task_facts(task: TaskView, live: Live, look: Look, now: float) -> list[str]:
-    if task.state == "pending":
-        return []
+def _task_facts(task: TaskView, look: Look, now: float) -> list[str]:
     began = task.started_at
     took = elapsed((task.ended_at if task.ended_at is not None else now) - began) if began is not None else ""
     cost = task.cost.cost.text if task.cost.dispatches else ""
@@ -146,18 +133,13 @@ def warnings(live: Live, look: Look, now: float) -> list[Line]:
         for wait in view.waits.values()
         if wait.until > now
     ]
-    found += _budget(view)
-    shown = found[:2] + ([f"and {plural(len(found) - 2, 'more warning')}"] if len(found) > 2 else [])
-    return [cut((look.span(f"! {text}", Tone.WARN),), look.width, look.ellipsis) for text in shown]
-
-
-def _budget(view: View) -> list[str]:
     spent = view.cost.spent
     if view.limit_usd is not None and spent >= 0.9 * view.limit_usd:
-        return [f"{view.cost.spent_of_limit} spent: the run will stop at its limit"]
-    if view.warn_usd is not None and spent >= view.warn_usd:
-        return [f"{money(spent)} spent, more than your warning limit of {money(view.warn_usd)}"]
-    return []
+        found.append(f"{view.cost.spent_of_limit} spent: the run will stop at its limit")
+    elif view.warn_usd is not None and spent >= view.warn_usd:
+        found.append(f"{money(spent)} spent, more than your warning limit of {money(view.warn_usd)}")
+    shown = found[:2] + ([f"and {plural(len(found) - 2, 'more warning')}"] if len(found) > 2 else [])
+    return [cut((look.span(f"! {text}", Tone.WARN),), look.width, look.ellipsis) for text in shown]
 
 
 def details(live: Live, look: Look) -> list[Line]:
@@ -182,18 +164,14 @@ def details(live: Live, look: Look) -> list[Line]:
 def footer(live: Live, look: Look, now: float) -> list[Line]:
     if live.ended:
         return []
-    facts = (look.span(look.joined(_facts(live.view, now)), Tone.DIM),)
-    keys = _keys(live, look)
+    view = live.view
+    left = "" if view.cost.left is None else f"{money(view.cost.left)} left"
+    words = look.joined([_where(view), view.cost.text, left, elapsed(now - view.started_at)])
+    facts, keys = (look.span(words, Tone.DIM),), _keys(live, look)
     both = row(facts, keys, look, least=1000)
     if len(both) > len(facts):
         return [both]
     return [cut(facts, look.width, look.ellipsis), cut(keys, look.width, look.ellipsis)]
-
-
-def _facts(view: View, now: float) -> list[str]:
-    spent = view.cost.text
-    left = "" if view.cost.left is None else f"{money(view.cost.left)} left"
-    return [_where(view), spent, left, elapsed(now - view.started_at)]
 
 
 def _where(view: View) -> str:

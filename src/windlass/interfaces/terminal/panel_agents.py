@@ -47,18 +47,16 @@ def compact(live: Live, look: Look, now: float, room: int) -> list[Line]:
 
 
 def _full(running: Running, live: Live, look: Look, now: float, actions: int) -> list[Line]:
-    left = (look.span(running.role, Tone.STRONG), Span("  "), Span(_with(running, look), Tone.DIM))
-    facts = look.joined((_task_name(running, live), *_clock(running, now)))
-    ring = list(live.actions.get(running.key, ()))[-actions:]
-    return [row(left, (Span(facts, Tone.DIM),), look), *(_action(one, look) for one in ring)]
-
-
-def _with(running: Running, look: Look) -> str:
-    """Agent, model, and the number of the attempt."""
     who = " ".join(part for part in (running.agent, running.model) if part)
     cycle = f"{running.purpose} {running.cycle}" + (f"/{running.cycles}" if running.cycles else "")
     tries = f"try {running.attempt}" if running.attempt > 1 else ""
-    return look.joined((look.text(who, 60), look.text(cycle, 30) if running.cycle else "", tries))
+    about = look.joined((look.text(who, 60), look.text(cycle, 30) if running.cycle else "", tries))
+    left = (look.span(running.role, Tone.STRONG), Span("  "), Span(about, Tone.DIM))
+    task = live.view.task(running.task)
+    place = f"task {task.index}/{len(live.view.tasks)}" if task else ""
+    facts = look.joined((place, *_clock(running, now)))
+    ring = list(live.actions.get(running.key, ()))[-actions:]
+    return [row(left, (Span(facts, Tone.DIM),), look), *(_action(one, look) for one in ring)]
 
 
 def _action(action: Action, look: Look) -> Line:
@@ -86,11 +84,6 @@ def _compact(running: Running, live: Live, look: Look, now: float, column: int) 
 def _task_role(running: Running, live: Live) -> str:
     task = live.view.task(running.task)
     return f"{task.index} {running.role}" if task else running.role
-
-
-def _task_name(running: Running, live: Live) -> str:
-    task = live.view.task(running.task)
-    return f"task {task.index}/{len(live.view.tasks)}" if task else ""
 
 
 def _clock(running: Running, now: float) -> tuple[str, str]:

@@ -35,16 +35,13 @@ class TerminalAsker:
             click.echo(f"  {problem}")
         default = f" [{question.default}]" if question.default else ""
         try:
-            value = await self._session.prompt_async(f"answer{default}> ")
-            return Answer(value, await self._comment(question, value), "terminal")
+            value, comment = await self._session.prompt_async(f"answer{default}> "), ""
+            # An invalid choice is reported before a comment is asked for.
+            chosen = validate(replace(question, comment=""), value)
+            if not isinstance(chosen, str) and comment_wanted(question, chosen.value):
+                comment = await self._session.prompt_async("what to change> ")
+            return Answer(value, comment, "terminal")
         except EOFError:
             return None
         except KeyboardInterrupt:
             raise InterruptedDriverError("interrupted", hint="windlass resume asks again") from None
-
-    async def _comment(self, question: Question, value: str) -> str:
-        """Ask for a comment only after a valid choice. An invalid choice is reported first."""
-        chosen = validate(replace(question, comment=""), value)
-        if isinstance(chosen, str) or not comment_wanted(question, chosen.value):
-            return ""
-        return await self._session.prompt_async("what to change> ")

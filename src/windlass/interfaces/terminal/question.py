@@ -5,7 +5,7 @@ from __future__ import annotations
 from windlass.events import QuestionAsked
 from windlass.text import Page
 from windlass.views.outlook import answer_command
-from windlass.views.state import Option, QuestionView, question_from
+from windlass.views.state import QuestionView, question_from
 
 
 def render_question(
@@ -19,16 +19,12 @@ def render_question(
         page.block(asked.detail, indent=2)
     page.line(f"? {asked.text}")
     for number, option in enumerate(asked.options, 1):
-        page.line(_option_line(number, option, asked.default), indent=2, hang=3)
+        label = f" — {option.label}" if option.label != option.key else ""
+        about = f": {option.about}" if option.about else ""
+        usual = " (default)" if option.key == asked.default and asked.default else ""
+        page.line(f"{number}) {option.key}{label}{about}{usual}", indent=2, hang=3)
     if asked.default and not any(option.key == asked.default for option in asked.options):
         page.line(f"default: {asked.default}", indent=2)
     page.line("From another shell:", indent=2)
     page.command(answer_command(asked, run, place), indent=4)
     return page.text()
-
-
-def _option_line(number: int, option: Option, default: str) -> str:
-    label = f" — {option.label}" if option.label != option.key else ""
-    about = f": {option.about}" if option.about else ""
-    usual = " (default)" if option.key == default and default else ""
-    return f"{number}) {option.key}{label}{about}{usual}"

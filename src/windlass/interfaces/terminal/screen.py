@@ -7,19 +7,15 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, TextIO, cast
 
-from msgspec.structs import replace
-from prompt_toolkit.application import in_terminal
 from prompt_toolkit.input.base import Input
 from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from windlass.interfaces.terminal import dialog as d
-from windlass.interfaces.terminal.editor import NOT_SET, edit, editor_of
+from windlass.interfaces.terminal.dialogs import Dialogs
 from windlass.interfaces.terminal.history import History
 from windlass.interfaces.terminal.inline_app import Inline
 from windlass.interfaces.terminal.layout import Board, build_layout
 from windlass.interfaces.terminal.live_state import Live
-from windlass.interfaces.terminal.markdown import markdown
 from windlass.interfaces.terminal.output_thread import OutputThread
 from windlass.interfaces.terminal.spans import Look
 from windlass.interfaces.terminal.style import STYLE
@@ -44,42 +40,49 @@ class Screen:
         environ: Mapping[str, str],
         clock: Callable[[], float],
     ) -> None:  # fmt: skip
+        def size() -> tuple[int, int]:
+            found = output.get_size()
+            return found.columns, found.rows
+
         self.color = color
         self._wire = wire
         self._output = output
         self._input = input
-        self._environ = environ
-        self._board = Board(self._size, unicode, clock)
+        self._board = Board(size, unicode, clock)
+        self._dialogs = Dialogs(self._board, wire, environ, changed=self.changed, spawn=self.spawn)
         self._app: Inline | None = None
         self._shown: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._editing: asyncio.Task[None] | None = None
         self._dirty = asyncio.Event()
-        self._answer: asyncio.Future[Answer | None] | None = None
         self._history: History | None = None
         self._began = self._cost = 0.0
+        """When the last drawing began, and the seconds that it took."""
 
     @property
     def look(self) -> Look:
         return self._board.look
 
-    def _size(self) -> tuple[int, int]:
-        size = self._output.get_size()
-        return size.columns, size.rows
-
     # -- open and close
 
     async def open(self, live: Live, history: History, on_key: Callable[[str], None]) -> None:
-        self._history, self._board.live = history, live
+        self._history, self._dialogs.history, self._board.live = history, history, live
         self.say(history.drain())
-        layout, keys = build_layout(self._board, on_key, self._on_enter, self._close_dialog, self._open_editor)
+        loop, dialogs = asyncio.get_running_loop(), self._dialogs
+
+        def before(_: object) -> None:
+            self._began = loop.time()
+
+        def after(_: object) -> None:
+            self._cost = loop.time() - self._began
+
+        layout, keys = build_layout(self._board, on_key, dialogs.submit, dialogs.close, dialogs.open_editor)
         self._app = Inline(
             layout, key_bindings=keys, style=STYLE, output=self._output, input=self._input,
-            before_render=self._before, after_render=self._after,
+            before_render=before, after_render=after,
         )  # fmt: skip
         self._app.ttimeoutlen = 0.05
         self._board.app = self._app
-        self._shown = asyncio.get_running_loop().create_task(self._run(self._app))
+        self._shown = loop.create_task(self._run(self._app))
         self.spawn(self._draw())
         await asyncio.sleep(0)
 
@@ -94,12 +97,12 @@ class Screen:
             self._history.say(f"! the live view failed ({error!r}); windlass log --follow shows the run")
         finally:
             self._app = self._board.app = None
-            self._close_dialog()
+            self._dialogs.close()
 
     async def finish(self) -> None:
         """Leave the last drawing on the screen."""
-        if self._editing:
-            await asyncio.gather(self._editing, return_exceptions=True)
+        if self._dialogs.editing:
+            await asyncio.gather(self._dialogs.editing, return_exceptions=True)
         self._flush()
         self._board.hide()
         app = self._app
@@ -119,6 +122,9 @@ class Screen:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+    async def ask(self, question: Question, problem: str) -> Answer | None:
+        return await self._dialogs.ask(question, problem) if self._app else None
 
     # -- draw
 
@@ -142,7 +148,7 @@ class Screen:
     def _flush(self) -> None:
         assert self._history is not None
         self._history.fit(self.look.width)
-        if self._editing:
+        if self._dialogs.editing:
             return
         text = self._history.drain()
         if text and self._app and self._app.is_running:
@@ -154,89 +160,6 @@ class Screen:
         if text:
             self._wire.write(text.replace("\n", "\r\n"))
             self._wire.flush()
-
-    def _before(self, _: object) -> None:
-        self._began = asyncio.get_running_loop().time()
-
-    def _after(self, _: object) -> None:
-        self._cost = asyncio.get_running_loop().time() - self._began
-
-    # -- dialogs
-
-    async def ask(self, question: Question, problem: str) -> Answer | None:
-        if self._app is None:
-            return None
-        if question.detail:
-            # Render it in a thread first, so that a long text does not block the run.
-            await asyncio.to_thread(markdown, question.detail, self.look)
-        answer: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
-        self._answer = answer
-        self._board.show(d.open_dialog(question, problem))
-        self._edit_if_wanted()
-        self.changed()
-        try:
-            return await answer
-        finally:
-            self._board.hide()
-            self._answer = None
-            self.changed()
-
-    def _close_dialog(self) -> None:
-        if self._answer and not self._answer.done():
-            self._answer.set_result(None)
-
-    def _on_enter(self) -> None:
-        assert self._board.dialog is not None
-        found = d.submit(self._board.dialog, self._board.typed)
-        if isinstance(found, Answer):
-            if self._answer and not self._answer.done():
-                self._answer.set_result(found)
-            return
-        if found.chosen != self._board.dialog.chosen:
-            self._board.clear()
-        self._board.dialog = found
-        self._edit_if_wanted()
-
-    # -- the editor
-
-    def _edit_if_wanted(self) -> None:
-        dialog = self._board.dialog
-        if dialog and dialog.wants_editor and not dialog.note and not dialog.problem:
-            self._open_editor()
-
-    def _open_editor(self) -> None:
-        dialog = self._board.dialog
-        if dialog is None or dialog.lists or self._editing:
-            return
-        editor = editor_of(self._environ)
-        if not editor:
-            self._board.dialog = replace(dialog, note=NOT_SET)
-        else:
-            self._editing = self.spawn(self._edit(editor, dialog))
-
-    async def _edit(self, editor: str, dialog: d.Dialog) -> None:
-        """Give the terminal to the editor until it closes. The run continues, and another process may answer."""
-        asked, draft = dialog.question, self._board.typed or ("" if dialog.chosen else dialog.question.default)
-        try:
-            async with in_terminal():
-                self._wire.drain()
-                found = await asyncio.to_thread(edit, editor, draft, dialog.asks, asked.detail)
-        finally:
-            self._editing = None
-        now = self._board.dialog
-        if now is None or now.question is not asked:
-            self._print_late_answer(found.text)
-        elif found.problem:
-            self._board.dialog = replace(now, note=found.problem)
-        else:
-            self._board.write(found.text)
-            self._on_enter()
-        self.changed()
-
-    def _print_late_answer(self, text: str) -> None:
-        if self._history and text:
-            self._history.say("! the question has been answered in the meantime; you wrote:")
-            self._history.quote(text)
 
 
 def terminal_screen(
