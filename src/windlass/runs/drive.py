@@ -231,7 +231,13 @@ class _Driver:
             options[RETRY] = self._retries(row.id)
         limit = budget if budget is not None else _raised_limit(row, config)
         with self._store.transaction():
-            self._require_same(row)
+            self._lock.require()
+            # Meanwhile another driver may have taken the run, or a person may have ended it.
+            stored = self._store.runs.get(row.id)
+            if stored.epoch != row.epoch or stored.state.final:
+                EpochClaim(row.id, row.epoch).refuse(stored.epoch, stored.state)
+            before = DriverId.parse(stored.driver)
+            self._before = before if before and before.may_live else None
             claim = self._store.runs.take(row.id, DriverId.own().to_json(), self._lock.require)
             self._store.runs.set_options(claim, options)
             self._store.runs.set_state(claim, RunState.RUNNING)
@@ -241,15 +247,6 @@ class _Driver:
                 self._new_limit = self._store.events.add(claim, changed)
             # Inside: a moment later another driver may have the run.
             return claim, self._store.runs.get(row.id)
-
-    def _require_same(self, row: RunRow) -> None:
-        """Meanwhile another driver may have taken the run, or a person may have ended it."""
-        self._lock.require()
-        now = self._store.runs.get(row.id)
-        if now.epoch != row.epoch or now.state.final:
-            EpochClaim(row.id, row.epoch).refuse(now.epoch, now.state)
-        before = DriverId.parse(now.driver)
-        self._before = before if before and before.may_live else None
 
     def _flow(self, row: RunRow, roles: Mapping[str, Role]) -> Flow:
         name = f"{row.flow} (of run {row.id})"
