@@ -80,8 +80,17 @@ class AttemptJudge:
         result = done.result
         if result.error is not None and result.error is not ErrorClass.BAD_OUTPUT:
             return await self._judge_unfinished(request, adapter, workspace, done, is_final)
-        parsed = _parse_reply(request, result) if result.error is None else contracts.Parsed()
-        contents = self._contents(request, done, parsed) if result.error is None else {}
+        parsed = contracts.Parsed()
+        contents: dict[str, str] = {}
+        if result.error is None:
+            parsed = _parse_reply(request, result)
+            for name in request.call.outs:
+                if name not in request.outs:
+                    # A text or data output is the reply.
+                    is_data = request.flow.artifacts[name].kind == "json"
+                    contents[name] = json.dumps(parsed.value) if is_data else result.text
+                elif name in done.outputs:
+                    contents[name] = done.outputs[name]
         notes = _notes(done.leftovers) + await self._settle_work(request, workspace, done.leftovers)
         unchanged = result.error is None and request.must_change and workspace.is_unchanged
         reason = _no_change(parsed.value) if unchanged else ""
@@ -164,8 +173,8 @@ class AttemptJudge:
             head = left.head
             if left.dirty:
                 title = request.task.title if request.task else request.call.purpose
-                role = request.call.role
-                head = await workspace.harvest(f"{title}\n\nLeft uncommitted by {role}, committed by Windlass.")
+                message = f"{title}\n\nLeft uncommitted by {request.call.role}, committed by Windlass."
+                head = await workspace.checkout.harvest(message)
             if head != workspace.head:
                 workspace.hold(f"{request.key}/@{request.attempt}", head)
                 workspace.head = head
@@ -187,17 +196,6 @@ class AttemptJudge:
         return [_note(f"{text}; undone, kept under refs/windlass/keep") for text in found]
 
     # -- the answer
-
-    def _contents(self, request: DispatchRequest, done: SiteResult, parsed: contracts.Parsed) -> dict[str, str]:
-        """The declared outputs. A text or data output is the reply."""
-        found: dict[str, str] = {}
-        for name in request.call.outs:
-            if name not in request.outs:
-                is_data = request.flow.artifacts[name].kind == "json"
-                found[name] = json.dumps(parsed.value) if is_data else done.result.text
-            elif name in done.outputs:
-                found[name] = done.outputs[name]
-        return found
 
     def _failure(
         self,
