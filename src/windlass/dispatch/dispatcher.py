@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from msgspec.structs import replace
 
@@ -14,7 +15,7 @@ from windlass.config.schema import Config
 from windlass.dispatch.instructions import read_instructions
 from windlass.dispatch.monitor import DispatchMonitor
 from windlass.dispatch.request import DispatchRequest, addressees, inputs_of, make_job, recovery_text
-from windlass.dispatch.site import InterruptedAttempt, Site
+from windlass.dispatch.site import Site
 from windlass.dispatch.verdict import AttemptJudge, AttemptResult, reply_of
 from windlass.dispatch.workspace import Workspace
 from windlass.engine.attempts import AttemptFailure
@@ -120,7 +121,11 @@ class Dispatcher:
             self._requests.check()
             adapter = self._assignments.adapters(request.assignment.agent)
             turn = await self._quota.turn(key.text, adapter.credential)
-            left = self._check_interrupted(left, adapter, workspace)
+            if left and left.agent not in ("", adapter.name):
+                # Another agent plays the role now. Keep the work in the checkout, then clean it.
+                workspace.resume(left.checkout)
+                workspace.mark_dirty()
+                left = None
             request = replace(
                 request,
                 attempt=self._journal.attempts.next(key),
@@ -151,16 +156,6 @@ class Dispatcher:
                 continue
             await self._pause(key, done.failure, began)
 
-    def _check_interrupted(
-        self, left: InterruptedAttempt | None, adapter: Adapter, workspace: Workspace
-    ) -> InterruptedAttempt | None:
-        if not left or left.agent in ("", adapter.name):
-            return left
-        # Another agent plays the role now. Keep the work in the checkout, then clean it.
-        workspace.resume(left.checkout)
-        workspace.mark_dirty()
-        return None
-
     async def _warn_about(self, agent: str) -> None:
         text = await self._site.agent_warning(agent)
         if text:
@@ -185,16 +180,11 @@ class Dispatcher:
                     hint="to try again: windlass resume",
                 )
             case TryAgain(pause_s=seconds):
-                await self._sleep(seconds)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(seconds):
+                        await self._requests.stop.wait()
             case Fail():
                 pass  # only a lost session: the next attempt starts at once
-
-    async def _sleep(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._requests.stop.wait()
-        except TimeoutError:
-            return
 
     # -- one attempt
 
@@ -235,7 +225,11 @@ class Dispatcher:
         else:
             await workspace.ready(request.key.text, request.attempt)
             if request.attempt > 1 and request.role.writes == "code":
-                half_done = _half_done_text(*await workspace.checkout.half_done(workspace.head))
+                files, commits = await workspace.checkout.half_done(workspace.head)
+                named = {"uncommitted": files, "committed": commits}
+                found = "; ".join(f"{what}: {_name_list(names)}" for what, names in named.items() if names)
+                advice = "look at it, keep what is right"
+                half_done = f"their unfinished work is in this directory ({found}): {advice}" if found else ""
         limits = Limits(
             request.assignment.wall_s or 1800.0,
             request.assignment.turns,
@@ -321,15 +315,6 @@ def adopted_content(journal: Journal, key: Key, name: str, sha: str) -> str:
 def _reports(adapter: Adapter) -> bool:
     """The agent reports its usage while it works."""
     return adapter.flat_usd is not None or adapter.capabilities.cost in ("stream", "tokens")
-
-
-def _half_done_text(files: Sequence[str], commits: Sequence[str]) -> str:
-    """A text for the prompt about the unfinished work in the checkout; '' when it is clean."""
-    found = [f"uncommitted: {_name_list(files)}"] if files else []
-    found += [f"committed: {_name_list(commits)}"] if commits else []
-    if not found:
-        return ""
-    return f"their unfinished work is in this directory ({'; '.join(found)}): look at it, keep what is right"
 
 
 def _name_list(names: Sequence[str]) -> str:

@@ -51,7 +51,8 @@ class LateCosts(Struct, frozen=True):
         rows = [row for row in self.store.attempts.all(self.claim.run) if _has_no_cost(row)]
         if not rows:
             return
-        started, ended, attempts = self._start_events(), self._end_keys(), self.store.attempts
+        started, attempts = self._start_events(), self.store.attempts
+        ended = {(event.key, event.attempt) for event in self.store.events.of_kinds(self.claim.run, DispatchFinished)}
         read = [(row, self._recount(row)) for row in rows]
         with self.store.transaction():
             for row, result in read:
@@ -89,9 +90,6 @@ class LateCosts(Struct, frozen=True):
         return {
             (event.key, event.attempt): event for event in self.store.events.of_kinds(self.claim.run, DispatchStarted)
         }
-
-    def _end_keys(self) -> set[tuple[str, int]]:
-        return {(event.key, event.attempt) for event in self.store.events.of_kinds(self.claim.run, DispatchFinished)}
 
     def _emit_cost(
         self,

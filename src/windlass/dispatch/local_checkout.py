@@ -70,7 +70,12 @@ class LocalCheckout:
 
     async def ready(self, head: str, key: str, n: int, *, moved: bool) -> None:
         if self.slot is None:
-            self.slot = await self._take(head, key, n)
+            if self._spare:
+                self.slot, at = self._spare.pop()
+                self._seen = SlotStatus(at, self._engine.objects.tree_of(at), ())
+                await self.undo(head, key, n)
+            else:
+                self.slot = await asyncio.to_thread(self._slots.take, self._run, key, head)
             await self._commands.prepare(self.slot)
         elif moved:
             await self.undo(head, key, n)
@@ -174,14 +179,6 @@ class LocalCheckout:
         return Leftovers(status.head, status.dirty, status.refused, tuple(trespasses), noticed)
 
     # -- inside
-
-    async def _take(self, head: str, key: str, n: int) -> Slot:
-        if not self._spare:
-            return await asyncio.to_thread(self._slots.take, self._run, key, head)
-        self.slot, at = self._spare.pop()
-        self._seen = SlotStatus(at, self._engine.objects.tree_of(at), ())
-        await self.undo(head, key, n)
-        return self.slot
 
     def _status(self, slot: Slot, head: str) -> SlotStatus:
         # A killed git leaves its lock, and the next attempt, check or commit would fail on it.

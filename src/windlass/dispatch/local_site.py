@@ -100,7 +100,23 @@ class LocalSite:
             options={"state": str(self._folder / "scripted"), **earlier},
         )
         before = await checkout.state_before(self._branches)
-        result = await self._run_watched(job, listener)
+        watch = LivenessWatch(listener, self._redactor, (job.cwd, job.folder), self._config.limits.frozen)
+        ticking = asyncio.create_task(watch.tick())
+        try:
+            result = await run_agent(
+                self._adapters(job.agent),
+                job,
+                env=agent_env(self._host.environ, self._config.workspace.env),
+                stop=listener.stop,
+                on_event=watch.on_event,
+                on_started=watch.on_started,
+                clock=self._host.clock,
+                afford=listener.afford,
+                frozen=watch.frozen,
+            )
+        finally:
+            ticking.cancel()
+            watch.frozen.cancel()
         await asyncio.to_thread(redact_transcript, job.folder, self._redactor)
         leftovers = await checkout.leftovers(before, self._branches, job.base, (job.key, job.attempt))
         outputs: dict[str, str] = {}
@@ -169,27 +185,6 @@ class LocalSite:
             return self._adapters(agent).capabilities.resume
         except UserError:
             return False
-
-    # -- inside
-
-    async def _run_watched(self, job: Job, listener: DispatchListener) -> AgentResult:
-        watch = LivenessWatch(listener, self._redactor, (job.cwd, job.folder), self._config.limits.frozen)
-        ticking = asyncio.create_task(watch.tick())
-        try:
-            return await run_agent(
-                self._adapters(job.agent),
-                job,
-                env=agent_env(self._host.environ, self._config.workspace.env),
-                stop=listener.stop,
-                on_event=watch.on_event,
-                on_started=watch.on_started,
-                clock=self._host.clock,
-                afford=listener.afford,
-                frozen=watch.frozen,
-            )
-        finally:
-            ticking.cancel()
-            watch.frozen.cancel()
 
 
 class LivenessWatch:

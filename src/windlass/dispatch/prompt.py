@@ -31,16 +31,19 @@ def prompt_values(
     the variable's name; `tag` is the tag of the contract's block."""
     found = "\n".join(format_finding(f) for f in findings_of(call) if f.role != USER)
     tag = texts.pop("tag")
+    own_plan = values.path("plan") if "plan" in values.flow.artifacts else ""
+    files, more = [f"- {path}" for path in changed[:MAX_FILES]], len(changed) - MAX_FILES
+    files += [f"- and {more} more"] if more > 0 else []
     known: dict[str, str] = {
         "request": values.facts.request,
         "date": values.facts.date,
         "slug": values.facts.slug,
-        "plan_path": outs.get("plan") or _plan_path(values),
+        "plan_path": outs.get("plan") or own_plan,
         "plan_context": _text(call.context.get("plan")) if task else "",
         "task": _task(task) if task else "",
         "task_id": task.id if task else "",
         "task_title": task.title if task else "",
-        "changed_files": "\n".join(_file_lines(changed)),
+        "changed_files": "\n".join(files),
         "findings": found,
         "open_findings": found,
         "completed_tasks": _titles(completed),
@@ -68,20 +71,10 @@ def _text(value: Json) -> str:
     return value if isinstance(value, str) else str(value)
 
 
-def _plan_path(values: RunValues) -> str:
-    return values.path("plan") if "plan" in values.flow.artifacts else ""
-
-
 def _task(task: Task) -> str:
     files = "\n".join(f"- {path}" for path in task.files)
     parts = [f"Title: {task.title}", task.description.strip(), f"Files:\n{files}" if files else ""]
     return "\n\n".join(part for part in parts if part)
-
-
-def _file_lines(paths: Sequence[str]) -> list[str]:
-    lines = [f"- {path}" for path in paths[:MAX_FILES]]
-    more = len(paths) - MAX_FILES
-    return [*lines, f"- and {more} more"] if more > 0 else lines
 
 
 def findings_of(call: Call) -> list[Finding]:

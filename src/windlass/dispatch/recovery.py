@@ -14,7 +14,7 @@ from windlass.errors import GitError, StoppedError
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.keep import Attempt
 from windlass.git.repair import repair_slot
-from windlass.git.slots import Lease, Slots
+from windlass.git.slots import Slots
 from windlass.store.port import Store
 from windlass.store.rows import AttemptRow
 
@@ -48,14 +48,18 @@ def recover(
     if predecessor_may_run:
         end_checks(slots.engine, folder, host, boot)
     end_attempts(lost, run, slots, folder, host, boot)
-    _clear_ref_locks(slots, run)
+    for lock in (slots.engine.path / "refs" / "windlass" / run).rglob("*.lock"):
+        # A killed git left it. This is the only driver, and it has not started a git yet.
+        lock.unlink(missing_ok=True)
     resumable = [row for row in (*lost, *_reserved_attempts(store, run, slots)) if row.session and row.intent.slot]
     resumable = [row for row in resumable if resumes(row.intent.agent)]
     intact = [row for row in resumable if _is_intact(row, slots) and not predecessor_may_run]
+    left: dict[str, InterruptedAttempt] = {}
     for row in intact:
+        intent, why = row.intent, row.reason if row.state == "failed" else ""
         # This driver may stop before it continues them.
-        slots.reserve(slots.slot(int(row.intent.slot)), Attempt(run, row.intent.key, row.intent.n))
-    left = {row.intent.key: _interrupted_attempt(row) for row in intact}
+        slots.reserve(slots.slot(int(intent.slot)), Attempt(run, intent.key, intent.n))
+        left[intent.key] = InterruptedAttempt(row.session, intent.slot, intent.folder, intent.agent, why)
     _leave_slots(store, run, slots, lost, {int(row.intent.slot) for row in intact}, retire=predecessor_may_run)
     close(lost)
     return Recovery(len(lost), left)
@@ -63,32 +67,17 @@ def recover(
 
 def _reserved_attempts(store: Store, run: str, slots: Slots) -> list[AttemptRow]:
     """Attempts without a result, the last of their steps, with a slot that is reserved for their session."""
-    waiting = {lease.attempt: lease for lease in slots.leases_of(run) if lease.attempt}
+    waiting = {(lease.attempt, str(lease.n)) for lease in slots.leases_of(run) if lease.attempt}
     if not waiting:
         return []
     done = {step.key for step in store.steps.all(run)}
     last = {row.intent.key: row for row in store.attempts.all(run) if row.intent.key not in done}
     ended = [row for row in last.values() if row.state in ("failed", "interrupted")]
-    return [row for row in ended if _holds(waiting.get(f"{row.intent.key}@{row.intent.n}"), row)]
-
-
-def _holds(lease: Lease | None, row: AttemptRow) -> bool:
-    return lease is not None and str(lease.n) == row.intent.slot
+    return [row for row in ended if (f"{row.intent.key}@{row.intent.n}", row.intent.slot) in waiting]
 
 
 def _is_copied(row: AttemptRow, engine: EngineRepo) -> bool:
     return engine.about is not None and row.started_at < engine.about.copied_at
-
-
-def _clear_ref_locks(slots: Slots, run: str) -> None:
-    """A killed git leaves its lock. It is safe to remove: this is the only driver, and it has not started a git yet."""
-    for lock in (slots.engine.path / "refs" / "windlass" / run).rglob("*.lock"):
-        lock.unlink(missing_ok=True)
-
-
-def _interrupted_attempt(row: AttemptRow) -> InterruptedAttempt:
-    why = row.reason if row.state == "failed" else ""
-    return InterruptedAttempt(row.session, row.intent.slot, row.intent.folder, row.intent.agent, why)
 
 
 def _is_intact(row: AttemptRow, slots: Slots) -> bool:
@@ -102,24 +91,22 @@ def end_attempts(rows: Sequence[AttemptRow], run: str, slots: Slots, folder: Pat
     """End the processes of these attempts. A copied repository skips the attempts of the original, which still owns
     them."""
     for row in rows:
-        if not _is_copied(row, slots.engine):
-            _end_processes(row, run, slots, folder, host, boot)
-
-
-def _end_processes(row: AttemptRow, run: str, slots: Slots, folder: Path, host: str, boot: str) -> None:
-    intent = row.intent
-    if intent.host != host:
-        raise StoppedError(
-            f"'{intent.key}' was started on '{intent.host}', and may still run there",
-            hint=f"resume on that host, or make sure that no process of run {run} is left on it",
-        )
-    slot = slots.slot(int(intent.slot)).path if intent.slot else None
-    own = folder / intent.folder / "proc.json"
-    # The checks of a landing have their own folders next to the attempt's folder.
-    for proc in [own, *own.parent.parent.glob("check*/proc.json")]:
-        gone = end_leftover(proc, host=host, boot_id=boot, marker=f"{run}:{intent.key}@{intent.n}", slot=slot)
-        if not gone:
-            raise StoppedError(f"cannot end the processes of '{intent.key}'", hint=f"see {proc}, then: windlass resume")
+        if _is_copied(row, slots.engine):
+            continue
+        intent = row.intent
+        if intent.host != host:
+            raise StoppedError(
+                f"'{intent.key}' was started on '{intent.host}', and may still run there",
+                hint=f"resume on that host, or make sure that no process of run {run} is left on it",
+            )
+        slot = slots.slot(int(intent.slot)).path if intent.slot else None
+        own = folder / intent.folder / "proc.json"
+        # The checks of a landing have their own folders next to the attempt's folder.
+        for proc in [own, *own.parent.parent.glob("check*/proc.json")]:
+            gone = end_leftover(proc, host=host, boot_id=boot, marker=f"{run}:{intent.key}@{intent.n}", slot=slot)
+            if not gone:
+                hint = f"see {proc}, then: windlass resume"
+                raise StoppedError(f"cannot end the processes of '{intent.key}'", hint=hint)
 
 
 def end_checks(engine: EngineRepo, folder: Path, host: str, boot: str) -> None:

@@ -142,7 +142,12 @@ async def make_job(
     request: DispatchRequest, values: RunValues, workspace: Workspace, limits: Limits, recovery: str
 ) -> Job:
     """`recovery`: a text about earlier attempts, for an agent that starts a new session."""
-    call, role, task = request.call, request.role, request.task
+    call, role, task, contract = request.call, request.role, request.task, request.contract
+    # The artifacts in force, by path. Inside tasks the tree already has them.
+    held = values.artifacts.held if task is None else {}
+    files = {path: artifact.content for name, artifact in held.items() if (path := values.path(name))}
+    # No schema for an optional block, because a CLI that enforces a schema would always demand it.
+    is_required = bool(contract) and not contracts.CONTRACTS[contract].optional
     return Job(
         run=values.facts.id,
         key=request.key.text,
@@ -153,15 +158,15 @@ async def make_job(
         prompt=await _prompt(request, values, workspace, recovery),
         agent=request.agent,
         base=workspace.head,
-        files=_files(values) if task is None else {},
+        files=files,
         earlier=request.interrupted.attempt if request.interrupted else "",
         model=request.assignment.model,
         effort=request.assignment.effort,
         tools=role.tools,
         writes=role.writes,
-        contract=request.contract,
+        contract=contract,
         tag=request.tag,
-        schema=_schema(request.contract),
+        schema=contracts.json_schema(contract) if is_required else None,
         outs=request.outs,
         limits=limits,
         task_id=request.task_id,
@@ -170,16 +175,6 @@ async def make_job(
         cycle=request.cycle,
         session=request.interrupted.session if request.interrupted else "",
     )
-
-
-def _files(values: RunValues) -> dict[str, str]:
-    """The artifacts in force, by path. Inside tasks the tree already has them."""
-    return {path: held.content for name, held in values.artifacts.held.items() if (path := values.path(name))}
-
-
-def _schema(contract: str) -> dict[str, Json] | None:
-    """None if the block is optional, because a CLI that enforces a schema would always demand it."""
-    return contracts.json_schema(contract) if contract and not contracts.CONTRACTS[contract].optional else None
 
 
 async def _prompt(request: DispatchRequest, values: RunValues, workspace: Workspace, recovery: str) -> str:

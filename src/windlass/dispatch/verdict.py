@@ -80,8 +80,17 @@ class AttemptJudge:
         result = done.result
         if result.error is not None and result.error is not ErrorClass.BAD_OUTPUT:
             return await self._judge_unfinished(request, adapter, workspace, done, is_final)
-        parsed = _parse_reply(request, result) if result.error is None else contracts.Parsed()
-        contents = self._contents(request, done, parsed) if result.error is None else {}
+        parsed = contracts.Parsed()
+        contents: dict[str, str] = {}
+        if result.error is None:
+            parsed = _parse_reply(request, result)
+            for name in request.call.outs:
+                if name not in request.outs:
+                    # A text or data output is the reply.
+                    is_data = request.flow.artifacts[name].kind == "json"
+                    contents[name] = json.dumps(parsed.value) if is_data else result.text
+                elif name in done.outputs:
+                    contents[name] = done.outputs[name]
         notes = _notes(done.leftovers) + await self._settle_work(request, workspace, done.leftovers)
         unchanged = result.error is None and request.must_change and workspace.is_unchanged
         reason = _no_change(parsed.value) if unchanged else ""
@@ -113,8 +122,9 @@ class AttemptJudge:
         result, leftovers, key, n = done.result, done.leftovers, request.key.text, request.attempt
         assert result.error is not None
         failure = AttemptFailure(result.error, result.reason, result.retry_at, _limit_hint(request, result))
-        # A lost session is given up. The attempt that finds this out does not count as a failure of the agent.
-        lost = _session_lost(request, result)
+        # An attempt that had to continue a session and did nothing: the CLI does not know the session any more. The
+        # session is given up, and the attempt does not count as a failure of the agent.
+        lost = request.interrupted is not None and result.error is ErrorClass.CRASHED and not _did_something(result)
         final = not lost and is_final(failure)
         over = final or lost or self._requests.abort or bool(leftovers.refused)
         left = None if over else self._continuation(request, adapter, workspace, result)
@@ -159,7 +169,20 @@ class AttemptJudge:
     async def _settle_work(self, request: DispatchRequest, workspace: Workspace, left: Leftovers) -> list[Finding]:
         """Commit and keep the work of a role that writes code. Undo all changes of other roles but their outputs."""
         if request.role.writes == "code":
-            await self._keep_work(request, workspace, left)
+            # The commits of an attempt stay reachable, also when it failed.
+            head = left.head
+            if left.dirty:
+                title = request.task.title if request.task else request.call.purpose
+                message = f"{title}\n\nLeft uncommitted by {request.call.role}, committed by Windlass."
+                head = await workspace.checkout.harvest(message)
+            if head != workspace.head:
+                workspace.hold(f"{request.key}/@{request.attempt}", head)
+                workspace.head = head
+            template, checkout = request.flow.agent_branch, workspace.checkout.name
+            if template and request.task and checkout:
+                # An agent's branch shows the last task it worked on.
+                number = self._agents.setdefault(checkout, len(self._agents) + 1)
+                await workspace.point(template.format_map({**self._values.names(), "n": str(number)}))
             own = "is a repository of its own: Windlass committed only the id of its commit, not its files"
             return [_remark(f"'{plain(path)}' {own}") for path in await workspace.files_since_base(nested=True)]
         ours = {self._values.path(name) for name in self._values.artifacts.held} | set(request.outs.values())
@@ -172,34 +195,7 @@ class AttemptJudge:
         found += [f"commit {left.head[:12]} was made by a role that may not write"] if moved else []
         return [_note(f"{text}; undone, kept under refs/windlass/keep") for text in found]
 
-    async def _keep_work(self, request: DispatchRequest, workspace: Workspace, left: Leftovers) -> None:
-        """Keep the commits of an attempt reachable, also when it failed."""
-        head = left.head
-        if left.dirty:
-            title = request.task.title if request.task else request.call.purpose
-            role = request.call.role
-            head = await workspace.harvest(f"{title}\n\nLeft uncommitted by {role}, committed by Windlass.")
-        if head != workspace.head:
-            workspace.hold(f"{request.key}/@{request.attempt}", head)
-            workspace.head = head
-        template, checkout = request.flow.agent_branch, workspace.checkout.name
-        if template and request.task and checkout:
-            # An agent's branch shows the last task it worked on.
-            number = self._agents.setdefault(checkout, len(self._agents) + 1)
-            await workspace.point(template.format_map({**self._values.names(), "n": str(number)}))
-
     # -- the answer
-
-    def _contents(self, request: DispatchRequest, done: SiteResult, parsed: contracts.Parsed) -> dict[str, str]:
-        """The declared outputs. A text or data output is the reply."""
-        found: dict[str, str] = {}
-        for name in request.call.outs:
-            if name not in request.outs:
-                is_data = request.flow.artifacts[name].kind == "json"
-                found[name] = json.dumps(parsed.value) if is_data else done.result.text
-            elif name in done.outputs:
-                found[name] = done.outputs[name]
-        return found
 
     def _failure(
         self,
@@ -223,7 +219,10 @@ class AttemptJudge:
             return _bad_output(silent, _unusable_reminder(request, silent))
         if request.must_change and workspace.is_unchanged and not _no_change(parsed.value):
             text = "You changed no file. Do what the task asks for, and commit it."
-            return _bad_output("it changed no file", text + _no_change_hint(request))
+            if request.contract == WORK:
+                answer = contracts.describe(WORK, request.tag)
+                text += f" If all of it exists already, do not invent a change: answer with {answer}"
+            return _bad_output("it changed no file", text)
         refused = request.call.accept(contents)
         if refused:
             return _bad_output(refused, f"Your last answer was refused: {refused}. Fix that.")
@@ -310,11 +309,6 @@ def _bad_output(reason: str, reminder: str) -> tuple[AttemptFailure, str]:
     return AttemptFailure(ErrorClass.BAD_OUTPUT, reason), reminder
 
 
-def _session_lost(request: DispatchRequest, result: AgentResult) -> bool:
-    """The attempt had to continue a session and did nothing: the CLI does not know the session any more."""
-    return request.interrupted is not None and result.error is ErrorClass.CRASHED and not _did_something(result)
-
-
 def _did_something(result: AgentResult) -> bool:
     return bool(result.tools or result.usage.input or result.usage.output or result.text.strip())
 
@@ -368,12 +362,6 @@ def _no_change(value: Json) -> str:
     if not isinstance(value, dict) or value.get("nothing_to_change") is not True:
         return ""
     return str(value.get("reason"))
-
-
-def _no_change_hint(request: DispatchRequest) -> str:
-    if request.contract != WORK:
-        return ""
-    return f" If all of it exists already, do not invent a change: answer with {contracts.describe(WORK, request.tag)}"
 
 
 def _unusable_reminder(request: DispatchRequest, problem: str) -> str:

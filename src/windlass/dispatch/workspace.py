@@ -62,9 +62,6 @@ class Workspace:
         """The checkout may have files from outside this scope. Clean it before the next use."""
         self._moved = True
 
-    async def harvest(self, message: str) -> str:
-        return await self.checkout.harvest(message)
-
     async def undo(self, key: str, n: int) -> tuple[str, ...]:
         """Keep the work, then check out this scope's head again."""
         return await self.checkout.undo(self.head, key, n)

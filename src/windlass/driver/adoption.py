@@ -14,7 +14,7 @@ from windlass.events import PlanAdopted
 from windlass.flow.schema import Flow
 from windlass.model import Choice, Json, Key, Question, Task, content_id
 from windlass.store.port import Store
-from windlass.store.rows import AdoptionRow, StepRow
+from windlass.store.rows import AdoptionRow
 
 if TYPE_CHECKING:
     from windlass.driver.context import StepContext
@@ -46,14 +46,23 @@ class AdoptionProposal(Struct, frozen=True):
 
 
 def propose(store: Store, run: str, flow: Flow, journal: Journal, edit: ArtifactEdit) -> AdoptionProposal:
-    phase = _tasks_phase(flow, journal, edit.artifact)
-    if phase is None:
-        again = _later_keys(journal, edit.producer)
-        return AdoptionProposal(edit, edit.producer, again, _cost(store, run, again), _plan_problem(flow, edit))
-    tasks = journal.recorded(phase.child("tasks"))
-    again, problem = _changed_tasks(journal, phase, tasks, edit)
-    covers = (f"{phase}/tasks", *again)
-    return AdoptionProposal(edit, phase.text, covers, _cost(store, run, again), problem)
+    rows = journal.recorded_keys()
+    # The last visit of a `tasks` phase that has started with this artifact.
+    ids = {phase.id for phase in flow.all_phases() if phase.task_list() == edit.artifact}
+    lists = [Key.parse(row.key) for row in rows if row.key.endswith("/tasks")]
+    lists = [key for key in lists if len(key.parts) == 2 and key.parts[0].id in ids]
+    if lists:
+        phase = Key(lists[-1].parts[:1])
+        again, problem = _changed_tasks(journal, phase, edit)
+        covers = (f"{phase}/tasks", *again)
+        return AdoptionProposal(edit, phase.text, covers, _cost(store, run, again), problem)
+    made = next((row.seq for row in rows if row.key == edit.producer), 0)
+    again = tuple(row.key for row in rows if row.seq > made and not row.key.startswith(("baseline", "retry#")))
+    problem = ""
+    if flow.artifacts[edit.artifact].contract == "tasks":
+        parsed = parse_plan(edit.content)
+        problem = parsed.problem or match_tasks((), parsed.tasks).problem
+    return AdoptionProposal(edit, edit.producer, again, _cost(store, run, again), problem)
 
 
 def question(proposal: AdoptionProposal) -> Question:
@@ -100,26 +109,13 @@ async def apply(run: RunScope, ctx: StepContext) -> None:
 # -- inside
 
 
-def _tasks_phase(flow: Flow, journal: Journal, artifact: str) -> Key | None:
-    """The last visit of the `tasks` phase that has started with this artifact."""
-    ids = {phase.id for phase in flow.all_phases() if phase.task_list() == artifact}
-    keys = [Key.parse(row.key) for row in journal.recorded_keys() if row.key.endswith("/tasks")]
-    found = [key for key in keys if len(key.parts) == 2 and key.parts[0].id in ids]
-    return Key(found[-1].parts[:1]) if found else None
-
-
-def _later_keys(journal: Journal, producer: str) -> tuple[str, ...]:
-    rows = journal.recorded_keys()
-    made = next((row.seq for row in rows if row.key == producer), 0)
-    return tuple(row.key for row in rows if row.seq > made and not row.key.startswith(("baseline", "retry#")))
-
-
-def _changed_tasks(
-    journal: Journal, phase: Key, listed: StepRow | None, edit: ArtifactEdit
-) -> tuple[tuple[str, ...], str]:
+def _changed_tasks(journal: Journal, phase: Key, edit: ArtifactEdit) -> tuple[tuple[str, ...], str]:
+    """The recorded steps of the tasks that the edit changes, and why it cannot be adopted."""
+    listed = journal.recorded(phase.child("tasks"))
     assert listed is not None
-    old = [Task.from_json(t) for t in _dicts(listed.result)]
-    steps = {task.id: _steps_of_task(journal, phase, task.id) for task in old}
+    old = [Task.from_json(t) for t in listed.result if isinstance(t, dict)] if isinstance(listed.result, list) else []
+    rows = [(row, Key.parse(row.key)) for row in journal.recorded_keys()]
+    steps = {task.id: [row for row, key in rows if is_step_of(phase, key, task.id)] for task in old}
     landed = {id for id, rows in steps.items() if any(is_landed(row.result) for row in rows)}
     started = {id for id, rows in steps.items() if rows}
     parsed = parse_plan(edit.content)
@@ -138,10 +134,6 @@ def _fields(task: Task) -> Json:
     return {**task.to_json(), "visit": 1, "depends_on": []}
 
 
-def _steps_of_task(journal: Journal, phase: Key, task: str) -> list[StepRow]:
-    return [row for row in journal.recorded_keys() if is_step_of(phase, Key.parse(row.key), task)]
-
-
 def is_step_of(phase: Key, key: Key, task: str) -> bool:
     """The key belongs to a visit to this task of the phase."""
     depth = len(phase.parts)
@@ -152,19 +144,8 @@ def is_landed(result: Json) -> bool:
     return isinstance(result, dict) and result.get("kind") == "landed"
 
 
-def _plan_problem(flow: Flow, edit: ArtifactEdit) -> str:
-    if flow.artifacts[edit.artifact].contract != "tasks":
-        return ""
-    parsed = parse_plan(edit.content)
-    return parsed.problem or match_tasks((), parsed.tasks).problem
-
-
 def _cost(store: Store, run: str, keys: Sequence[str]) -> float:
     wanted = set(keys)
     return sum(
         row.cost_usd or 0.0 for row in store.attempts.all(run) if row.intent.key in wanted and row.state == "done"
     )
-
-
-def _dicts(value: Json) -> list[dict[str, Json]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

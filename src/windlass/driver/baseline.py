@@ -12,7 +12,6 @@ from windlass.events import Warned
 from windlass.kinds.base import Call
 from windlass.kinds.spec import PhaseSpec
 from windlass.model import Choice, Json, Key, Question
-from windlass.tasks.checker import CheckVerdict
 
 KEY = Key().child("baseline")
 MAX_FIXES = 2
@@ -43,7 +42,8 @@ async def _observe(run: RunScope, ctx: StepContext, cycle: int) -> dict[str, Jso
     async def look(previous: Json) -> Json:
         found = await run.checker.check(KEY, workspace, workspace.head, workspace.tree)
         ctx.emit(*found.events, at=f"checks#{cycle}")
-        return _json(found)
+        failing: Json = [*found.failing]
+        return {"ok": found.ok, "label": found.label, "output": found.output[-4000:], "failing": failing}
 
     result = await run.journal.step(KEY.child("checks", cycle=cycle), {"tree": workspace.tree}, look)
     assert isinstance(result, dict)
@@ -72,19 +72,16 @@ async def _handle_failure(run: RunScope, ctx: StepContext, verdict: dict[str, Js
 async def _fix(run: RunScope, ctx: StepContext, verdict: dict[str, Json], cycle: int) -> None:
     call = Call("implementer", "baseline-fix", inputs={"checks_output": verdict["output"]}, guard=False)
     reply = await ctx.dispatch("fix", replace(call, cycles=MAX_FIXES), cycle=cycle)
-    if reply.ok and reply.head:
-        ctx.place.workspace.move(await _advance(run, cycle, reply.head))
-
-
-async def _advance(run: RunScope, cycle: int, head: str) -> str:
-    """Make the fixed base the run's tip, once."""
+    if not (reply.ok and reply.head):
+        return
 
     async def new_tip(previous: Json) -> Json:
-        return head
+        return reply.head
 
-    found = await run.journal.step(KEY.child(f"tip.{cycle}"), None, new_tip, tip=str)
+    # The fixed base becomes the run's tip, once.
+    head = await run.journal.step(KEY.child(f"tip.{cycle}"), None, new_tip, tip=str)
     await run.tip.show()
-    return str(found)
+    ctx.place.workspace.move(str(head))
 
 
 def _question(verdict: dict[str, Json], cycle: int) -> Question:
@@ -109,7 +106,3 @@ def _failing(verdict: dict[str, Json]) -> list[str]:
 
 def _names(verdict: dict[str, Json]) -> str:
     return ", ".join(_failing(verdict)[:5]) or str(verdict["output"]).strip()[-200:] or "no output"
-
-
-def _json(found: CheckVerdict) -> Json:
-    return {"ok": found.ok, "label": found.label, "output": found.output[-4000:], "failing": list(found.failing)}

@@ -61,7 +61,8 @@ class RunLoop:
                 case RunPhase():
                     state = await self._phase(state, decision, workspace)
                 case SkipPhase():
-                    self._skip(decision)
+                    key = Key().child(decision.phase.id, visit=decision.visit).text
+                    self._journal.emit(key, PhaseSkipped(decision.phase.id, key, decision.reason))
                     state = machine.after_skip(self._flow, state, values)
                 case AskQuestion():
                     state = await self._ask(state, decision, workspace)
@@ -84,7 +85,8 @@ class RunLoop:
         ctx = PhaseContext(
             self._run, StepPlace(key, phase, workspace, again=Reentry(to_fix=to_fix), earlier_visits=earlier_visits)
         )
-        self._enter(ctx, phase)
+        stage, label = self._flow.stage_of(phase.id), phase.label.enter or phase.id
+        ctx.emit(PhaseEntered(phase.id, key.text, phase.kind, label, stage.id if stage else ""))
         await adoption.apply(self._run, ctx)
         if phase.OWN_SLOTS:
             # Tasks take their own slots.
@@ -94,27 +96,20 @@ class RunLoop:
         except EndRunError as end:
             self._leave(ctx, phase, Outcome(str(end.target), end.reason))
             return machine.after_target(self._flow, state, values, end.target, end.reason)
-        await self._commit(ctx, phase)
-        refuse_unknown(self._journal, key)
-        self._run.outcomes[phase.id] = outcome
-        self._complete(ctx, phase, outcome)
-        self._leave(ctx, phase, outcome)
-        return machine.after_outcome(self._flow, state, values, outcome.name, outcome.detail)
-
-    async def _commit(self, ctx: StepContext, phase: PhaseSpec) -> None:
-        """Commit designs and plans to the run's branch when their phase ends."""
+        # Designs and plans are committed to the run's branch when their phase ends.
         names = sorted(name for name in phase.artifacts_out() if self._flow.artifacts[name].commit)
         made = [name for name in names if ctx.values.artifact(name) is not None]
         if made:
-            key = ctx.place.key.child("commit")
-            ctx.set_head(await self._run.artifacts.commit(key, made, phase.id), key)
-
-    def _complete(self, ctx: StepContext, phase: PhaseSpec, outcome: Outcome) -> None:
-        """A passed review of the whole list completes its implemented tasks."""
-        if outcome.name not in ("pass", "noted"):
-            return
-        for task in self._run.implemented.pop(phase.completes_tasks_of(), ()):
-            ctx.emit(TaskChanged(task.id, COMPLETE, visit=task.visit), at=f"completes.{task.id}")
+            commit = key.child("commit")
+            ctx.set_head(await self._run.artifacts.commit(commit, made, phase.id), commit)
+        refuse_unknown(self._journal, key)
+        self._run.outcomes[phase.id] = outcome
+        if outcome.name in ("pass", "noted"):
+            # A passed review of the whole list completes its implemented tasks.
+            for task in self._run.implemented.pop(phase.completes_tasks_of(), ()):
+                ctx.emit(TaskChanged(task.id, COMPLETE, visit=task.visit), at=f"completes.{task.id}")
+        self._leave(ctx, phase, outcome)
+        return machine.after_outcome(self._flow, state, values, outcome.name, outcome.detail)
 
     async def _ask(self, state: State, todo: AskQuestion, workspace: Workspace) -> State:
         key = Key().child(todo.phase.id, visit=todo.visit).child("asked", cycle=todo.nth)
@@ -136,44 +131,33 @@ class RunLoop:
             found.append(Key().child(phase, visit=visit))
         return tuple(found)
 
-    def _skip(self, todo: SkipPhase) -> None:
-        key = Key().child(todo.phase.id, visit=todo.visit).text
-        self._journal.emit(key, PhaseSkipped(todo.phase.id, key, todo.reason))
-
     async def _retry_stop(self, state: State, end: End) -> State | None:
         """Continue after a stop that a person has retried. A request for a retry counts for one stop."""
         if end.state not in (RunState.STOPPED, RunState.BLOCKED):
             return None
-        key = self._retry_key(state)
+        if state.failed_in and self._flow.phase(state.failed_in).OWN_SLOTS:
+            # Retries of a list of tasks are counted from its records, because a replay skips retried stops there.
+            tasks = Key().child(state.failed_in, visit=state.visits[state.failed_in])
+            key = tasks.child("again", cycle=again_count(self._journal, tasks) + 1)
+        else:
+            self._stops += 1
+            key = Key().child("retry", cycle=self._stops)
         if self._journal.recorded(key) is None and not self._retry:
             return None
         self._retry = self._retry and self._journal.recorded(key) is not None
-        await self._journal.step(key, None, _record_retry)
+
+        async def record(previous: Json) -> Json:
+            return True
+
+        await self._journal.step(key, None, record)
         after = machine.after_retry(self._flow, state if state.ended else machine.after_block(state, end.reason))
         self._note_continued(state, after)
         return after
 
-    def _retry_key(self, state: State) -> Key:
-        """The retries of a list of tasks are counted from its records, because a replay skips retried stops there."""
-        if state.failed_in and self._flow.phase(state.failed_in).OWN_SLOTS:
-            key = Key().child(state.failed_in, visit=state.visits[state.failed_in])
-            return key.child("again", cycle=again_count(self._journal, key) + 1)
-        self._stops += 1
-        return Key().child("retry", cycle=self._stops)
-
     # -- events
-
-    def _enter(self, ctx: StepContext, phase: PhaseSpec) -> None:
-        stage = self._flow.stage_of(phase.id)
-        label = phase.label.enter or phase.id
-        ctx.emit(PhaseEntered(phase.id, ctx.place.key.text, phase.kind, label, stage.id if stage else ""))
 
     def _leave(self, ctx: StepContext, phase: PhaseSpec, outcome: Outcome) -> None:
         ctx.emit(PhaseFinished(phase.id, ctx.place.key.text, outcome.name, outcome.detail[:2000], phase.label.done))
         if phase.label.done:
             # Write the label at once, because a stopped run may rest at this checkpoint.
             ctx.flush()
-
-
-async def _record_retry(previous: Json) -> Json:
-    return True

@@ -112,7 +112,15 @@ class Publisher:
         return made.branch
 
     async def publish(self, key: Key, what: str, wish: PublishRequest) -> PublishResult:
-        source = await self._where(key)
+        async def look(previous: Json) -> Json:
+            await self._lander.branch.publish()
+            values = self._values
+            return {"branch": values.branch or values.facts.branch, "commit": self._journal.tips.now}
+
+        # The branch and the commit to publish are fixed when the phase begins.
+        where = await self._journal.step(key.child("where"), None, look)
+        assert isinstance(where, dict)
+        source = {name: str(value) for name, value in where.items()}
         match what:
             case "push":
                 found = await self._step(key, what, source, lambda: self._push(source, wish))
@@ -122,18 +130,6 @@ class Publisher:
             case _:
                 found = await self._step(key, what, source, lambda: self._pull_request(source, wish))
         return PublishResult(str(found["state"]), str(found["detail"]))
-
-    async def _where(self, key: Key) -> dict[str, str]:
-        """The branch and the commit to publish, fixed when the phase begins."""
-
-        async def look(previous: Json) -> Json:
-            await self._lander.branch.publish()
-            values = self._values
-            return {"branch": values.branch or values.facts.branch, "commit": self._journal.tips.now}
-
-        found = await self._journal.step(key.child("where"), None, look)
-        assert isinstance(found, dict)
-        return {name: str(value) for name, value in found.items()}
 
     async def _step(
         self, key: Key, what: str, source: dict[str, str], act: Callable[[], RemoteState]
@@ -205,10 +201,23 @@ class Publisher:
         if isinstance(destination, RemoteState):
             return destination
         program = github.find(self._engine.user.root, self._environ)
-        target = self._target(destination) if destination else None
+        target = None
+        if destination:
+            # When the branch goes to a fork, another remote gets the pull request.
+            name = remote.proposal_remote(destination.root, self._values.base_branch, destination.name)
+            target = replace(destination, name=name)
         heading = self._heading(destination, target, source["branch"])
-        base = self._base(target, wish)
-        commands = self._by_hand(destination, heading, base)
+        # The person's branch, if the remote has it; else '' for the default branch of the remote.
+        base = wish.base or self._values.base_branch
+        present = target.refs(f"refs/heads/{base}") if target and base else {}
+        base = base if wish.base or (not isinstance(present, str) and present) else ""
+        self._body()
+        body = os.path.relpath(self._pages.folder / BODY, self._engine.user.root)
+        into = f" --base {shlex.quote(base)}" if base else ""
+        to = f" --repo {shlex.quote(heading.repo)}" if heading.repo else ""
+        head, title = shlex.quote(heading.head), shlex.quote(self._title)
+        create = f"gh pr create{to} --head {head}{into} --title {title} --body-file {shlex.quote(body)}"
+        commands = (*_push_commands("" if destination is None else destination.name, heading.branch), create)
         if destination is None or program is None:
             lacking = "this repository has no remote" if destination is None else "gh is not installed"
             return RemoteState(LEFT, f"no pull request: {lacking}", commands=commands)
@@ -241,12 +250,6 @@ class Publisher:
             return RemoteState(FAILED, f"{error.message}; {error.hint}")
         return Remote(root, name, environ) if name else None
 
-    def _target(self, destination: Remote) -> Remote:
-        """The remote that gets the pull request. It is another one when the branch goes to a fork."""
-        return replace(
-            destination, name=remote.proposal_remote(destination.root, self._values.base_branch, destination.name)
-        )
-
     def _heading(self, destination: Remote | None, target: Remote | None, branch: str) -> github.Heading:
         if destination is None or target is None:
             return github.Heading(branch)
@@ -257,12 +260,6 @@ class Publisher:
         fork, several = not ours.is_same(theirs), len(remote.names(destination.root)) > 1
         # Name the repository, because gh chooses one of several remotes by name.
         return github.Heading(branch, owner, theirs.slug if fork or several else "", is_fork=fork)
-
-    def _base(self, destination: Remote | None, wish: PublishRequest) -> str:
-        """The person's branch, if the remote has it; else '' for the default branch of the remote."""
-        base = wish.base or self._values.base_branch
-        present = destination.refs(f"refs/heads/{base}") if destination and base else {}
-        return base if wish.base or (not isinstance(present, str) and present) else ""
 
     @property
     def _title(self) -> str:
@@ -276,16 +273,6 @@ class Publisher:
         text = self._redactor.text(refined + self._pages.render("pull-request-body"))
         replace_file(self._pages.folder / BODY, text)
         return text
-
-    def _by_hand(self, destination: Remote | None, heading: github.Heading, base: str) -> tuple[str, ...]:
-        self._body()
-        body = os.path.relpath(self._pages.folder / BODY, self._engine.user.root)
-        into = f" --base {shlex.quote(base)}" if base else ""
-        title = shlex.quote(self._title)
-        to = f" --repo {shlex.quote(heading.repo)}" if heading.repo else ""
-        head = shlex.quote(heading.head)
-        create = f"gh pr create{to} --head {head}{into} --title {title} --body-file {shlex.quote(body)}"
-        return (*_push_commands("" if destination is None else destination.name, heading.branch), create)
 
 
 def _repo(destination: Remote, *, push: bool = False) -> github.Repo | None:

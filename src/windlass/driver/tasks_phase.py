@@ -12,7 +12,7 @@ from windlass.agents.contracts.task_list import match_tasks
 from windlass.driver.adoption import is_landed, is_step_of
 from windlass.driver.context import StepContext
 from windlass.driver.scopes import Reentry, RunScope, StepPlace
-from windlass.engine.journal import again_count, retried_since
+from windlass.engine.journal import Journal, again_count, retried_since
 from windlass.engine.lookup import StepValues
 from windlass.engine.questions import PausedError
 from windlass.errors import StoppedError
@@ -50,62 +50,14 @@ class TasksPhase:
         """The position of each task in the plan."""
 
     async def work(self, spec: TasksSpec) -> Outcome:
-        return await TaskScheduler(spec, self, await self._task_list(spec.source)).work()
-
-    async def _task_list(self, source: str) -> tuple[Task, ...]:
-        content = self.values.artifact(source) or ""
-
-        async def parse(previous: Json) -> Json:
-            return [task.to_json() for task in self._match_plan(source, content, previous)]
-
-        def list_events(tasks: Json) -> list[Event]:
-            known = (
-                [Task.from_json(task) for task in tasks if isinstance(task, dict)] if isinstance(tasks, list) else []
-            )
-            return [with_groups(self._key.text, known)]
-
-        key = self._key.child("tasks")
-        found = await self._journal.step(key, {source: content_id(content)}, parse, events=list_events)
-        assert isinstance(found, list)
-        tasks = tuple(Task.from_json(task) for task in found if isinstance(task, dict))
+        contract = self._run.values.flow.artifacts[spec.source].contract
+        content = self.values.artifact(spec.source) or ""
+        tasks = await record_task_list(self._journal, self._key, spec.source, contract, content)
         self.positions = {task.id: place for place, task in enumerate(tasks)}
         for task in tasks:
             for earlier in range(1, task.visit):
                 self._journal.pass_over(self._key.child(task.id, visit=earlier))
-        return tasks
-
-    def _match_plan(self, source: str, content: str, previous: Json) -> list[Task]:
-        old = [Task.from_json(t) for t in previous if isinstance(t, dict)] if isinstance(previous, list) else []
-        parsed = contracts.plan_of(self._run.values.flow.artifacts[source].contract, content)
-        steps = self._steps_by_task()
-        started = {task.id for task in old if task.id in steps}
-        landed = {id for id in started if any(is_landed(result) for _, result in steps[id])}
-        matched = match_tasks(old, parsed.tasks, started=started, landed=landed)
-        problem = parsed.problem or matched.problem
-        if problem:
-            raise StoppedError(
-                f"the plan cannot be carried out: {problem}", hint="fix the plan file, then: windlass resume"
-            )
-        before = {task.id: task.visit for task in old}
-        return [
-            # A landed task that the plan changed gets a new visit.
-            replace(
-                task, visit=1 + max((key.parts[len(self._key.parts)].visit for key, _ in steps[task.id]), default=0)
-            )
-            if task.visit > before.get(task.id, task.visit)
-            else task
-            for task in matched.tasks
-        ]
-
-    def _steps_by_task(self) -> Mapping[str, list[tuple[Key, Json]]]:
-        """The recorded steps of this phase, each with its key and result, by the id of the task."""
-        found: dict[str, list[tuple[Key, Json]]] = defaultdict(list)
-        depth = len(self._key.parts)
-        for row in self._journal.recorded_keys():
-            key = Key.parse(row.key)
-            if len(key.parts) > depth and is_step_of(self._key, key, key.parts[depth].id):
-                found[key.parts[depth].id].append((key, row.result))
-        return found
+        return await TaskScheduler(spec, self, tasks).work()
 
     def enter_task(self, task: Task, visit: int, why: str = "") -> VisitContext:
         return VisitContext(self._run, self, replace(task, visit=visit), why)
@@ -188,6 +140,49 @@ class TasksPhase:
         return {(task.id, task.visit) for row, task in landings if row.key not in since or row.seq < paused}
 
 
+async def record_task_list(journal: Journal, phase: Key, source: str, contract: str, content: str) -> tuple[Task, ...]:
+    """The tasks of a plan as the phase records them. A changed plan keeps the ids of the tasks that it still has."""
+
+    async def parse(previous: Json) -> Json:
+        return [task.to_json() for task in _match_plan(journal, phase, contract, content, _tasks_of(previous))]
+
+    def list_events(tasks: Json) -> list[Event]:
+        return [with_groups(phase.text, _tasks_of(tasks))]
+
+    inputs: Json = {source: content_id(content)}
+    return tuple(_tasks_of(await journal.step(phase.child("tasks"), inputs, parse, events=list_events)))
+
+
+def _tasks_of(listed: Json) -> list[Task]:
+    return [Task.from_json(task) for task in listed if isinstance(task, dict)] if isinstance(listed, list) else []
+
+
+def _match_plan(journal: Journal, phase: Key, contract: str, content: str, old: Sequence[Task]) -> list[Task]:
+    parsed = contracts.plan_of(contract, content)
+    steps: dict[str, list[tuple[Key, Json]]] = defaultdict(list)
+    depth = len(phase.parts)
+    for row in journal.recorded_keys():
+        key = Key.parse(row.key)
+        if len(key.parts) > depth and is_step_of(phase, key, key.parts[depth].id):
+            steps[key.parts[depth].id].append((key, row.result))
+    started = {task.id for task in old if task.id in steps}
+    landed = {id for id in started if any(is_landed(result) for _, result in steps[id])}
+    matched = match_tasks(old, parsed.tasks, started=started, landed=landed)
+    problem = parsed.problem or matched.problem
+    if problem:
+        raise StoppedError(
+            f"the plan cannot be carried out: {problem}", hint="fix the plan file, then: windlass resume"
+        )
+    before = {task.id: task.visit for task in old}
+    return [
+        # A landed task that the plan changed gets a new visit.
+        replace(task, visit=1 + max((key.parts[depth].visit for key, _ in steps[task.id]), default=0))
+        if task.visit > before.get(task.id, task.visit)
+        else task
+        for task in matched.tasks
+    ]
+
+
 class VisitContext:
     """One visit to one task, in its own workspace."""
 
@@ -230,18 +225,18 @@ class VisitContext:
         base = str(await self._ctx.observe("base", tip))
         self._workspace.base = base
         self._workspace.move(base)
-        self._note_first_base(base)
-        self.emit(TaskChanged(task.id, "pending", base=base, visit=task.visit), at="begin")
-
-    def _note_first_base(self, base: str) -> None:
         row, (first, _) = self._journal.recorded(self._key.child("base")), self._run.first_base
         if row is not None and (not first or row.seq < first):
             self._run.first_base = (row.seq, base)
+        self.emit(TaskChanged(task.id, "pending", base=base, visit=task.visit), at="begin")
 
     async def land(self, cycle: int, *, checked: bool, waived: bool = False) -> Landed:
         key = self._key.child("land", cycle=cycle)
+        reviews = [step.id for step in self.place.phase.task_steps() if step.judges_changes()]
+        ended = [self._outcomes[id] for id in reviews if id in self._outcomes]
+        confirmed = any(outcome.name == "pass" and outcome.detail != NOBODY_REVIEWED for outcome in ended)
         # If the flow has no steps for the task, no agent claimed to have built it.
-        claimed = bool(self._outcomes) and not self._is_confirmed
+        claimed = bool(self._outcomes) and not confirmed
         if not waived and self._journal.recorded(key) is None and self._workspace.is_unchanged and claimed:
             await self._run.lander.give_up_turn(self._task.id)
             return Landed(UNCHANGED, "it changed no file, and no review confirmed that nothing has to change")
@@ -258,13 +253,6 @@ class VisitContext:
             self._phase.set_head(tip, key)
             self._run.completed.append(self._task)
         return landed
-
-    @property
-    def _is_confirmed(self) -> bool:
-        """A review of this visit passed the task."""
-        reviews = [step.id for step in self.place.phase.task_steps() if step.judges_changes()]
-        ended = [self._outcomes[id] for id in reviews if id in self._outcomes]
-        return any(outcome.name == "pass" and outcome.detail != NOBODY_REVIEWED for outcome in ended)
 
     async def _proof_problem(self, cycle: int, landing: Key) -> str:
         """The problem that the proof found, for the fixer; '' when the task may land."""

@@ -34,7 +34,11 @@ class LimitQuestion:
             self._journal.emit(key.text, Warned("budget", _words(shortage)))
             answer = await self._broker.ask(key, _question(shortage, raised))
             if answer.value != CONTINUE:
-                await self._journal.step(key, None, _record_refusal)
+
+                async def refuse(previous: Json) -> Json:
+                    return ABORT
+
+                await self._journal.step(key, None, refuse)
                 raise shortage.refusal
             with self._journal.writing(BY, BudgetChanged(raised, f"{key} ({answer.by})")):
                 warn = self._journal.store.runs.get(self._journal.run).warn_usd
@@ -53,10 +57,6 @@ class LimitQuestion:
         raised = {change.by.split(" ")[0] for change in changes}
         keys = (Key().child(BY, cycle=number) for number in count(1))
         return next(key for key in keys if key.text not in raised and self._journal.recorded(key) is None)
-
-
-async def _record_refusal(previous: Json) -> Json:
-    return ABORT
 
 
 def _words(shortage: Shortage) -> str:

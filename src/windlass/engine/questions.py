@@ -59,7 +59,10 @@ class Questions:
         return Answer(row.answer, row.comment, row.by)
 
     def _store_question(self, name: str, question: Question, row: QuestionRow | None) -> None:
-        event = _asked_event(name, question)
+        options: list[Json] = [{"key": o.key, "label": o.label, "about": o.about} for o in question.options]
+        event = QuestionAsked(
+            name, question.id, question.text, options, question.default, question.detail, question.task, question.title
+        )
         if row is not None:
             if question_of(row.data) != replace(question, objection=""):
                 self._store.questions.replace(self._journal.claim, name, question_json(question))
@@ -171,10 +174,3 @@ class Questions:
         other = self._other_answer(name)
         assert other is not None
         return other
-
-
-def _asked_event(name: str, question: Question) -> QuestionAsked:
-    options: list[Json] = [{"key": o.key, "label": o.label, "about": o.about} for o in question.options]
-    return QuestionAsked(
-        name, question.id, question.text, options, question.default, question.detail, question.task, question.title
-    )

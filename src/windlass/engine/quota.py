@@ -76,7 +76,13 @@ class QuotaWaits:
                 self._since.setdefault(login, time.monotonic())
                 self._show(key, wait)
                 self._wanted()
-                self._rest(login, wait)
+                waited = time.monotonic() - self._since[login]
+                if waited >= self._patience.longest_s:
+                    del self._since[login]
+                    raise StoppedError(
+                        f"{login} could not be used for {_duration_text(waited)} (retries.longest_wait): {wait.reason}",
+                        hint="windlass resume continues it",
+                    )
                 await asyncio.sleep(TICK_S)
         return QuotaTurn(self, login, probes=probes)
 
@@ -86,16 +92,6 @@ class QuotaWaits:
 
     def release(self, login: str) -> None:
         self._table.release(self._claim, login)
-
-    def _rest(self, login: str, wait: QuotaWait) -> None:
-        waited = time.monotonic() - self._since[login]
-        if waited < self._patience.longest_s:
-            return
-        del self._since[login]
-        raise StoppedError(
-            f"{login} could not be used for {_duration_text(waited)} (retries.longest_wait): {wait.reason}",
-            hint="windlass resume continues it",
-        )
 
     def _show(self, key: str, wait: QuotaWait) -> None:
         """Once for each wait. `until` is computed at each call and may differ by a fraction of a second."""

@@ -30,15 +30,12 @@ def repair_repositories(store: Store, run: str, engine: EngineRepo, tasks: Colle
     `tasks`: ids of the phases with tasks.
     """
     steps = store.steps.all(run)
-    done = repair(engine, [record_of(store, row, row.id == run) for row in _unfinished(store, run)])
+    unfinished = [row for row in store.runs.all() if row.id == run or not row.state.final]
+    done = repair(engine, [record_of(store, row, row.id == run) for row in unfinished])
     phases = {key for step in steps if (key := step.key.split("/")[0]).split("+")[0] in tasks}
     fallen = lost_steps(steps, done.lost, phases)
     lost = [f"{len(done.lost)} commits are lost: what made them is done again"] if done.lost else []
     return RepositoryRepair((*done.notes, *lost), tuple(fallen), frozenset(done.lost))
-
-
-def _unfinished(store: Store, run: str) -> list[RunRow]:
-    return [row for row in store.runs.all() if row.id == run or not row.state.final]
 
 
 def record_of(store: Store, row: RunRow, whole: bool = True) -> RunRecord:

@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -15,7 +16,6 @@ from windlass.agents.assignment import assign
 from windlass.agents.base import Capabilities, Job, StartsAnother
 from windlass.agents.cli import claude
 from windlass.agents.registry import CLIS
-from windlass.agents.roles import Role
 from windlass.config.schema import Config
 from windlass.errors import UserError
 from windlass.flow.load import list_flows
@@ -50,27 +50,22 @@ def agents(project: Project) -> list[AgentInfo]:
     users: dict[str, list[str]] = {}
     for name in sorted(roles):
         users.setdefault(assign(config, roles, name).agent, []).append(name)
-    for flow, role, profile in _borrowed_profiles(project, roles):
+    # Some calls use another role's settings.
+    borrowed: set[tuple[str, str, str]] = set()
+    for source in list_flows([folder / "flows" for folder in project.folders()]):
+        # An invalid flow calls nobody.
+        with suppress(UserError):
+            flow = project.parse(source, roles)
+            pairs = {pair for phase in flow.all_phases() for pair in phase.parts()}
+            borrowed |= {(flow.flow, role, profile) for role, profile in pairs if profile}
+    for flow_name, role, profile in sorted(borrowed):
         agent = assign(config, roles, role, profile).agent
         if agent != assign(config, roles, role).agent:
-            users.setdefault(agent, []).append(f"{role} (in flow '{flow}', as {profile})")
+            users.setdefault(agent, []).append(f"{role} (in flow '{flow_name}', as {profile})")
     # Configured agents come before those that are merely installed.
     names = dict.fromkeys([*config.agents.configured_names(), *registry.CLIS, *registry.ADAPTERS])
     with ThreadPoolExecutor() as pool:
         return list(pool.map(lambda name: inspect_agent(project, config, name, tuple(users.get(name, ()))), names))
-
-
-def _borrowed_profiles(project: Project, roles: Mapping[str, Role]) -> list[tuple[str, str, str]]:
-    """Calls that use another role's settings: flow, role, profile. Invalid flows are skipped."""
-    found: set[tuple[str, str, str]] = set()
-    for source in list_flows([folder / "flows" for folder in project.folders()]):
-        try:
-            flow = project.parse(source, roles)
-        except UserError:
-            continue
-        pairs = {pair for phase in flow.all_phases() for pair in phase.parts()}
-        found |= {(flow.flow, role, profile) for role, profile in pairs if profile}
-    return sorted(found)
 
 
 def inspect_agent(project: Project, config: Config, name: str, roles: tuple[str, ...] = ()) -> AgentInfo:
@@ -85,19 +80,15 @@ def inspect_agent(project: Project, config: Config, name: str, roles: tuple[str,
     if not path:
         return AgentInfo(name, "", f"'{program}' is not installed", adapter.capabilities, roles)
     options = config.agents.options(name)
-    version = _version(name, path, options, environ)
+    version = ""
+    if name in registry.CLIS:
+        node, binary = str(options.get("node", "")), str(options.get("bin", ""))
+        version = installed.version(binary if node else path, environ, node)
     warning, login = installed.version_warning(name, version), _login(name, options, environ)
     return AgentInfo(name, path, "", adapter.capabilities, roles, version, warning, login)
 
 
 Options = Mapping[str, str | tuple[str, ...]]
-
-
-def _version(name: str, path: str, options: Options, environ: Mapping[str, str]) -> str:
-    if name not in registry.CLIS:
-        return ""
-    node, binary = str(options.get("node", "")), str(options.get("bin", ""))
-    return installed.version(binary if node else path, environ, node)
 
 
 def _login(name: str, options: Options, environ: Mapping[str, str]) -> str:

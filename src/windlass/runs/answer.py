@@ -24,7 +24,18 @@ class RunQuestions(Struct, frozen=True):
 
     def answer(self, run: str, key: str, value: str, comment: str, by: str) -> tuple[QuestionRow, Answer]:
         """Validate and record an answer. The first valid answer wins; a later one raises and names the winner."""
-        row = self._find(run, key)
+        self._refuse_final(run)
+        pending = self.pending(run)
+        found = [row for row in pending if not key or key in (row.key, row.id)]
+        if len(found) > 1:
+            raise UserError("more than one question is open", hint=f"name one: {', '.join(row.key for row in found)}")
+        if not found:
+            for row in reversed(self.store.questions.all(run)):
+                if row.state == "answered" and key in (row.key, row.id):
+                    raise _already_answered(row)
+            hint = near(key, [row.key for row in pending]) if pending else "windlass status shows what the run is doing"
+            raise UserError(f"no question '{key}' is open" if key else "no question is open", hint=hint)
+        [row] = found
         checked = validate(question_of(row.data), value, comment)
         if isinstance(checked, str):
             raise UserError(f"'{value}' is not an answer to '{row.id}': {checked}", hint="the question stays open")
@@ -38,20 +49,6 @@ class RunQuestions(Struct, frozen=True):
         winner = self.store.questions.find(run, row.key)
         assert winner is not None
         raise _already_answered(winner)
-
-    def _find(self, run: str, key: str) -> QuestionRow:
-        self._refuse_final(run)
-        pending = self.pending(run)
-        found = [row for row in pending if not key or key in (row.key, row.id)]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise UserError("more than one question is open", hint=f"name one: {', '.join(row.key for row in found)}")
-        for row in reversed(self.store.questions.all(run)):
-            if row.state == "answered" and key in (row.key, row.id):
-                raise _already_answered(row)
-        hint = near(key, [row.key for row in pending]) if pending else "windlass status shows what the run is doing"
-        raise UserError(f"no question '{key}' is open" if key else "no question is open", hint=hint)
 
     def _refuse_final(self, run: str) -> None:
         state = self.store.runs.get(run).state

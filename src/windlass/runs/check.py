@@ -150,7 +150,9 @@ async def _check(
     host = project.host
     engine = EngineRepo.open(repo, state_dir(host.environ))
     slots = Slots(engine)
-    _retire_leftovers(slots, host.clock())
+    for lease in slots.leases_of(RUN):
+        # A killed check may still have a process in its slot.
+        slots.retire(slots.slot(lease.n), Attempt(RUN, lease.key, 0), host.clock())
     journal, folder = Journal(store, EpochClaim(RUN, 0)), host.place.home / RUN
     secrets = redactor(known_secrets(config, host.environ, repo.root))
     commands = CommandRunner(journal, config, slots, folder, host.environ, StopRequests(), secrets)
@@ -161,21 +163,12 @@ async def _check(
     engine.refs.set_tip(RUN, commit, engine.refs.tip(RUN))
     try:
         verdict = await checker.check(KEY, workspace, commit, workspace.tree)
-        words = await _canary(checker, engine, workspace) if canary and verdict.ok else ""
+        words = ""
+        if canary and verdict.ok:
+            broken = await asyncio.to_thread(canary_tree, engine, workspace.head)
+            is_same = broken == workspace.tree
+            words = NOTHING_TO_BREAK if is_same else await checker.canary(KEY.child("canary"), workspace) or PROVED
     finally:
         await workspace.leave(KEY.text)
         engine.refs.drop([tip_ref(RUN)])
     return verdict, words
-
-
-async def _canary(checker: Checker, engine: EngineRepo, workspace: Workspace) -> str:
-    tree = await asyncio.to_thread(canary_tree, engine, workspace.head)
-    if tree == workspace.tree:
-        return NOTHING_TO_BREAK
-    return await checker.canary(KEY.child("canary"), workspace) or PROVED
-
-
-def _retire_leftovers(slots: Slots, now: float) -> None:
-    """A killed check may still have a process in its slot."""
-    for lease in slots.leases_of(RUN):
-        slots.retire(slots.slot(lease.n), Attempt(RUN, lease.key, 0), now)

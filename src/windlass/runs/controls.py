@@ -59,24 +59,17 @@ class RunControls:
             # While this process holds the lock, no driver can start.
             with driver_lock(self._host.place.lock(row.id), row.id):
                 left = self._end_agents(row.id)
-                self._close_attempts(row.id)
                 self._record_abort(row)
         except LockHeldError:
-            if self._ask_driver(row):
-                return f"run {row.id} is being aborted"
+            with self._store.transaction():
+                if self._store.runs.get(row.id).state is RunState.RUNNING:
+                    # The driver reads this before it records anything else. If it dies, the next driver reads it.
+                    self._store.runs.request(row.id, "abort")
+                    return f"run {row.id} is being aborted"
+                self._record_abort(row)
             left = ""
         self._remove_workflow_files(row)
         return f"run {row.id} is aborted; its branch and its history are kept{left}"
-
-    def _ask_driver(self, row: RunRow) -> bool:
-        """Request the abort from the driver. False: no driver is at work, so the abort was recorded here."""
-        with self._store.transaction():
-            if self._store.runs.get(row.id).state is RunState.RUNNING:
-                # The driver reads this before it records anything else. If it dies, the next driver reads it.
-                self._store.runs.request(row.id, "abort")
-                return True
-            self._record_abort(row)
-        return False
 
     def _record_abort(self, row: RunRow) -> None:
         """Record the end under a new epoch, so that a driver that lost its lock cannot write over it."""
@@ -90,16 +83,29 @@ class RunControls:
             self._store.runs.set_state(claim, RunState.ABORTED, "aborted by the user")
             self._store.events.add(claim, RunEnded(RunState.ABORTED, "aborted by the user"))
 
-    def _close_attempts(self, run: str) -> None:
-        """Record what the agents of a dead driver spent, as far as their usage files show it."""
+    def _end_agents(self, run: str) -> str:
+        """End the agents that a dead driver left running, and record what they spent.
+
+        Returns a note about agents on other machines.
+        """
         from windlass.dispatch.late_costs import LateCosts
+        from windlass.dispatch.recovery import end_attempts, end_checks
         from windlass.errors import WindlassError
+        from windlass.git import user_repo
+        from windlass.git.engine_repo import EngineRepo
+        from windlass.git.slots import Slots
+        from windlass.paths import state_dir
         from windlass.runs.project import Project
 
+        hostname, folder = socket.gethostname(), self._host.place.run_folder(run)
         attempts = self._store.attempts.running(run)
+        here = [row for row in attempts if row.intent.host == hostname]
+        slots = Slots(EngineRepo.open(user_repo.discover(self._host.cwd), state_dir(self._host.environ)))
+        end_attempts(here, run, slots, folder, hostname, boot_id())
+        end_checks(slots.engine, folder, hostname, boot_id())
         if not attempts:
-            return
-        project, folder, row = Project(self._host), self._host.place.run_folder(run), self._store.runs.get(run)
+            return ""
+        project, row = Project(self._host), self._store.runs.get(run)
         claim = EpochClaim(run, row.epoch)
         try:
             config = project.config()
@@ -108,22 +114,8 @@ class RunControls:
         except WindlassError:
             # A broken config must not prevent an abort.
             costs = LateCosts(self._store, claim, folder, None)
+        # As far as the usage files of the attempts show the cost.
         costs.interrupt(attempts)
-
-    def _end_agents(self, run: str) -> str:
-        """End the agents that a dead driver left running. Returns a note about agents on other machines."""
-        from windlass.dispatch.recovery import end_attempts, end_checks
-        from windlass.git import user_repo
-        from windlass.git.engine_repo import EngineRepo
-        from windlass.git.slots import Slots
-        from windlass.paths import state_dir
-
-        hostname, folder = socket.gethostname(), self._host.place.run_folder(run)
-        attempts = self._store.attempts.running(run)
-        here = [row for row in attempts if row.intent.host == hostname]
-        slots = Slots(EngineRepo.open(user_repo.discover(self._host.cwd), state_dir(self._host.environ)))
-        end_attempts(here, run, slots, folder, hostname, boot_id())
-        end_checks(slots.engine, folder, hostname, boot_id())
         others = sorted({row.intent.host for row in attempts} - {hostname})
         return f"; an agent may still be running on {', '.join(others)}" if others else ""
 

@@ -74,32 +74,29 @@ def scripted_model(scene: Scene) -> ScriptedModel:
 
 def make_sample(folder: Path, agents: str = "") -> None:
     """Create a repository with one commit. Its checks are its own tests."""
-    for path, text in _sample_files().items():
+    # The sample's tests run with pytest or unittest. The choice is made once and committed.
+    check = [sys.executable, "-m", "unittest", "-q"]
+    proof = [*check, "{files}"]
+    if find_spec("pytest"):
+        # The sample does not need plugins of other packages, and they cost a second at every start.
+        alone = ["env", "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1"]
+        check = [*alone, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        proof = [*check, "--junitxml={junit}", "{files}"]
+    places = {
+        "{check}": json.dumps(check),
+        "{proof}": json.dumps(proof),
+        "{agents}": agents or scripted(SCENES["plan"]),
+    }
+    files = values(read((DATA / "sample.yaml").read_text(encoding="utf-8")))
+    assert isinstance(files, dict)
+    for path, template in files.items():
+        text = str(template or "")
+        for place, value in places.items():
+            text = text.replace(place, value)
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(_fill(text, agents or scripted(SCENES["plan"])), encoding="utf-8")
+        file.write_text(text, encoding="utf-8")
     git.require_git()
     git.run(["init", "--quiet", "--initial-branch=main"], folder)
     git.run(["add", "--all"], folder)
     git.run([*AUTHOR, "commit", "--quiet", "--message", "A small URL shortener"], folder)
-
-
-def _sample_files() -> dict[str, str]:
-    listed = values(read((DATA / "sample.yaml").read_text(encoding="utf-8")))
-    assert isinstance(listed, dict)
-    return {path: str(text or "") for path, text in listed.items()}
-
-
-def _fill(text: str, agents: str) -> str:
-    check = _check()
-    files = [*check, "--junitxml={junit}", "{files}"] if "pytest" in check else [*check, "{files}"]
-    return text.replace("{check}", json.dumps(check)).replace("{proof}", json.dumps(files)).replace("{agents}", agents)
-
-
-def _check() -> list[str]:
-    """The sample's tests run with pytest or unittest. The choice is made once and committed."""
-    if find_spec("pytest"):
-        # The sample does not need plugins of other packages, and they cost a second at every start.
-        alone = ["env", "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1"]
-        return [*alone, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    return [sys.executable, "-m", "unittest", "-q"]

@@ -27,15 +27,13 @@ from windlass.git.slots import Slots, SlotUse
 from windlass.git.state_folder import repo_id
 from windlass.locks import driver_lock
 from windlass.paths import state_dir
-from windlass.runs.agents_info import NOT_FOUND, AgentInfo, inspect_agent
+from windlass.runs.agents_info import NOT_FOUND, inspect_agent
 from windlass.runs.check import RUN as CHECK
 from windlass.runs.project import Project
 from windlass.runs.service import Service
 from windlass.runs.settle import settle_checkout
 from windlass.runs.start import needed_roles, unpriced_models
 from windlass.store.epoch import EpochClaim
-from windlass.store.port import Store
-from windlass.store.rows import RunRow
 from windlass.text import plural
 
 LITTLE_BYTES, ENOUGH_BYTES = 200 * 2**20, 2 * 2**30
@@ -156,22 +154,19 @@ def _agents(project: Project) -> Iterator[DoctorFinding]:
             for name in registry.CLIS:
                 yield DoctorFinding(Level.NOTE, "agents", f"{name} is not on the PATH", installed.install_command(name))
     for name in sorted(set(players.values()) - {"", "none"}):
-        yield from _agent_findings(inspect_agent(project, config, name))
+        one = inspect_agent(project, config, name)
+        text = one.problem or f"{one.path} {one.version}".strip()
+        install = "" if one.path else installed.install_command(name)
+        hint = "" if one.usable else install or "windlass agents"
+        yield DoctorFinding(Level.OK if one.usable else Level.FIX, "agents", f"{name}: {text}", hint)
+        if one.warning:
+            yield DoctorFinding(Level.WARN, "agents", one.warning)
+        if one.usable and one.login.startswith(NOT_FOUND):
+            hint = f"log in with '{name}' itself; windlass doctor --try tests it"
+            yield DoctorFinding(Level.NOTE, "agents", f"{name}: {one.login}", hint)
     for text in unpriced_models(project.parse(project.find_flow(config.flow), roles), roles, config):
         hint = "for a model on your own machine, set cost_usd = 0 in its [agents] table; see docs/guides/agents.md"
         yield DoctorFinding(Level.WARN, "agents", text, hint)
-
-
-def _agent_findings(one: AgentInfo) -> Iterator[DoctorFinding]:
-    level = Level.OK if one.usable else Level.FIX
-    text = one.problem or f"{one.path} {one.version}".strip()
-    hint = "" if one.usable else installed.install_command(one.name) if not one.path else "windlass agents"
-    yield DoctorFinding(level, "agents", f"{one.name}: {text}", hint or ("" if one.usable else "windlass agents"))
-    if one.warning:
-        yield DoctorFinding(Level.WARN, "agents", one.warning)
-    if one.usable and one.login.startswith(NOT_FOUND):
-        hint = f"log in with '{one.name}' itself; windlass doctor --try tests it"
-        yield DoctorFinding(Level.NOTE, "agents", f"{one.name}: {one.login}", hint)
 
 
 def _space(project: Project) -> Iterator[DoctorFinding]:
@@ -234,20 +229,17 @@ def repair(project: Project) -> Iterator[DoctorFinding]:
         aside = replace_engine(engine, records)
         yield DoctorFinding(Level.NOTE, "repair", f"the engine's repository was rebuilt; the old one is in '{aside}'")
     for row in rows:
-        yield from _repair_run(project, service.store, row, engine)
+        roles = set(project.roles())
+        flow = parse_recorded_flow(row.flow_text, row.flow, roles=roles, contracts=set(contracts.CONTRACTS))
+        with driver_lock(project.host.place.lock(row.id), row.id):
+            tasks = {phase.id for phase in flow.all_phases() if phase.OWN_SLOTS}
+            done = repair_repositories(service.store, row.id, engine, tasks)
+            if done.notes or done.fallen:
+                claim = EpochClaim(row.id, service.store.runs.get(row.id).epoch)
+                Journal(service.store, claim).give_up(done.fallen, done.commits, "; ".join(done.notes))
+        for text in done.notes:
+            yield DoctorFinding(Level.NOTE, "repair", f"run {row.id}: {text}", f"windlass resume {row.id}")
     yield DoctorFinding(Level.OK, "repair", "the engine's repository is complete")
-
-
-def _repair_run(project: Project, store: Store, row: RunRow, engine: EngineRepo) -> Iterator[DoctorFinding]:
-    flow = parse_recorded_flow(row.flow_text, row.flow, roles=set(project.roles()), contracts=set(contracts.CONTRACTS))
-    with driver_lock(project.host.place.lock(row.id), row.id):
-        tasks = {phase.id for phase in flow.all_phases() if phase.OWN_SLOTS}
-        done = repair_repositories(store, row.id, engine, tasks)
-        if done.notes or done.fallen:
-            claim = EpochClaim(row.id, store.runs.get(row.id).epoch)
-            Journal(store, claim).give_up(done.fallen, done.commits, "; ".join(done.notes))
-    for text in done.notes:
-        yield DoctorFinding(Level.NOTE, "repair", f"run {row.id}: {text}", f"windlass resume {row.id}")
 
 
 def _leftovers(project: Project) -> Iterator[DoctorFinding]:
@@ -261,26 +253,18 @@ def _leftovers(project: Project) -> Iterator[DoctorFinding]:
     for pid, marker in marked_processes(project.host.place.home):
         if marker.split(":")[0] in {*at_rest, CHECK}:
             yield DoctorFinding(Level.WARN, "leftovers", f"process {pid} is a leftover of {marker}", f"kill {pid}")
-    known = {row.id for row in rows if not row.state.final}
-    yield from _idle_slots(project, known)
-
-
-def _idle_slots(project: Project, needed: set[str]) -> Iterator[DoctorFinding]:
     repo = user_repo.discover(project.host.cwd)
     state = state_dir(project.host.environ)
     # Reading must not create the repository.
     if not (state.resolve() / "windlass" / repo_id(repo.common_dir) / "repo.git").exists():
         return
+    needed = {row.id for row in rows if not row.state.final}
     leases = Slots(EngineRepo.open(repo, state)).leases()
     idle = [lease for lease in leases if lease.use is not SlotUse.FREE and lease.run not in needed]
     if idle:
         yield DoctorFinding(
             Level.NOTE, "leftovers", f"{plural(len(idle), 'slot')} of finished or aborted runs", "windlass gc"
         )
-
-
-def _limits(project: Project) -> Iterator[DoctorFinding]:
-    yield from blind()
 
 
 PROBES: dict[str, Probe] = {
@@ -294,7 +278,7 @@ PROBES: dict[str, Probe] = {
     "database": _database,
     "engine": _engine,
     "leftovers": _leftovers,
-    "limits": _limits,
+    "limits": lambda project: blind(),
 }
 
 

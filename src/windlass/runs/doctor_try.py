@@ -39,16 +39,42 @@ def try_agents(project: Project) -> Iterator[DoctorFinding]:
         except UserError as error:
             yield DoctorFinding(Level.FIX, "try", f"{name}: {error.message}", error.hint)
             continue
-        yield _finding(name, _ask_for_word(project, config, adapter))
+        result = _ask_for_word(project, config, adapter)
+        cost = "cost unknown" if result.usage.cost_usd is None else f"${result.usage.cost_usd:.4f}"
+        took = f"{result.seconds:.1f} s, {cost}"
+        if result.error is None:
+            yield DoctorFinding(Level.OK, "try", f"{name}: answered in {took}")
+            continue
+        text = f"{name}: {result.error} after {took}: {result.reason}"
+        hint = STOPS.get(result.error, "try again later, or start it by hand to see more").partition(" then: ")[0]
+        yield DoctorFinding(Level.FIX, "try", text, hint.rstrip(",;"))
 
 
 def _ask_for_word(project: Project, config: Config, adapter: Adapter) -> AgentResult:
     environ = project.host.environ
-    with tempfile.TemporaryDirectory(prefix="windlass-try-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix="windlass-try-", ignore_cleanup_errors=True) as temporary:
+        folder = Path(temporary)
+        slot = folder / "slot"
+        slot.mkdir()
+        job = Job(
+            run=RUN,
+            key=f"{RUN}/{adapter.name}",
+            attempt=1,
+            role="doctor",
+            purpose=RUN,
+            system="",
+            prompt=PROMPT,
+            cwd=slot,
+            folder=folder / "attempt",
+            agent=adapter.name,
+            tools=("read",),
+            limits=LIMITS,
+            options={"state": str(folder / "state")},
+        )
         result = asyncio.run(
             run_agent(
                 adapter,
-                _job(adapter.name, Path(folder)),
+                job,
                 env=agent_env(environ, config.workspace.env),
                 stop=asyncio.Event(),
                 on_event=lambda event: None,
@@ -57,32 +83,3 @@ def _ask_for_word(project: Project, config: Config, adapter: Adapter) -> AgentRe
             )
         )
     return redacted_result(result, redactor(known_secrets(config, environ, project.host.place.root)))
-
-
-def _job(agent: str, folder: Path) -> Job:
-    slot = folder / "slot"
-    slot.mkdir()
-    return Job(
-        run=RUN,
-        key=f"{RUN}/{agent}",
-        attempt=1,
-        role="doctor",
-        purpose=RUN,
-        system="",
-        prompt=PROMPT,
-        cwd=slot,
-        folder=folder / "attempt",
-        agent=agent,
-        tools=("read",),
-        limits=LIMITS,
-        options={"state": str(folder / "state")},
-    )
-
-
-def _finding(name: str, result: AgentResult) -> DoctorFinding:
-    cost = "cost unknown" if result.usage.cost_usd is None else f"${result.usage.cost_usd:.4f}"
-    took = f"{result.seconds:.1f} s, {cost}"
-    if result.error is None:
-        return DoctorFinding(Level.OK, "try", f"{name}: answered in {took}")
-    hint = STOPS.get(result.error, "try again later, or start it by hand to see more").partition(" then: ")[0]
-    return DoctorFinding(Level.FIX, "try", f"{name}: {result.error} after {took}: {result.reason}", hint.rstrip(",;"))

@@ -33,7 +33,6 @@ from windlass.engine.artifacts import RunArtifacts
 from windlass.engine.budget import Budget, Prices
 from windlass.engine.journal import Journal
 from windlass.engine.limit_question import LimitQuestion
-from windlass.engine.machine import End
 from windlass.engine.questions import PausedError, Questions, WaitingError
 from windlass.engine.quota import QuotaPatience, QuotaWaits
 from windlass.engine.repair import RepositoryRepair, repair_repositories
@@ -81,6 +80,13 @@ RETRY = "retry"
 INTERRUPTED = "interrupted"
 ABORT, BY_USER = "abort", "aborted by the user"
 TRY_AGAIN = "windlass resume tries again"
+EXITS = {
+    RunState.FINISHED: Exit.OK,
+    RunState.ABORTED: Exit.ABORTED,
+    RunState.STOPPED: Exit.STOPPED,
+    RunState.BLOCKED: Exit.STOPPED,
+}
+HINTS = {RunState.STOPPED: "windlass retry tries that phase again", RunState.BLOCKED: "windlass resume looks again"}
 
 
 class DriveResult(Struct, frozen=True):
@@ -129,10 +135,6 @@ InterfaceSession = Callable[[DriverControls], AbstractAsyncContextManager[None]]
 """An interface in the driver's event loop: entered before the run continues, left after its end is recorded."""
 
 
-def _alone(controls: DriverControls) -> AbstractAsyncContextManager[None]:
-    return nullcontext()
-
-
 def drive(
     project: Project,
     run: str,
@@ -153,8 +155,9 @@ def drive(
     host, cast = project.host, RoleOverrides(agent, roles or {})
     with notified(project, run, on_event) as heard, driver_lock(host.place.lock(run), run) as lock:
         store = host.open_store(drives=True)
+        session = interface or (lambda controls: nullcontext())
         try:
-            driver = _Driver(project, store, lock, crash_points(host.environ), interface or _alone)
+            driver = _Driver(project, store, lock, crash_points(host.environ), session)
             return driver.run(store.runs.get(run), heard, asker, policy, budget, cast, script)
         finally:
             store.close()
@@ -216,7 +219,11 @@ class _Driver:
             {"script": script} if script else {}
         )
         if cast != AS_CONFIGURED:
-            self._check(row, options)
+            # Refuse a role without a working agent before the run is touched.
+            now, roles = RoleOverrides.remembered(options), self._project.roles()
+            cast_config, flow = self._project.config(cli_roles=now.roles), self._flow(row, roles)
+            adapters = self._project.adapters(cast_config, str(options.get("script") or ""))
+            check_agents(adapters, flow, roles, cast_config, now)
         if policy is not None:
             options["policy"] = policy.to_json()
         if row.state in (RunState.STOPPED, RunState.BLOCKED):
@@ -224,7 +231,13 @@ class _Driver:
             options[RETRY] = self._retries(row.id)
         limit = budget if budget is not None else _raised_limit(row, config)
         with self._store.transaction():
-            self._require_same(row)
+            self._lock.require()
+            # Meanwhile another driver may have taken the run, or a person may have ended it.
+            stored = self._store.runs.get(row.id)
+            if stored.epoch != row.epoch or stored.state.final:
+                EpochClaim(row.id, row.epoch).refuse(stored.epoch, stored.state)
+            before = DriverId.parse(stored.driver)
+            self._before = before if before and before.may_live else None
             claim = self._store.runs.take(row.id, DriverId.own().to_json(), self._lock.require)
             self._store.runs.set_options(claim, options)
             self._store.runs.set_state(claim, RunState.RUNNING)
@@ -234,21 +247,6 @@ class _Driver:
                 self._new_limit = self._store.events.add(claim, changed)
             # Inside: a moment later another driver may have the run.
             return claim, self._store.runs.get(row.id)
-
-    def _require_same(self, row: RunRow) -> None:
-        """Meanwhile another driver may have taken the run, or a person may have ended it."""
-        self._lock.require()
-        now = self._store.runs.get(row.id)
-        if now.epoch != row.epoch or now.state.final:
-            EpochClaim(row.id, row.epoch).refuse(now.epoch, now.state)
-        before = DriverId.parse(now.driver)
-        self._before = before if before and before.may_live else None
-
-    def _check(self, row: RunRow, options: Mapping[str, Json]) -> None:
-        """Refuse a role without a working agent before the run is touched."""
-        cast, roles = RoleOverrides.remembered(options), self._project.roles()
-        config, flow = self._project.config(cli_roles=cast.roles), self._flow(row, roles)
-        check_agents(self._project.adapters(config, str(options.get("script") or "")), flow, roles, config, cast)
 
     def _flow(self, row: RunRow, roles: Mapping[str, Role]) -> Flow:
         name = f"{row.flow} (of run {row.id})"
@@ -269,19 +267,23 @@ class _Driver:
             if self._new_limit:
                 on_event(self._new_limit)
             watcher = asyncio.create_task(poll_requests(run.journal, run.requests))
-            _on_signals(run.requests)
+            loop, signals = asyncio.get_running_loop(), (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+            for number in signals:
+                loop.add_signal_handler(number, DriverControls(run.requests).stop)
             try:
                 ended = await self._drive_guarded(row, services, retry)
                 watcher.cancel()
                 ended = self._end(services, ended)
-                ended = replace(ended, kept=_kept_folders(services.slots, row.id))
+                kept = [one for one in services.slots.leases() if (one.use, one.run) == (SlotUse.KEPT, row.id)]
+                ended = replace(ended, kept=tuple(services.slots.slot(lease.n).path for lease in kept))
                 if ended.state is RunState.FINISHED and run.values.flow.agent_branch:
                     await asyncio.to_thread(_clean_pool, services.slots, self._host.clock())
             finally:
                 watcher.cancel()
                 services.views.close()
                 # Only now: a closing terminal sends several signals, and the end must be recorded.
-                _ignore_signals()
+                for number in signals:
+                    loop.remove_signal_handler(number)
             return ended
 
     def _end(self, services: DriverServices, ended: DriveResult) -> DriveResult:
@@ -302,10 +304,15 @@ class _Driver:
             await self._recover(row, services)
             run.requests.check()
             run.tip.restore()
-            await _warn_unpriced(run, RoleOverrides.remembered(row.options))
+            # Only tokens limit a model without a known price.
+            flow, assignments = run.values.flow, run.assignments
+            cast = RoleOverrides.remembered(row.options)
+            for text in await asyncio.to_thread(unpriced_models, flow, assignments.roles, assignments.config, cast):
+                run.journal.emit("prices", Warned("budget", text))
+            run.journal.flush()
             await _settle_edits(run, services.folder)
             end = await RunLoop(run, retry=retry).run()
-            return _end_result(row.id, end)
+            return DriveResult(row.id, end.state, EXITS[end.state], end.reason, HINTS.get(end.state, ""))
         except WaitingError as error:
             return DriveResult(row.id, RunState.WAITING, error.exit, error.message, error.hint)
         except (PausedError, InterruptedDriverError) as error:
@@ -335,7 +342,9 @@ class _Driver:
         if about and about.note and row.started_at < about.noted_at:
             journal.emit("repository", Warned("repository", about.note))
         if row.epoch > 1 or not engine.refs.tip(row.id):
-            await self._repair(row, services.run)
+            done = await asyncio.to_thread(self._repair, row, services.run)
+            if done.notes or done.fallen:
+                journal.give_up(done.fallen, done.commits, "; ".join(done.notes))
         open_before = self._store.attempts.running(row.id)
         found = await asyncio.to_thread(self._recover_attempts, row, services)
         # In order: an observer sees the interrupted attempt before the resume.
@@ -345,8 +354,12 @@ class _Driver:
             await asyncio.to_thread(services.site.redact, attempt.intent.folder)
         if row.epoch > 1:
             reason = f"{found.lost} interrupted" if found.lost else ""
-            if self._before:
-                journal.emit(f"epoch{row.epoch}", Warned("driver", _two_drivers(self._before)))
+            before = self._before
+            if before:
+                which = f"process {before.pid}" if before.here else f"process {before.pid} on '{before.host}'"
+                text = f"an earlier driver ({which}) may still be alive"
+                more = "it can write nothing more, and its slots are not used again"
+                journal.emit(f"epoch{row.epoch}", Warned("driver", f"{text}; {more}"))
             with journal.writing("resume", RunResumed(row.epoch, reason)):
                 pass
 
@@ -363,19 +376,13 @@ class _Driver:
         finally:
             store.close()
 
-    async def _repair(self, row: RunRow, run: RunScope) -> None:
+    def _repair(self, row: RunRow, run: RunScope) -> RepositoryRepair:
         tasks = {phase.id for phase in run.values.flow.all_phases() if phase.OWN_SLOTS}
-
-        def work() -> RepositoryRepair:
-            store = self._host.open_store()
-            try:
-                return repair_repositories(store, row.id, run.engine, tasks)
-            finally:
-                store.close()
-
-        done = await asyncio.to_thread(work)
-        if done.notes or done.fallen:
-            run.journal.give_up(done.fallen, done.commits, "; ".join(done.notes))
+        store = self._host.open_store()
+        try:
+            return repair_repositories(store, row.id, run.engine, tasks)
+        finally:
+            store.close()
 
     def _build(
         self,
@@ -393,7 +400,9 @@ class _Driver:
         config, flow = self._project.config(cli_roles=cast.roles), self._flow(row, roles)
         in_place = here.place.root if row.options.get("in_place") else None
         later = asyncio.get_running_loop().call_later
-        tdd = _tdd_mode(flow, config)
+        # Without a command that runs tests by file, no proof can show that the tests came first.
+        proven = "enforced" if config.tests.run_files is not None else "unchecked"
+        tdd = "off" if flow.tdd == "off" else proven
         views = ViewFiles(self._store, row, flow, folder, here.clock, in_place, later, tdd, fence.held)
 
         def publish(recorded: Recorded) -> None:
@@ -417,7 +426,7 @@ class _Driver:
         assignments = Assignments(config, roles, adapters, cast.agent, frozenset(cast.roles))
         secrets = redactor(known_secrets(config, here.environ, engine.user.root))
 
-        slots = Slots(engine, keep_slots=bool(row.options.get("keep")))
+        slots, slot_count = Slots(engine, keep_slots=bool(row.options.get("keep"))), row.options.get("slots")
         host = DriverHost(socket.gethostname(), boot_id(), here.environ, here.clock)
         commands = CommandRunner(journal, config, slots, folder, here.environ, requests, secrets)
         site = LocalSite(values.facts, folder, slots, host, config, adapters, secrets, commands)
@@ -447,7 +456,7 @@ class _Driver:
             lander=lander,
             publisher=Publisher(journal, engine, values, lander, requests, here.environ, secrets, pages),
             artifacts=EngineArtifacts(journal, tip, engine, values, secrets, render, lander.branch.publish),
-            slots=_whole(row.options.get("slots")) or config.workspace.slots,
+            slots=(slot_count if isinstance(slot_count, int) else 0) or config.workspace.slots,
         )
         return DriverServices(run, site, slots, views, folder)
 
@@ -473,27 +482,6 @@ def _budget(journal: Journal, questions: Questions, flow: Flow, config: Config) 
     )
 
 
-async def _warn_unpriced(run: RunScope, cast: RoleOverrides) -> None:
-    """Warn once before the first dispatch: only tokens limit a model without a known price."""
-    flow, roles, config = run.values.flow, run.assignments.roles, run.assignments.config
-    for text in await asyncio.to_thread(unpriced_models, flow, roles, config, cast):
-        run.journal.emit("prices", Warned("budget", text))
-    run.journal.flush()
-
-
-def _tdd_mode(flow: Flow, config: Config) -> str:
-    """Without a command that runs tests by file, no proof can show that the tests came first."""
-    if flow.tdd == "off":
-        return "off"
-    return "enforced" if config.tests.run_files is not None else "unchecked"
-
-
-def _two_drivers(before: DriverId) -> str:
-    where = "" if before.here else f" on '{before.host}'"
-    what = "it can write nothing more, and its slots are not used again"
-    return f"an earlier driver (process {before.pid}{where}) may still be alive; {what}"
-
-
 def _clean_pool(slots: Slots, now: float) -> None:
     """Remove the slots of a flow with agent branches at its end; slots of `--keep` stay. `windlass gc` removes what
     cannot be removed now."""
@@ -503,22 +491,9 @@ def _clean_pool(slots: Slots, now: float) -> None:
                 slots.remove(lease, now)
 
 
-def _kept_folders(slots: Slots, run: str) -> tuple[Path, ...]:
-    kept = [lease for lease in slots.leases() if (lease.use, lease.run) == (SlotUse.KEPT, run)]
-    return tuple(slots.slot(lease.n).path for lease in kept)
-
-
-def _published_tip(store: Store, run: str) -> str:
-    """A landing that is not published yet does not count: a driver may die in between."""
-    last = store.events.last(run, BranchPublished)
-    return last.commit if last else ""
-
-
-def _whole(value: Json) -> int | None:
-    return value if isinstance(value, int) else None
-
-
 def _values(flow: Flow, row: RunRow, store: Store, branch: str, repository: str, secret: str) -> RunValues:
+    # A landing that is not published yet does not count: a driver may die in between.
+    published = store.events.last(row.id, BranchPublished)
     values = RunValues(
         flow,
         row.facts,
@@ -527,7 +502,7 @@ def _values(flow: Flow, row: RunRow, store: Store, branch: str, repository: str,
         settings=dict(row.settings),
         in_place=bool(row.options.get("in_place")),
         branch=branch,
-        published_tip=_published_tip(store, row.id),
+        published_tip=published.commit if published else "",
         repository=repository,
         base_branch=str(row.options.get("from") or ""),
         tag_secret=secret,
@@ -544,27 +519,6 @@ def _raised_limit(row: RunRow, config: Config) -> float | None:
     if row.budget_usd is None or not isinstance(before, int | float) or config.budget.stop_usd <= before:
         return row.budget_usd
     return max(config.budget.stop_usd, row.budget_usd)
-
-
-def _end_result(run: str, end: End) -> DriveResult:
-    exits = {
-        RunState.FINISHED: Exit.OK,
-        RunState.ABORTED: Exit.ABORTED,
-        RunState.STOPPED: Exit.STOPPED,
-        RunState.BLOCKED: Exit.STOPPED,
-    }
-    hints = {RunState.STOPPED: "windlass retry tries that phase again", RunState.BLOCKED: "windlass resume looks again"}
-    return DriveResult(run, end.state, exits[end.state], end.reason, hints.get(end.state, ""))
-
-
-def _on_signals(requests: StopRequests) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, DriverControls(requests).stop)
-
-
-def _ignore_signals() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().remove_signal_handler(number)
 
 
 async def _settle_edits(run: RunScope, folder: Path) -> None:

@@ -47,7 +47,14 @@ class Flows:
 
     def rows(self) -> list[dict[str, str]]:
         """All flows: first the repository's, then the person's, then the built-in ones."""
-        return [self._row(source) for source in list_flows(self._folders)]
+        found = []
+        for source in list_flows(self._folders):
+            try:
+                about = self._load(source).about
+            except FlowError:
+                about = ""
+            found.append({"name": source.name, "origin": source.origin, "path": str(source.path), "about": about})
+        return found
 
     def text(self, name: str) -> str:
         return find_flow(name, self._folders).text
@@ -55,7 +62,19 @@ class Flows:
     def check(self, names: Sequence[str] = ()) -> list[FlowCheck]:
         """Without names, check all flows."""
         sources = [find_flow(name, self._folders) for name in names] or list_flows(self._folders)
-        return [self._check(source) for source in sources]
+        root, checks = self._project.host.place.root, []
+        for source in sources:
+            try:
+                flow = self._load(source)
+            except FlowError as error:
+                problems = tuple({**to_builtins(one), "text": one.at(error.where)} for one in error.problems)
+                checks.append(FlowCheck(source.name, str(source.path), problems))
+                continue
+            # A missing file is no problem of the flow: another repository may have it.
+            absent = dict.fromkeys(file for _, file in instruction_files(flow) if not (root / file).is_file())
+            text = "note: this repository has no instruction file '{}'; agents work without it"
+            checks.append(FlowCheck(source.name, str(source.path), notes=tuple(text.format(file) for file in absent)))
+        return checks
 
     def drawing(self, name: str, *, as_mermaid: bool = False) -> str:
         flow = self._load(find_flow(name, self._folders))
@@ -72,7 +91,17 @@ class Flows:
         name = name.removesuffix(".yaml")
         path = self._folders[0] / f"{name}.yaml"
         hidden = [source.origin for source in list_flows(self._folders) if source.name == name]
-        _write_new(path, template(name))
+        text = template(name)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("x", encoding="utf-8") as file:
+                file.write(text)
+        except FileExistsError:
+            raise UserError(f"'{path}' already exists", hint="choose another name, or edit that file") from None
+        except OSError as error:
+            raise UserError(
+                f"cannot write '{path}': {error.strerror}", hint="check the permissions of its folder"
+            ) from None
         return path, hidden
 
     def _load(self, source: FlowSource) -> Flow:
@@ -80,40 +109,6 @@ class Flows:
         path = source.path.resolve()
         return self._project.parse(source, self._project.roles(path if path.parent.name == "flows" else None))
 
-    def _row(self, source: FlowSource) -> dict[str, str]:
-        try:
-            about = self._load(source).about
-        except FlowError:
-            about = ""
-        return {"name": source.name, "origin": source.origin, "path": str(source.path), "about": about}
-
-    def _check(self, source: FlowSource) -> FlowCheck:
-        try:
-            flow = self._load(source)
-        except FlowError as error:
-            problems = ({**to_builtins(problem), "text": problem.at(error.where)} for problem in error.problems)
-            return FlowCheck(source.name, str(source.path), tuple(problems))
-        return FlowCheck(source.name, str(source.path), notes=tuple(self._absent_instructions(flow)))
-
-    def _absent_instructions(self, flow: Flow) -> list[str]:
-        """Notes about missing instruction files. They are no problem of the flow: another repository may have them."""
-        root = self._project.host.place.root
-        absent = dict.fromkeys(file for _, file in instruction_files(flow) if not (root / file).is_file())
-        return [f"note: this repository has no instruction file '{file}'; agents work without it" for file in absent]
-
 
 def flow_names(folders: Sequence[Path]) -> list[str]:
     return [source.name for source in list_flows(folders)]
-
-
-def _write_new(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise UserError(f"'{path}' already exists", hint="choose another name, or edit that file") from None
-    except OSError as error:
-        raise UserError(
-            f"cannot write '{path}': {error.strerror}", hint="check the permissions of its folder"
-        ) from None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -64,83 +62,24 @@ class Beginning(Struct, frozen=True):
 
 def fork_run(project: Project, store: Store, row: RunRow, phase: str, new_id: str) -> str:
     """The id of the new run, which is at rest before `phase`."""
-    flow = _flow(project, row)
+    where = project.host.place.root / f"{row.flow} (of run {row.id})"
+    flow = project.parse(FlowSource(row.flow, where, row.flow_text, "run"), project.roles())
     beginning = find_beginning(store, row.id, flow, phase)
     engine = EngineRepo.open(user_repo.discover(project.host.cwd), state_dir(project.host.environ))
-    _give_refs(engine, row, beginning, new_id)
-    engine.barrier.settle()
-    _record(store, _new_row(project, row, flow, new_id), row, beginning, phase)
-    return new_id
-
-
-def find_beginning(store: Store, run: str, flow: Flow, phase: str) -> Beginning:
-    known = [one.id for one in flow.all_phases()]
-    if phase not in known:
-        raise UserError(f"flow '{flow.flow}' has no phase '{phase}'", hint=near(phase, known))
-    events = store.events.all(run)
-    passed = [recorded for recorded in events if isinstance(recorded.event, PhaseEntered | PhaseSkipped)]
-    cut = next((recorded.seq for recorded in passed if _phase(recorded) == phase), None)
-    if cut is None:
-        reached = dict.fromkeys(_phase(recorded) for recorded in passed)
-        hint = f"it reached: {', '.join(reached)}" if reached else f"windlass resume {run}"
-        raise UserError(f"run {run} never reached '{phase}'", hint=hint)
-    before = frozenset(head_of(_key(recorded)) for recorded in passed if recorded.seq < cut) | BEFORE_ALL
-    return Beginning(tuple(r for r in events if r.seq < cut), before, tuple(_steps(store.steps.all(run), before)))
-
-
-def head_of(key: str) -> str:
-    return key.split("/", 1)[0].split("!", 1)[0]
-
-
-def _steps(steps: Sequence[StepRow], heads: frozenset[str]) -> Iterator[StepRow]:
-    """The steps to copy. A person's retries belong to no phase: those before the first omitted step are copied."""
-    omitted = [step.seq for step in steps if head_of(step.key) not in heads and not _is_retry(step)]
-    end = min(omitted, default=None)
-    for step in steps:
-        if head_of(step.key) in heads or (_is_retry(step) and (end is None or step.seq < end)):
-            yield step
-
-
-def _is_retry(step: StepRow) -> bool:
-    return step.key.startswith("retry#")
-
-
-def _phase(recorded: Recorded) -> str:
-    assert isinstance(recorded.event, PhaseEntered | PhaseSkipped)
-    return recorded.event.phase
-
-
-def _key(recorded: Recorded) -> str:
-    assert isinstance(recorded.event, PhaseEntered | PhaseSkipped)
-    return recorded.event.key
-
-
-# -- helpers
-
-
-def _flow(project: Project, row: RunRow) -> Flow:
-    where = f"{row.flow} (of run {row.id})"
-    return project.parse(FlowSource(row.flow, project.host.place.root / where, row.flow_text, "run"), project.roles())
-
-
-def _give_refs(engine: EngineRepo, row: RunRow, beginning: Beginning, new_id: str) -> None:
-    """Keep the commits of the copied steps reachable, even after `gc` removed the other run."""
+    # The commits of the copied steps stay reachable, even after `gc` removed the other run.
     engine.user_refs.pin_base(new_id, row.base)
     engine.refs.set_tip(new_id, tip_of_steps(beginning.steps, row.base), "")
     for ref, sha in engine.refs.all().items():
         name = name_held(ref, row.id)
         if name and beginning.has(name):
             engine.refs.hold(new_id, name, sha)
-
-
-def _new_row(project: Project, row: RunRow, flow: Flow, new_id: str) -> RunRow:
-    names = {"slug": row.slug, "id8": new_id[:8], "date": row.date, "n": "1"}
-    branch = flow.branch.format_map(names)
+    engine.barrier.settle()
+    branch = flow.branch.format_map({"slug": row.slug, "id8": new_id[:8], "date": row.date, "n": "1"})
     # Two runs never share a branch, even if the branch template does not contain the run's id.
     branch = f"{branch}-{new_id[:8]}" if branch == row.branch else branch
     options: dict[str, Json] = {**row.options, "in_place": False}
     now = project.host.clock()
-    return replace(
+    new = replace(
         row,
         id=new_id,
         branch=branch,
@@ -152,6 +91,32 @@ def _new_row(project: Project, row: RunRow, flow: Flow, new_id: str) -> RunRow:
         started_at=now,
         updated_at=now,
     )
+    _record(store, new, row, beginning, phase)
+    return new_id
+
+
+def find_beginning(store: Store, run: str, flow: Flow, phase: str) -> Beginning:
+    known = [one.id for one in flow.all_phases()]
+    if phase not in known:
+        raise UserError(f"flow '{flow.flow}' has no phase '{phase}'", hint=near(phase, known))
+    events = store.events.all(run)
+    passed = [(one.seq, one.event) for one in events if isinstance(one.event, PhaseEntered | PhaseSkipped)]
+    cut = next((seq for seq, event in passed if event.phase == phase), None)
+    if cut is None:
+        reached = dict.fromkeys(event.phase for _, event in passed)
+        hint = f"it reached: {', '.join(reached)}" if reached else f"windlass resume {run}"
+        raise UserError(f"run {run} never reached '{phase}'", hint=hint)
+    heads = frozenset(head_of(event.key) for seq, event in passed if seq < cut) | BEFORE_ALL
+    steps = store.steps.all(run)
+    # A person's retries belong to no phase: those before the first omitted step are copied.
+    omitted = (one.seq for one in steps if head_of(one.key) not in heads and not one.key.startswith("retry#"))
+    end = min(omitted, default=None)
+    copied = tuple(one for one in steps if head_of(one.key) in heads or end is None or one.seq < end)
+    return Beginning(tuple(one for one in events if one.seq < cut), heads, copied)
+
+
+def head_of(key: str) -> str:
+    return key.split("/", 1)[0].split("!", 1)[0]
 
 
 def _record(store: Store, new: RunRow, row: RunRow, beginning: Beginning, phase: str) -> None:

@@ -67,10 +67,14 @@ def with_checks(proposal: ConfigProposal, checks: tuple[str, ...]) -> ConfigProp
 
 def propose(root: Path, agents: tuple[str, ...] = ()) -> ConfigProposal:
     """Propose the project's own `test` target, or else the usual command of each language."""
-    found = [commands for commands in (_python(root), _node(root), _cargo(root), _go(root)) if commands]
+    found = [commands for commands in (_python(root), _node(root)) if commands]
+    found += [((), ("cargo test",))] if (root / "Cargo.toml").is_file() else []
+    found += [((), ("go test ./...",))] if (root / "go.mod").is_file() else []
     setup = tuple(command for commands, _ in found for command in commands)
     checks = tuple(command for _, commands in found for command in commands)
-    tested = ("make test",) if _has_test_target(root) else checks
+    makefiles = [_text(root / name) for name in ("GNUmakefile", "makefile", "Makefile")]
+    has_target = any(re.search(r"^test\s*:(?!=)", text, re.MULTILINE) for text in makefiles)
+    tested = ("make test",) if has_target else checks
     instructions = tuple(name for name in INSTRUCTIONS if (root / name).is_file())[:1]
     return ConfigProposal(tested, setup, agents[0] if agents else "", agents, instructions, _run_files(root, checks))
 
@@ -114,19 +118,6 @@ def _node(root: Path) -> Commands | None:
         (both for lock, both in NODE_TOOLS.items() if (root / lock).is_file()), ("npm install", "npm test")
     )
     return (install,), (test,)
-
-
-def _cargo(root: Path) -> Commands | None:
-    return ((), ("cargo test",)) if (root / "Cargo.toml").is_file() else None
-
-
-def _go(root: Path) -> Commands | None:
-    return ((), ("go test ./...",)) if (root / "go.mod").is_file() else None
-
-
-def _has_test_target(root: Path) -> bool:
-    names = ("GNUmakefile", "makefile", "Makefile")
-    return any(re.search(r"^test\s*:(?!=)", _text(root / name), re.MULTILINE) for name in names)
 
 
 def _text(path: Path) -> str:

@@ -75,8 +75,12 @@ def land(
         raise UserError(f"run {row.id} has no landed tasks", hint=f"windlass show {row.id}")
     name = view.published or f"run {row.id}"
     copy_tip(engine, tip)
-    landed = _was_landed(user, view, tip)
-    plan = None if landed else plan_landing(user, tip, name, _style(options))
+    # After a squash, the branch does not contain the tip: the journal records the landing.
+    landed = view.landed if view.landed and view.landed.tip == tip else None
+    is_landed = landed is not None and git.is_ancestor(user.root, landed.commit, user.head)
+    # A message or a sign-off needs a commit.
+    wants_commit = options.style is LandStyle.AUTO and (options.message or options.signoff)
+    plan = None if is_landed else plan_landing(user, tip, name, LandStyle.NO_FF if wants_commit else options.style)
     if plan is None or plan.kind == "already":
         catch_up(service, engine, row.id, tip)
         return LandReport(name, LandResult(user.branch, user.head, user.head, "already"), "")
@@ -105,18 +109,6 @@ def catch_up(service: Service, engine: EngineRepo, run: str, tip: str) -> None:
     done = publish(engine, run, last.branch, tip, now)
     if done.commit == tip:
         service.store.events.add(Person(run), BranchPublished(done.branch, done.commit, done.note, tip))
-
-
-def _was_landed(user: user_repo.UserRepo, view: View, tip: str) -> bool:
-    """Whether the journal records this landing. After a squash, the branch does not contain the tip."""
-    landed = view.landed
-    return landed is not None and landed.tip == tip and git.is_ancestor(user.root, landed.commit, user.head)
-
-
-def _style(options: LandOptions) -> LandStyle:
-    """A message or a sign-off needs a commit."""
-    wants_commit = options.message or options.signoff
-    return LandStyle.NO_FF if wants_commit and options.style is LandStyle.AUTO else options.style
 
 
 def _message(options: LandOptions, plan: LandPlan, view: View, name: str) -> str:
@@ -208,14 +200,15 @@ def collect(
         if last and last.tip not in ("", last.commit):
             catch_up(service, engine, id, last.tip)
     branches = [branch for row in rows.values() for branch in _own_branch(service.store, row)]
-    by_name = final if runs else set()
+    # A killed `windlass check` leaves a slot too.
+    checks = set() if is_driven(host.place.lock(CHECK)) else {CHECK}
     found = gc(
         engine,
-        final | _checks(host),
+        final | checks,
         dry=dry,
         date=host.clock(),
         named=refs,
-        chosen=by_name,
+        chosen=final if runs else set(),
         occupant=partial(_occupant, running_processes()),
         branches=branches,
     )
@@ -275,8 +268,3 @@ def _require_known(engine: EngineRepo, refs: Collection[str], final: Collection[
             raise UserError(
                 f"'{name}' is not a ref of a finished or aborted run", hint="windlass gc --dry-run lists them"
             )
-
-
-def _checks(host: Host) -> set[str]:
-    """A killed `windlass check` leaves a slot too."""
-    return set() if is_driven(host.place.lock(CHECK)) else {CHECK}

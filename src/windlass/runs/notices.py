@@ -11,9 +11,8 @@ import re
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from importlib.util import find_spec
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -23,7 +22,7 @@ from windlass.engine.services import known_secrets
 from windlass.events import QuestionAnswered, QuestionAsked, Recorded, RunEnded
 from windlass.model import RunState
 from windlass.private_files import open_private
-from windlass.redaction import Redactor, redactor
+from windlass.redaction import redactor
 from windlass.runs.project import Project
 from windlass.runs.service import Service
 from windlass.text import clean, stamp
@@ -110,11 +109,19 @@ class Notices:
     def on_event(self, recorded: Recorded) -> None:
         match recorded.event:
             case QuestionAsked() as event:
-                self._on_question(event)
+                # Wait before sending: many questions are answered at once by `--yes` or `--answer`.
+                self._close(event.key)
+                timer = threading.Timer(self._patience_s, self._overdue, [event.key])
+                timer.daemon = True
+                self._open[event.key] = (event, timer)
+                timer.start()
             case QuestionAnswered(key=key):
                 self._close(key)
             case RunEnded() as event:
-                self._on_end(event)
+                for asked in [self._close(key) for key in list(self._open)]:
+                    if asked and event.state == RunState.WAITING:
+                        self._send_soon(self._subject.waits(asked))
+                self._send_soon(self._subject.ended(event, self._result()))
             case _:
                 pass
 
@@ -130,14 +137,6 @@ class Notices:
         for thread in self._sending:
             thread.join(max(0.0, end - time.monotonic()))
 
-    def _on_question(self, event: QuestionAsked) -> None:
-        """Wait before sending: many questions are answered at once by `--yes` or `--answer`."""
-        self._close(event.key)
-        timer = threading.Timer(self._patience_s, self._overdue, [event.key])
-        timer.daemon = True
-        self._open[event.key] = (event, timer)
-        timer.start()
-
     def _overdue(self, key: str) -> None:
         """The timer or the end of the run removes the question. The one that removes it sends the message."""
         asked, _ = self._open.pop(key, (None, None))
@@ -148,12 +147,6 @@ class Notices:
         if timer:
             timer.cancel()
         return asked
-
-    def _on_end(self, event: RunEnded) -> None:
-        for asked in [self._close(key) for key in list(self._open)]:
-            if asked and event.state == RunState.WAITING:
-                self._send_soon(self._subject.waits(asked))
-        self._send_soon(self._subject.ended(event, self._result()))
 
     def _send_soon(self, notice: Notice | None) -> None:
         if notice is None:
@@ -169,8 +162,10 @@ def notices(project: Project, run: str, request: str) -> Notices:
     log = project.host.place.run_folder(run) / LOG
 
     def send(notice: Notice) -> None:
-        for problem in deliver(config.notify.urls, _redact(notice, secrets)):
-            _append(log, f"{stamp(project.host.clock())} {notice.title}: {problem}")
+        safe = Notice(secrets.text(notice.title), secrets.text(notice.body), notice.kind)
+        for problem in deliver(config.notify.urls, safe):
+            with suppress(OSError), open_private(log) as file:
+                file.write(f"{stamp(project.host.clock())} {notice.title}: {problem}\n")
 
     def result() -> NoticeResult:
         with closing(Service(project.host)) as service:
@@ -207,15 +202,3 @@ def _send(url: str, notice: Notice) -> str:
     except Exception as error:  # a plugin must not stop the run
         return f"failed ({type(error).__name__})"
     return "" if sent else "was not delivered"
-
-
-def _redact(notice: Notice, secrets: Redactor) -> Notice:
-    return Notice(secrets.text(notice.title), secrets.text(notice.body), notice.kind)
-
-
-def _append(log: Path, line: str) -> None:
-    try:
-        with open_private(log) as file:
-            file.write(line + "\n")
-    except OSError:
-        pass

@@ -48,15 +48,14 @@ def parse_part(role: str, text: str) -> RoleOverride:
 
 def overrides(given: Mapping[str, str], config: Config, roles: Mapping[str, Role]) -> dict[str, Any]:
     """Returns the overrides in the form of the config file."""
-    return {role: _override(role, parse_part(role, text), config, roles) for role, text in given.items()}
-
-
-def _override(role: str, part: RoleOverride, config: Config, roles: Mapping[str, Role]) -> dict[str, str]:
-    values = {"agent": part.agent, "model": part.model, "effort": part.effort}
-    if part.agent == assign(config, roles, role).agent:
-        return {name: value for name, value in values.items() if value}
-    # A model belongs to one agent: another agent does not get the configured model.
-    return values
+    found = {}
+    for role, text in given.items():
+        part = parse_part(role, text)
+        values = {"agent": part.agent, "model": part.model, "effort": part.effort}
+        # A model belongs to one agent: another agent does not get the configured model.
+        keeps_config = part.agent == assign(config, roles, role).agent
+        found[role] = {name: value for name, value in values.items() if value or not keeps_config}
+    return found
 
 
 def check_roles(named: Mapping[str, str], flow: Flow, roles: Mapping[str, Role]) -> None:

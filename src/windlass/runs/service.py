@@ -124,8 +124,13 @@ class Service:
             for recorded in page:
                 builder.feed(recorded)
         view = builder.live
-        if view.running:
-            _feed_usage(builder, run, self.store)
+        # The driver stores the cost so far of a running dispatch with the attempt, not as an event.
+        for row in self.store.attempts.running(run) if view.running else ():
+            cost = row.usage.get("cost_usd") if isinstance(row.usage, dict) else None
+            seen = view.running.get(row.intent.key)
+            if seen and isinstance(cost, int | float):
+                used = Activity(row.intent.key, row.intent.role, "usage", "", cost_usd=cost)
+                builder.feed(Recorded(0, run, seen.seen_at, used))
         if view.published:
             # The user may have moved or deleted the branch since.
             now = self.host.place.branch_commit(view.published)
@@ -149,16 +154,6 @@ class Service:
             if not driven:
                 return
             sleep(0.1)
-
-
-def _feed_usage(builder: ViewBuilder, run: str, store: Store) -> None:
-    """Add the cost so far of running dispatches. The driver stores it with the attempt, not as an event."""
-    for row in store.attempts.running(run):
-        cost = row.usage.get("cost_usd") if isinstance(row.usage, dict) else None
-        seen = builder.live.running.get(row.intent.key)
-        if seen and isinstance(cost, int | float):
-            used = Activity(row.intent.key, row.intent.role, "usage", "", cost_usd=cost)
-            builder.feed(Recorded(0, run, seen.seen_at, used))
 
 
 def _ambiguous(rows: Sequence[RunRow], what: str) -> UserError:

@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 
 from msgspec import Struct, field
 
@@ -19,7 +18,6 @@ from windlass.agents.base import Adapter
 from windlass.agents.contracts.task_list import parse_plan
 from windlass.agents.roles import Role
 from windlass.answers import AnswerPolicy
-from windlass.config.schema import BudgetSettings as BudgetConfig
 from windlass.config.schema import Config
 from windlass.cost import dollars
 from windlass.errors import UserError, near
@@ -33,7 +31,6 @@ from windlass.git.disk import MIN_FREE_BYTES, space_problem
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.publish import enter_in_place
 from windlass.git.user_repo import UserRepo
-from windlass.kinds.spec import PhaseSpec
 from windlass.model import Json, RunState, Usage, content_id, slugify
 from windlass.paths import state_dir
 from windlass.runs.project import Project
@@ -67,11 +64,21 @@ def start_run(project: Project, start: Start, run: str) -> str:
     """Record a new run and return its id. Nothing is dispatched yet."""
     git.require_git()
     repo = user_repo.discover(project.host.cwd)
-    _refuse_unsupported(repo)
-    _require_room(repo, state_dir(project.host.environ))
+    # Shallow and partial clones are supported: commits before the base are not needed.
+    odd = [text for text in user_repo.oddities(repo) if not text.startswith(("shallow clone", "partial clone"))]
+    if odd:
+        raise UserError(f"this repository is not supported: {'; '.join(odd)}", hint="windlass doctor shows the details")
+    for folder in (repo.common_dir, state_dir(project.host.environ)):
+        problem = space_problem(folder, MIN_FREE_BYTES)
+        if problem:
+            raise UserError(problem, hint="free some space, or run `windlass gc`")
     config = project.config(start.budget, start.roles)
     roles = project.roles()
-    _check_role_names(config, roles)
+    for name in config.roles:
+        # An unknown name that is not similar to a known one may be another project's role.
+        meant = difflib.get_close_matches(name, roles, n=1, cutoff=0.8)
+        if name not in roles and meant:
+            raise UserError(f"[roles.{name}] in config.toml: there is no such role", hint=f"did you mean '{meant[0]}'?")
     source = project.find_flow(start.flow or config.flow)
     flow = project.parse(source, roles)
     settings = settings_for(flow, config, start.settings)
@@ -92,7 +99,7 @@ def _create(
 ) -> str:
     user_repo.fetch_missing(repo, repo.head)
     now = project.host.clock()
-    date = _date(now)
+    date = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d")
     slug = _free_slug(flow, repo, slugify(start.request), date)
     branch = flow.branch.format_map({"slug": slug, "id8": run[:8], "date": date, "n": "1"})
     store = project.host.open_store(create=True)
@@ -126,14 +133,6 @@ def _create(
     return run
 
 
-def _check_role_names(config: Config, roles: Mapping[str, Role]) -> None:
-    """Refuse a misspelt role. An unknown name that is not similar to a known one may be another project's role."""
-    for name in config.roles:
-        meant = difflib.get_close_matches(name, roles, n=1, cutoff=0.8)
-        if name not in roles and meant:
-            raise UserError(f"[roles.{name}] in config.toml: there is no such role", hint=f"did you mean '{meant[0]}'?")
-
-
 def check_agents(
     make: Callable[[str], Adapter], flow: Flow, roles: Mapping[str, Role], config: Config, overrides: RoleOverrides
 ) -> None:
@@ -165,17 +164,12 @@ def unpriced_models(
             asked[found.agent, model] = None
     # Loading the price list takes half a second.
     unknown = [(name, model) for name, model in asked if pricing.cost(model, Usage(1, 1)) is None] if asked else []
-    return [f"{name}: no price is known for model '{model}'; {_consequence(config.budget)}" for name, model in unknown]
-
-
-def _consequence(budget: BudgetConfig) -> str:
-    most = [
-        f"{count:,} tokens {of}"
-        for count, of in ((budget.dispatch_tokens, "a dispatch"), (budget.run_tokens, "a run"))
-        if count
-    ]
+    budget = config.budget
+    limits = ((budget.dispatch_tokens, "a dispatch"), (budget.run_tokens, "a run"))
+    most = [f"{count:,} tokens {of}" for count, of in limits if count]
     limit = f"it may use {' and '.join(most)}" if most else "its tokens have no limit"
-    return f"if the agent reports no cost, {dollars(budget.unknown_usd)} are assumed for each dispatch, and {limit}"
+    assumed = f"if the agent reports no cost, {dollars(budget.unknown_usd)} are assumed for each dispatch"
+    return [f"{name}: no price is known for model '{model}'; {assumed}, and {limit}" for name, model in unknown]
 
 
 def _free_slug(flow: Flow, repo: UserRepo, slug: str, date: str) -> str:
@@ -189,25 +183,6 @@ def _free_slug(flow: Flow, repo: UserRepo, slug: str, date: str) -> str:
     raise AssertionError("counting never ends")
 
 
-def _date(now: float) -> str:
-    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d")
-
-
-def _require_room(repo: UserRepo, state: Path) -> None:
-    """Refuse to start on a full disk, before anything is written."""
-    for folder in (repo.common_dir, state):
-        problem = space_problem(folder, MIN_FREE_BYTES)
-        if problem:
-            raise UserError(problem, hint="free some space, or run `windlass gc`")
-
-
-def _refuse_unsupported(repo: UserRepo) -> None:
-    # Shallow and partial clones are supported: commits before the base are not needed.
-    odd = [text for text in user_repo.oddities(repo) if not text.startswith(("shallow clone", "partial clone"))]
-    if odd:
-        raise UserError(f"this repository is not supported: {'; '.join(odd)}", hint="windlass doctor shows the details")
-
-
 def settings_for(flow: Flow, config: Config, given: Mapping[str, str]) -> dict[str, str]:
     """Merge `--set` over the config. Each setting must exist in the flow and fit its type."""
     configured = {name: str(value) for name, value in config.settings.items() if name in flow.settings}
@@ -216,18 +191,14 @@ def settings_for(flow: Flow, config: Config, given: Mapping[str, str]) -> dict[s
             raise UserError(f"flow '{flow.flow}' has no setting '{name}'", hint=near(name, flow.settings))
     merged = {**configured, **given}
     for name, value in merged.items():
-        _check_setting(flow, name, value)
+        setting = flow.settings[name]
+        if setting.options and value not in setting.options:
+            raise UserError(f"'{value}' is not a value of '{name}'", hint=near(value, setting.options))
+        if setting.type == "int" and not (value.isdigit() and int(value) > 0):
+            raise UserError(f"'{name}' must be a whole number from 1, not '{value}'", hint=f"--set {name}=3")
+        if setting.type == "bool" and value not in ("true", "false"):
+            raise UserError(f"'{name}' must be true or false, not '{value}'", hint=f"--set {name}=true")
     return merged
-
-
-def _check_setting(flow: Flow, name: str, value: str) -> None:
-    setting = flow.settings[name]
-    if setting.options and value not in setting.options:
-        raise UserError(f"'{value}' is not a value of '{name}'", hint=near(value, setting.options))
-    if setting.type == "int" and not (value.isdigit() and int(value) > 0):
-        raise UserError(f"'{name}' must be a whole number from 1, not '{value}'", hint=f"--set {name}=3")
-    if setting.type == "bool" and value not in ("true", "false"):
-        raise UserError(f"'{name}' must be true or false, not '{value}'", hint=f"--set {name}=true")
 
 
 def _check_answers(flow: Flow, policy: AnswerPolicy) -> None:
@@ -235,36 +206,29 @@ def _check_answers(flow: Flow, policy: AnswerPolicy) -> None:
     of_phases = {name for phase in flow.all_phases() for name in phase.answer_names()}
     known = {*asked, *of_phases, *flow.settings, "baseline", "adopt"}
     known |= {"over-budget"} if flow.over_budget == "ask" else set()
-    for key in policy.answers:
+    for key, value in policy.answers.items():
         name = key.removesuffix("*")
-        if name.rpartition("!")[2] not in known:
+        answered = name.rpartition("!")[2]
+        if answered not in known:
             raise UserError(f"flow '{flow.flow}' asks no question '{name}'", hint=near(name, known))
-        _check_forward(flow, name.rpartition("!")[2], policy.answers[key])
+        for id, question in flow.questions.items():
+            if answered in (id, question.id) and value in back_options(flow, id):
+                raise UserError(
+                    f"'{answered}={value}' leads back; an answer given in advance must not make a loop",
+                    hint="start without it and answer by hand: windlass answer",
+                )
     for name in policy.yes_to - known:
         raise UserError(f"flow '{flow.flow}' asks no question '{name}'", hint=near(name, known))
 
 
-def _check_forward(flow: Flow, name: str, value: str) -> None:
-    for id, question in flow.questions.items():
-        if name in (id, question.id) and value in back_options(flow, id):
-            raise UserError(
-                f"'{name}={value}' leads back; an answer given in advance must not make a loop",
-                hint="start without it and answer by hand: windlass answer",
-            )
-
-
 def needed_roles(flow: Flow) -> set[str]:
     """Roles that a run requires. Optional reviewers may be missing."""
-    phases = [*flow.all_phases(), *_steps(flow)]
+    phases = [*flow.all_phases(), *(step for phase in flow.all_phases() for step in phase.task_steps())]
     reviewers = [reviewer for phase in phases for reviewer in getattr(phase, "reviewers", ())]
     required = {reviewer.role for reviewer in reviewers if not reviewer.optional}
     optional = {reviewer.role for reviewer in reviewers if reviewer.optional}
     everyone = {role for phase in phases for role in phase.roles()}
     return (everyone - optional) | required
-
-
-def _steps(flow: Flow) -> list[PhaseSpec]:
-    return [step for phase in flow.all_phases() for step in phase.task_steps()]
 
 
 def _given_artifacts(flow: Flow, start: Start) -> dict[str, str]:
@@ -274,16 +238,13 @@ def _given_artifacts(flow: Flow, start: Start) -> dict[str, str]:
         raise UserError(f"flow '{flow.flow}' writes its own plan", hint="use windlass task --plan FILE for yours")
     if not names:
         return {}
-    content = start.plan or _plan_of(start.request)
+    title = " ".join(start.request.split())[:120] or "Task"
+    block = _block([{"title": title, "description": start.request}])
+    content = start.plan or f"# {title}\n\n{block}"
     problem = parse_plan(content).problem
     if problem:
         raise _bad_plan(problem)
     return dict.fromkeys(names, content)
-
-
-def _plan_of(request: str) -> str:
-    title = " ".join(request.split())[:120] or "Task"
-    return f"# {title}\n\n{_block([{'title': title, 'description': request}])}"
 
 
 def task_of_plan(plan: str, name: str) -> tuple[str, str]:

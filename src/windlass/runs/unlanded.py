@@ -28,7 +28,9 @@ class FoundWork(Struct, frozen=True):
 
 def unlanded_work(service: Service, view: View) -> list[TaskWork]:
     """Commits of the run's tasks that have not landed, oldest first."""
-    if not _has_engine(service):
+    home = state_dir(service.host.environ).resolve() / "windlass" / repo_id(service.host.place.common)
+    if not (home / "repo.git").exists():
+        # Reading must not create the repository.
         return []
     started = _start_times(service, view.run)
     found = task_work(_engine(service), view.run, {task.id for task in view.tasks}, view.tip)
@@ -42,14 +44,19 @@ def find_work(service: Service, view: View, name: str) -> FoundWork:
     if not name:
         return FoundWork("", view.published, tip, view.base)
     works = unlanded_work(service, view)
-    exact = [work for work in works if work.ref == name]
-    task = None if exact else _task_named(view, name)
-    work = exact[0] if exact else newest([work for work in works if work.task == task], _start_times(service, view.run))
+    work = next((work for work in works if work.ref == name), None)
+    landed = ""
+    if work is None:
+        tasks = [task for task in view.tasks if name in (task.id, str(task.index), task.title)]
+        if len(tasks) != 1:
+            raise UserError(f"run {view.run} has no task '{name}'", hint=near(name, [task.id for task in view.tasks]))
+        [task] = tasks
+        work = newest([work for work in works if work.task == task.id], _start_times(service, view.run))
+        landed = task.landed
     if work is not None:
         return FoundWork(work.task, work.ref, work.commit, base_of(engine, work.commit, tip))
-    known = view.task(task or "")
-    if known and known.landed:
-        return FoundWork(known.id, "", known.landed, f"{known.landed}^")
+    if landed:
+        return FoundWork(task.id, "", landed, f"{landed}^")
     raise UserError(f"task '{name}' left no work: none of its attempts made a commit", hint=f"windlass show {view.run}")
 
 
@@ -64,25 +71,12 @@ def diff_of(service: Service, work: FoundWork, limit: int) -> str:
     return diff(_engine(service), work.base, work.commit, limit)
 
 
-def _task_named(view: View, name: str) -> str:
-    found = [task.id for task in view.tasks if name in (task.id, str(task.index), task.title)]
-    if len(found) != 1:
-        raise UserError(f"run {view.run} has no task '{name}'", hint=near(name, [task.id for task in view.tasks]))
-    return found[0]
-
-
 def _start_times(service: Service, run: str) -> dict[tuple[str, int], float]:
     return {(row.intent.key, row.intent.n): row.started_at for row in service.store.attempts.all(run)}
 
 
 def _engine(service: Service) -> EngineRepo:
     return EngineRepo.open(user_repo.discover(service.host.cwd), state_dir(service.host.environ))
-
-
-def _has_engine(service: Service) -> bool:
-    """Reading must not create the repository."""
-    home = state_dir(service.host.environ).resolve() / "windlass" / repo_id(service.host.place.common)
-    return (home / "repo.git").exists()
 
 
 def tip_of(service: Service, engine: EngineRepo, run: str) -> str:

@@ -145,16 +145,13 @@ class ViewFiles:
             self._files.write(self._progress, render_progress(self.view, self._settings()))
         if self._flow.projection != "superteam-workflow":
             return
-        for projector in self._projectors:
-            if final or self.view.state in ("finished", "aborted"):
-                # A final run has no active-workflow file. Its history stays in the journal.
+        if final or self.view.state in ("finished", "aborted"):
+            # A final run has no active-workflow file. Its history stays in the journal.
+            for projector in self._projectors:
                 projector.remove(superteam.FILE)
-            else:
-                projector.write(superteam.FILE, superteam.render(self.view, self._facts()))
-
-    def _facts(self) -> SuperteamFacts:
+            return
         plan, design = (self.view.artifacts.get(name) for name in ("plan", "design"))
-        return SuperteamFacts(
+        facts = SuperteamFacts(
             self._settings(),
             plan.path if plan else "",
             self._content("plan"),
@@ -162,6 +159,9 @@ class ViewFiles:
             self._content("design"),
             self._content("scout"),
         )
+        text = superteam.render(self.view, facts)
+        for projector in self._projectors:
+            projector.write(superteam.FILE, text)
 
     def _content(self, name: str) -> str:
         stored = self.view.artifacts.get(name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -52,10 +51,19 @@ class Checker:
         if not self.configured:
             return CheckVerdict(True, "unchecked")
         results = await self._all(key, self._config.checks, workspace, commit, tree)
-        return self._verdict(key, results)
+        events = tuple(_event(key, result, cached=cached) for result, cached in results)
+        red = [result for result, _ in results if not acceptable(result, self.known)]
+        if red:
+            failing = tuple(test for result in red for test in result.failing)
+            return CheckVerdict(False, "failed", "\n".join(map(_failure_text, red)), failing, events)
+        all_green = all(result.ok for result, _ in results)
+        return CheckVerdict(True, "passed" if all_green else "known failures", events=events)
 
     async def command(self, key: Key, name: str, workspace: Workspace) -> CommandRun:
-        commands = self._commands_named(name)
+        known: dict[str, CommandSet] = {**self._config.commands, "checks": self._config.checks}
+        if name not in known:
+            raise UserError(f"no commands named '{name}' are configured", hint=near(name, known))
+        commands = known[name]
 
         async def run(previous: Json) -> Json:
             results = await self._all(key, commands, workspace, workspace.head, workspace.tree)
@@ -115,23 +123,6 @@ class Checker:
         if result.ok:
             store.checks.put(self._journal.claim, tree, check.command, setup, result.to_json())
         return result, False
-
-    def _commands_named(self, name: str) -> CommandSet:
-        config = self._config
-        if name == "checks":
-            return config.checks
-        if name not in config.commands:
-            raise UserError(f"no commands named '{name}' are configured", hint=near(name, {"checks", *config.commands}))
-        return config.commands[name]
-
-    def _verdict(self, key: Key, results: Sequence[tuple[CheckResult, bool]]) -> CheckVerdict:
-        events = tuple(_event(key, result, cached=cached) for result, cached in results)
-        red = [result for result, _ in results if not acceptable(result, self.known)]
-        failing = tuple(test for result in red for test in result.failing)
-        if red:
-            return CheckVerdict(False, "failed", "\n".join(map(_failure_text, red)), failing, events)
-        all_green = all(result.ok for result, _ in results)
-        return CheckVerdict(True, "passed" if all_green else "known failures", events=events)
 
 
 def _failure_text(result: CheckResult) -> str:

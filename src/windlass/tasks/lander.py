@@ -113,16 +113,30 @@ class Lander:
 
     async def land(self, request: LandingRequest) -> tuple[Landed, str]:
         """The result of the landing, and the tip to continue from."""
-        row = self._journal.find(request.key, request.inputs)
+        key, attempts, address = request.key, self._journal.attempts, self._address
+        row = self._journal.find(key, request.inputs)
         try:
             if row is None:
                 self._requests.check()
-                await self._wait_in_line(_Waiting(request, *self._begin(request.key, request.workspace.head)))
-                row = self._journal.find(request.key, request.inputs)
+                n, earlier = attempts.next(key), attempts.all(key)
+                base = request.workspace.head
+                intent = Intent(key.text, n, f"attempts/{key}/@{n}", address.host, address.boot, base=base)
+                # An intent lost in a power cut is made again: commits that the tip contains do not land twice.
+                attempts.begin(intent, synced=False)
+                # The first attempt's date stays the date of the commit, so a repeated landing makes the same one.
+                first = earlier[0] if earlier else attempts.all(key)[0]
+                await self._wait_in_line(_Waiting(request, n, float(int(first.started_at))))
+                row = self._journal.find(key, request.inputs)
         finally:
             await self.give_up_turn(request.task.id)
         assert row is not None
-        return _landing_of(row.result)
+        result = row.result
+        assert isinstance(result, dict)
+        files = result["files"]
+        assert isinstance(files, list)
+        paths = tuple(str(path) for path in files)
+        ours, theirs = str(result.get("ours") or ""), str(result.get("theirs") or "")
+        return Landed(str(result["kind"]), str(result["detail"]), paths, ours, theirs), str(result["tip"])
 
     async def give_up_turn(self, task: str) -> None:
         if task in self.turns:
@@ -167,7 +181,11 @@ class Lander:
         if not chain:
             return
         top = chain[-1]
-        verdict = await self._verdict(top)
+        request, candidate = top.waiting.request, top.candidate
+        if request.waived or not request.checked:
+            verdict = CheckVerdict(True, "accepted" if request.waived else "unchecked")
+        else:
+            verdict = await self._checker.check(request.key, request.workspace, candidate.commit, candidate.tree)
         if verdict.ok:
             await self._finish(chain, verdict)
             await self._tip.show()
@@ -175,7 +193,7 @@ class Lander:
         elif len(chain) > 1:
             self._batches.note_failure(len(chain))
         else:
-            await self._refuse(top.waiting, "red", verdict.output, top.candidate, verdict.events)
+            await self._refuse(top.waiting, "red", verdict.output, candidate, verdict.events)
 
     async def _chain(self, batch: Sequence[_Waiting]) -> list[_Link]:
         chain: list[_Link] = []
@@ -202,24 +220,6 @@ class Lander:
             reason = f"{UNRESOLVED}\n{describe(left)}"
             return Candidate(Landing.CONFLICT, "", "", tip, paths_of(left), reason)
         return await merge.candidate(self._engine, tip, task.id, task.title, workspace.head, one.date)
-
-    async def _verdict(self, top: _Link) -> CheckVerdict:
-        request = top.waiting.request
-        if request.waived or not request.checked:
-            return CheckVerdict(True, "accepted" if request.waived else "unchecked")
-        return await self._checker.check(request.key, request.workspace, top.candidate.commit, top.candidate.tree)
-
-    # -- the journal
-
-    def _begin(self, key: Key, head: str) -> tuple[int, float]:
-        """The date of the first attempt stays the date of the commit, so a repeated landing makes the same one."""
-        address, n = self._address, self._journal.attempts.next(key)
-        earlier = self._journal.attempts.all(key)
-        intent = Intent(key.text, n, f"attempts/{key}/@{n}", address.host, address.boot, base=head)
-        # An intent lost in a power cut is made again: commits that the tip contains do not land twice.
-        self._journal.attempts.begin(intent, synced=False)
-        first = earlier[0] if earlier else self._journal.attempts.all(key)[0]
-        return n, float(int(first.started_at))
 
     async def _refuse(
         self, one: _Waiting, why: str, detail: str, candidate: Candidate, events: tuple[Event, ...]
@@ -311,12 +311,19 @@ class RunBranch:
 
     async def _publish(self) -> None:
         """Move the run's branch to the tip. The next landing repeats a failed move."""
-        values, journal = self._values, self._journal
+        values, journal, engine, facts = self._values, self._journal, self._engine, self._values.facts
         tried = ""
         while (tip := self._tip.now) not in ("", tried, values.published_tip, values.facts.base):
             tried = tip
             try:
-                await self._show(tip)
+                if values.in_place:
+                    await asyncio.to_thread(follow, engine, facts.id, facts.branch, tip)
+                branch, last = values.branch or facts.branch, values.published_tip
+                done = await asyncio.to_thread(publish, engine, facts.id, branch, tip, last)
+                values.published_tip, values.branch = done.commit, done.branch
+                published = BranchPublished(done.branch, done.commit, done.note, tip)
+                with journal.writing("publish", published, synced=False):
+                    pass
             except GitLockError as error:
                 # Only the branch waits for it: tasks continue, and the next landing tries again.
                 journal.emit("publish", Warned("branch", f"{error.message}; {error.hint}"))
@@ -326,17 +333,6 @@ class RunBranch:
             with suppress(TimeoutError):
                 async with asyncio.timeout(PUBLISH_PAUSE_S):
                     await self._hurry.wait()
-
-    async def _show(self, tip: str) -> None:
-        engine, values, facts = self._engine, self._values, self._values.facts
-        if values.in_place:
-            await asyncio.to_thread(follow, engine, facts.id, facts.branch, tip)
-        branch, last = values.branch or facts.branch, values.published_tip
-        done = await asyncio.to_thread(lambda: publish(engine, facts.id, branch, tip, last))
-        values.published_tip, values.branch = done.commit, done.branch
-        published = BranchPublished(done.branch, done.commit, done.note, tip)
-        with self._journal.writing("publish", published, synced=False):
-            pass
 
 
 class Batches:
@@ -360,15 +356,6 @@ class Batches:
 
 def _tip_with(candidate: Candidate) -> str:
     return candidate.commit if candidate.kind is Landing.MERGED else candidate.tip
-
-
-def _landing_of(result: Json) -> tuple[Landed, str]:
-    assert isinstance(result, dict)
-    files = result["files"]
-    assert isinstance(files, list)
-    paths = tuple(str(path) for path in files)
-    ours, theirs = str(result.get("ours") or ""), str(result.get("theirs") or "")
-    return Landed(str(result["kind"]), str(result["detail"]), paths, ours, theirs), str(result["tip"])
 
 
 async def catch_up(journal: Journal, engine: EngineRepo, key: Key, task: Task, workspace: Workspace) -> None:

@@ -20,7 +20,7 @@ from windlass.engine.values import RunValues
 from windlass.events import Event, LandingRefused, TaskProved
 from windlass.git.engine_repo import EngineRepo
 from windlass.model import Choice, Json, Key, Question, Task, digest
-from windlass.proof.facts import Declaration, Proof, ProofFacts, ProofTree, ProofVerdict, TestRun
+from windlass.proof.facts import Declaration, Proof, ProofTree, ProofVerdict, TestRun
 from windlass.proof.rules import judge, possible_trees, shuffle_trees
 from windlass.proof.trees import Trees, counts_every_file, gather_facts
 from windlass.tasks.checker import Checker
@@ -67,32 +67,35 @@ class Prover:
         """Recorded, as is every run of the tests: a driver that dies in between repeats none of them."""
         inputs: Json = {"task": task.id, "tree": workspace.tree, "tdd": task.tdd}
         row = self._journal.find(key, inputs)
-        if row is None and not self._is_wanted(landing, task):
+        if row is not None:
+            result = row.result
+        elif self._values.flow.tdd == "off" or self._journal.recorded(landing):
+            # A task that landed or was refused without a proof does not get one because the configuration changed.
             self._journal.pass_over(key)
             return ProofResult(True, Proof.UNCHECKED)
-        result = (
-            row.result
-            if row
-            else await self._journal.step(
-                key, inputs, partial(self._look, key, task, workspace), events=partial(_events, task)
-            )
-        )
-        self._journal.pass_over(key)
-        return _proven(result)
-
-    def _is_wanted(self, landing: Key, task: Task) -> bool:
-        # A task that has landed, or was refused, without a proof does not get one because the configuration changed.
-        if self._values.flow.tdd == "off" or self._journal.recorded(landing):
-            return False
-        if self._config.tests.run_files is None:
+        elif self._config.tests.run_files is None:
             event = TaskProved(task.id, Proof.UNCHECKED, True, UNCHECKED, "", {}, {})
             self._journal.emit(f"{landing}/proof", event)
-            return False
-        return True
+            self._journal.pass_over(key)
+            return ProofResult(True, Proof.UNCHECKED)
+        else:
+            look, events = partial(self._look, key, task, workspace), partial(_events, task)
+            result = await self._journal.step(key, inputs, look, events=events)
+        self._journal.pass_over(key)
+        assert isinstance(result, dict)
+        proof = Proof(str(result["proof"]))
+        return ProofResult(result["ok"] is True, proof, evidence_text(result), ask=result["ask"] is True)
 
     async def _look(self, key: Key, task: Task, workspace: Workspace, previous: Json) -> Json:
         trees = await asyncio.to_thread(self._trees, workspace)
-        facts = await asyncio.to_thread(self._facts, trees, task)
+        facts = await asyncio.to_thread(
+            gather_facts,
+            trees,
+            Declaration(task.tdd or ("preserve" if self._values.flow.tdd == "preserve" else "")),
+            known=self._checker.known,
+            allowed=frozenset(task.files),
+            coarse=not reports(self._config.tests.run_files or ()),
+        )
         room = self._site.proof_room(key.text, trees)
         every = counts_every_file(trees, facts.declared, facts.known)
         bench = _ProofRuns(self._journal, self._config.tests, room, key, trees, every=every)
@@ -105,19 +108,16 @@ class Prover:
                 answer = judge(facts)
         finally:
             await room.release()
+        head = facts.runs.get(ProofTree.HEAD)
+        if not answer.ok and head and head.tests is None and not head.green and not self._config.workspace.setup:
+            # Tests that ran in an agent's slot may need packages that only the agent installed.
+            answer = replace(answer, reason=f"{answer.reason}\n{NO_SETUP}")
         return {
-            **_json(self._explain(answer, facts), self._config.tests),
+            **_json(answer, self._config.tests),
             "command": bench.command,
             "trees": {tree.value: bench.made[tree.value] for tree in MEANING if tree.value in bench.made},
-            "runs": _counts(facts),
+            "runs": {tree.value: _count(facts.runs[tree]) for tree in MEANING if tree in facts.runs},
         }
-
-    def _explain(self, verdict: ProofVerdict, facts: ProofFacts) -> ProofVerdict:
-        """Tests that ran in an agent's slot may need packages that only the agent installed."""
-        head = facts.runs.get(ProofTree.HEAD)
-        if verdict.ok or head is None or head.tests is not None or head.green or self._config.workspace.setup:
-            return verdict
-        return replace(verdict, reason=f"{verdict.reason}\n{NO_SETUP}")
 
     async def _shuffle(self, key: Key, trees: Sequence[ProofTree]) -> list[ProofTree]:
         """In an order that no test can predict, and that another driver repeats."""
@@ -135,16 +135,6 @@ class Prover:
         base = engine.git("merge-base", tip, workspace.head, check=False).line if tip else ""
         names = Names(tests.globs or TEST_GLOBS, tests.modules or MODULE_GLOBS, (*HARNESS_GLOBS, *tests.harness))
         return Trees(engine, base or workspace.base, workspace.head, names)
-
-    def _facts(self, trees: Trees, task: Task) -> ProofFacts:
-        command = self._config.tests.run_files or ()
-        return gather_facts(
-            trees,
-            Declaration(task.tdd or ("preserve" if self._values.flow.tdd == "preserve" else "")),
-            known=self._checker.known,
-            allowed=frozenset(task.files),
-            coarse=not reports(command),
-        )
 
 
 class _ProofRuns:
@@ -173,22 +163,23 @@ class _ProofRuns:
         step = self._key.child(f"{tree.value}.{digest(inputs)[:12]}")
 
         async def perform(previous: Json) -> Json:
-            return await self._run_cached(tree, sha, files, head)
+            setup, checks = await self._room.setup_hash(), self._journal.store.checks
+            name = f"proof: {self.command}\n{' '.join(files)}"
+            seen = checks.get(sha, name, setup) if tree is not ProofTree.AGAIN else None
+            if seen is not None:
+                return seen
+            ran = await self._run_limited(tree, sha, files, head)
+            # A failure may be the machine's fault today; only a pass is cached.
+            if ran.green:
+                checks.put(self._journal.claim, sha, name, setup, _ran_json(ran))
+            return _ran_json(ran)
 
-        return _ran(await self._journal.step(step, inputs, perform))
-
-    async def _run_cached(self, tree: ProofTree, sha: str, files: Sequence[str], head: TestRun | None) -> Json:
-        setup = await self._room.setup_hash()
-        name = f"proof: {self.command}\n{' '.join(files)}"
-        store = self._journal.store
-        seen = store.checks.get(sha, name, setup) if tree is not ProofTree.AGAIN else None
-        if seen is not None:
-            return seen
-        ran = await self._run_limited(tree, sha, files, head)
-        # A failure may be the machine's fault today; only a pass is cached.
-        if ran.green:
-            store.checks.put(self._journal.claim, sha, name, setup, _ran_json(ran))
-        return _ran_json(ran)
+        data = await self._journal.step(step, inputs, perform)
+        assert isinstance(data, dict)
+        tests, code = data["tests"], data["code"]
+        found = {id: Status(str(status)) for id, status in tests.items()} if isinstance(tests, dict) else None
+        number = code if isinstance(code, int) else None
+        return TestRun(found, number, data["timed_out"] is True, float(str(data["seconds"])), str(data["tail"]))
 
     async def _run_limited(self, tree: ProofTree, sha: str, files: Sequence[str], head: TestRun | None) -> TestRun:
         """With old or hollow code a test may wait for ever."""
@@ -232,14 +223,6 @@ def _ran_json(ran: TestRun) -> dict[str, Json]:
     return {"tests": tests, "code": ran.code, "timed_out": ran.timed_out, "seconds": seconds, "tail": ran.tail}
 
 
-def _ran(data: Json) -> TestRun:
-    assert isinstance(data, dict)
-    tests, code = data["tests"], data["code"]
-    found = {id: Status(str(status)) for id, status in tests.items()} if isinstance(tests, dict) else None
-    number = code if isinstance(code, int) else None
-    return TestRun(found, number, data["timed_out"] is True, float(str(data["seconds"])), str(data["tail"]))
-
-
 def _json(verdict: ProofVerdict, tests: TestSettings) -> dict[str, Json]:
     policy = {Proof.ABSENT: tests.absent, Proof.WEAK: tests.weak}.get(verdict.proof, "")
     cut: dict[str, Json] = {name: list(ids[:MOST_IDS]) for name, ids in verdict.tests.items()}
@@ -253,21 +236,10 @@ def _json(verdict: ProofVerdict, tests: TestSettings) -> dict[str, Json]:
     }
 
 
-def _counts(facts: ProofFacts) -> dict[str, Json]:
-    return {tree.value: _count(facts.runs[tree]) for tree in MEANING if tree in facts.runs}
-
-
 def _count(ran: TestRun) -> Json:
     if ran.tests is None:
         return "timed out" if ran.timed_out else f"exit code {ran.code}"
     return {status.value: len(ran.with_status(status)) for status in Status if ran.with_status(status)}
-
-
-def _proven(result: Json) -> ProofResult:
-    assert isinstance(result, dict)
-    return ProofResult(
-        result["ok"] is True, Proof(str(result["proof"])), evidence_text(result), ask=result["ask"] is True
-    )
 
 
 def evidence_text(result: Mapping[str, Json]) -> str:
@@ -276,15 +248,12 @@ def evidence_text(result: Mapping[str, Json]) -> str:
     if result["command"] and result["trees"]:
         lines.append(f"Run with: {result['command']}")
     runs = result["runs"]
-    if isinstance(runs, dict):
-        lines += [f"- {MEANING[ProofTree(name)]}: {_count_text(count)}" for name, count in runs.items()]
+    for name, count in runs.items() if isinstance(runs, dict) else ():
+        text = str(count)
+        if isinstance(count, dict):
+            text = ", ".join(f"{number} {status}" for status, number in count.items()) or "no tests"
+        lines.append(f"- {MEANING[ProofTree(name)]}: {text}")
     return "\n".join(lines)
-
-
-def _count_text(count: Json) -> str:
-    if isinstance(count, dict):
-        return ", ".join(f"{number} {status}" for status, number in count.items()) or "no tests"
-    return str(count)
 
 
 MEANING = {

@@ -99,7 +99,20 @@ class TaskScheduler:
                 continue
             if not self._states.count(*ACTIVE):
                 return
-            await self._next_change()
+            # Wait until a task ends, or waits: others may wait for that.
+            awaited: list[asyncio.Future[Any]] = [*self._jobs, self._waits.watch()]
+            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+            # In the plan's order, so that the result does not depend on their speed.
+            ended = [job for job in self._jobs if job.done()]
+            for job in sorted(ended, key=lambda job: self._states.places[self._jobs[job]]):
+                id, error = self._jobs.pop(job), job.exception()
+                if error is None:
+                    self._end(id, job.result())
+                else:
+                    self._hold(id, error)
+            if ended:
+                # The others may run for long: show these endings now.
+                self._ctx.flush()
 
     def _perform(self, action: TaskAction) -> None:
         tasks = self._states.tasks
@@ -129,49 +142,27 @@ class TaskScheduler:
         self._states.set(task.id, TaskState(TaskStatus.WORKING))
         self._jobs[asyncio.create_task(self._run(task, visit, why), name=task.id)] = task.id
 
-    async def _next_change(self) -> None:
-        """Wait until a task ends, or waits: others may wait for that."""
-        awaited: list[asyncio.Future[Any]] = [*self._jobs, self._waits.watch()]
-        await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
-        # In the plan's order, so that the result does not depend on their speed.
-        done = sorted((job for job in self._jobs if job.done()), key=lambda job: self._states.places[self._jobs[job]])
-        for job in done:
-            id, error = self._jobs.pop(job), job.exception()
-            if error is None:
-                self._end(id, job.result())
-            else:
-                self._hold(id, error)
-        if done:
-            # The others may run for long: show these endings now.
-            self._ctx.flush()
-
     # -- one task
 
     async def _run(self, task: Task, visit: int, why: str) -> Ending:
-        while True:
-            found = await self._visit(task, visit, why)
-            if isinstance(found, Ending):
-                return found
-            why, visit = found, visit + 1
-
-    async def _visit(self, task: Task, visit: int, why: str) -> Ending | str:
-        """How the task ended; or why it has to be repeated, as a new visit."""
-        here = self._ctx.enter_task(task, visit, why)
+        """Visit the task, and visit it again as long as it has to be repeated."""
         gives_slot = self._spec.order != "waves" and self._pause == "auto" and self._policy.slots > 1
-        try:
-            await here.begin()
-            turn = TaskTurn(self._waits, self._ctx, self._spec, here, task.id, visit, gives_slot)
-            target, reason = await TaskVisit(self._spec, here, turn).run()
-        finally:
-            self._waits.end(task.id)
-            await here.leave()
-        retried = target.to is To.FAIL and self._policy.failure == "retry" and visit == task.visit
-        if retried and self._spec.order == "waves":
-            await self._waits.wait(task.id, TaskStatus.RETRYING)
-        if retried or target.to is To.REDO:
+        while True:
+            here = self._ctx.enter_task(task, visit, why)
+            try:
+                await here.begin()
+                turn = TaskTurn(self._waits, self._ctx, self._spec, here, task.id, visit, gives_slot)
+                target, reason = await TaskVisit(self._spec, here, turn).run()
+            finally:
+                self._waits.end(task.id)
+                await here.leave()
+            retried = target.to is To.FAIL and self._policy.failure == "retry" and visit == task.visit
+            if retried and self._spec.order == "waves":
+                await self._waits.wait(task.id, TaskStatus.RETRYING)
+            if not retried and target.to is not To.REDO:
+                return self._ending(target, reason, visit)
             here.emit(TaskChanged(task.id, "pending", reason, visit=visit + 1), at="redo")
-            return reason
-        return self._ending(target, reason, visit)
+            why, visit = reason, visit + 1
 
     def _ending(self, target: Target, reason: str, visit: int) -> Ending:
         match target.to:

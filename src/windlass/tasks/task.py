@@ -13,10 +13,9 @@ from windlass.kinds import KINDS
 from windlass.kinds.base import Context, Outcome, Reply
 from windlass.kinds.calls import format_finding, make_call, record_label
 from windlass.kinds.routes import Target, To
-from windlass.kinds.spec import CallSpec
 from windlass.kinds.visit_cost import holds
 from windlass.kinds.walker import LAND, UNCHANGED, Move, WalkState, next_step, take, task_table
-from windlass.model import Answer, Finding, Json
+from windlass.model import Finding, Json
 from windlass.tasks.context import Landed, TaskContext
 
 if TYPE_CHECKING:
@@ -184,13 +183,18 @@ class TaskVisit:
         await self._catch_up()
         here = ctx.step_scope(LAND)
         record_label(here, self._spec.land.label.fix, f"land.fix#{self._landings}")
-        reply = await self._call_fixer(fixer, here, landed)
+        conflict = landed.kind == CONFLICT
+        facts: dict[str, Json] = {PROMPT_NAMES[landed.kind]: landed.detail}
+        sides: dict[str, Json] = {"your side": landed.ours, "what landed meanwhile": landed.theirs}
+        call = make_call(here, fixer, "land-fix", inputs=facts, context=sides)
+        cycles = self._facts.number(self._spec.land.max)
+        call = replace(call, cycles=cycles, contract=RESOLUTION if conflict else "")
+        reply = await here.dispatch(here.place.id("fix"), call, cycle=self._landings)
         if not reply.ok:
             return None
-        resolved = resolved_paths(reply) if landed.kind == CONFLICT else ()
+        resolved = resolved_paths(reply) if conflict else ()
         ctx.mark_resolved(resolved)
         # Only a reviewer can judge what a resolution kept. An open conflict does not land anyway.
-        conflict = landed.kind == CONFLICT
         needs_review = not await ctx.has_open_conflicts() if conflict else await ctx.patch() != before
         found = Target(To.NEXT), ""
         if needs_review:
@@ -199,14 +203,6 @@ class TaskVisit:
             self._unreviewed = ""
         await self._turns.to_land_again()
         return found
-
-    async def _call_fixer(self, fixer: CallSpec, here: Context, landed: Landed) -> Reply:
-        facts: dict[str, Json] = {PROMPT_NAMES[landed.kind]: landed.detail}
-        sides: dict[str, Json] = {"your side": landed.ours, "what landed meanwhile": landed.theirs}
-        call = make_call(here, fixer, "land-fix", inputs=facts, context=sides)
-        contract = RESOLUTION if landed.kind == CONFLICT else ""
-        call = replace(call, cycles=self._facts.number(self._spec.land.max), contract=contract)
-        return await here.dispatch(here.place.id("fix"), call, cycle=self._landings)
 
     async def _review_fix(self, why: str) -> tuple[Target, str]:
         """The reviewers judge the fix: the code that would land differs from the code that they reviewed."""
@@ -240,15 +236,12 @@ async def _ask(ctx: Context, move: Move, outcome: Outcome) -> tuple[Outcome, Tar
     answer = await ctx.ask(ctx.values.question(question, outcome.detail, outcome.findings))
     chosen = ctx.values.option(question, answer.value)
     if chosen.to in BACK_TO_WORK:
-        return replace(outcome, detail=_advice(outcome, answer)), chosen
+        # For the next visit: the findings with their places, and the person's comment.
+        found = "\n".join(format_finding(finding) for finding in outcome.findings) or outcome.detail
+        comment = f"The person who decided adds: {answer.comment}" if answer.comment else ""
+        return replace(outcome, detail="\n".join(filter(None, (found, comment)))), chosen
     choice = f"{answer.by} answered '{answer.value}'" + (f": {answer.comment}" if answer.comment else "")
     return replace(outcome, detail=f"{outcome.detail}; {choice}" if outcome.detail else choice), chosen
-
-
-def _advice(outcome: Outcome, answer: Answer) -> str:
-    """For the next visit: the findings with their places, and the person's comment."""
-    found = "\n".join(format_finding(finding) for finding in outcome.findings) or outcome.detail
-    return "\n".join(filter(None, (found, answer.comment and f"The person who decided adds: {answer.comment}")))
 
 
 def resolved_paths(reply: Reply) -> tuple[str, ...]:
