@@ -1,8 +1,8 @@
 # Needs git, make and Python 3.11 or newer. Everything else comes from the lock files into .venv.
 
 PYTHON ?= python3
-# One more than cores: a test waits half of its time for processes that it started.
-JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# Two more than cores: a test waits much of its time for processes that it started.
+JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 ARGS ?=
 
 VENV := .venv

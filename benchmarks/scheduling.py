@@ -64,7 +64,7 @@ def _graph(folder: Path, slots: int, rounds: int) -> Figure:
 def _independent(folder: Path, rounds: int) -> Figure:
     works = [Work(f"t{n + 1}", (), round(0.5 * slowness(), 2)) for n in range(24)]
     ratios = [_ratio(folder / f"free{n}", works, 8, "deps") for n in range(rounds * 2)]
-    return Figure("24 tasks of 0.5 s on 8 slots", min(ratios), "x", 1.25)
+    return Figure("24 equal tasks on 8 slots", min(ratios), "x", 1.25)
 
 
 def _ratio(home: Path, works: Sequence[Work], slots: int, order: str) -> float:
