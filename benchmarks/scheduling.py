@@ -2,6 +2,9 @@
 
 A task's duration is what its agent takes when it works alone: the sleep, its own start and its commit. All else counts
 as ours. On a slower machine the sleeps are longer by its slowness, so that the ratios mean the same everywhere.
+
+Equal tasks are different: their agents commit at the same moment, and two cores cannot do eight commits in the time of
+one. They are compared with a pool that starts the same agents and does nothing else.
 """
 
 from __future__ import annotations
@@ -11,11 +14,11 @@ import json
 import random
 import tempfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from benchmarks.clock import run_quietly, slowness
+from benchmarks.clock import run_quietly, seconds, slowness
 from benchmarks.figures import Figure
 from benchmarks.sample import TASKS_FLOW, Sample, make_sample, memory_mb, wait_until
 from windlass.agents.process.launch import program
@@ -63,8 +66,16 @@ def _graph(folder: Path, slots: int, rounds: int) -> Figure:
 
 def _independent(folder: Path, rounds: int) -> Figure:
     works = [Work(f"t{n + 1}", (), round(0.5 * slowness(), 2)) for n in range(24)]
-    ratios = [_ratio(folder / f"free{n}", works, 8, "deps") for n in range(rounds * 2)]
-    return Figure("24 equal tasks on 8 slots", min(ratios), "x", 1.25)
+    taken: dict[str, list[float]] = {"ours": [], "pool": [], "alone": []}
+    for n in range(rounds * 2):
+        sample = _sample(folder / f"free{n}", works, "deps")
+        taken["ours"].append(_makespan(sample, 8))
+        taken["pool"].append(_bare_pool(sample, works, 8))
+        taken["alone"].append(_beyond_sleep(sample))
+    best = {name: min(times) for name, times in taken.items()}
+    ideal = list_schedule([replace(work, seconds=work.seconds + best["alone"]) for work in works], 8)
+    detail = f"a bare pool of 8 agents: {best['pool']:.2f} s; {best['ours'] / ideal:.2f} x the ideal of list scheduling"
+    return Figure("24 equal tasks on 8 slots / a bare pool", best["ours"] / best["pool"], "x", 1.25, detail=detail)
 
 
 def _ratio(home: Path, works: Sequence[Work], slots: int, order: str) -> float:
@@ -76,18 +87,27 @@ def _ratio(home: Path, works: Sequence[Work], slots: int, order: str) -> float:
 
 def _beyond_sleep(sample: Sample) -> float:
     """What the agent takes besides sleeping, alone on the machine: the best of several repetitions of a dispatch."""
+    agents = [_bare_agent(sample, f"alone{n}", 0.0) for n in range(5)]
+    return min(run_quietly(argv, cwd, sample.env) for argv, cwd in agents)
+
+
+def _bare_pool(sample: Sample, works: Sequence[Work], slots: int) -> float:
+    """What the same agents take, so many at once and each in a clone that is ready, when nothing else is done."""
+    agents = [_bare_agent(sample, f"pool-{work.id}", work.seconds) for work in works]
+    with ThreadPoolExecutor(slots) as pool:
+        return seconds(lambda: list(pool.map(lambda agent: run_quietly(agent[0], agent[1], sample.env), agents)))
+
+
+def _bare_agent(sample: Sample, name: str, sleep: float) -> tuple[Sequence[str], Path]:
+    """The command line and the folder of an agent that repeats the run's first dispatch in a clone of its own."""
     specs = (sample.root / ".git" / "windlass" / "runs").glob("*/attempts/build/t1/*/@1/scripted.json")
     spec = json.loads(next(specs).read_text())
-    rule = {**spec["rules"][0], "sleep": 0}
-    return min(_repeated(sample, {**spec, "rules": [rule]}, n) for n in range(5))
-
-
-def _repeated(sample: Sample, spec: dict[str, Any], n: int) -> float:
-    again = sample.home / f"again{n}"
-    sample.git("clone", "-q", str(sample.root), str(again))
-    file = sample.home / f"again{n}.json"
-    file.write_text(json.dumps({**spec, "cwd": str(again), "state": str(sample.home / f"counts{n}")}))
-    return run_quietly(program("agents.cli.scripted_program.main", str(file)), again, sample.env)
+    clone, file = sample.home / name, sample.home / f"{name}.json"
+    sample.git("clone", "-q", str(sample.root), str(clone))
+    rule = {**spec["rules"][0], "sleep": sleep}
+    again = {**spec, "rules": [rule], "cwd": str(clone), "state": str(sample.home / f"{name}-counts")}
+    file.write_text(json.dumps(again))
+    return program("agents.cli.scripted_program.main", str(file)), clone
 
 
 def list_schedule(works: Sequence[Work], slots: int) -> float:

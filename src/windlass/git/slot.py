@@ -31,6 +31,15 @@ REDIRECTING = (
 TRUST = ("-c", "core.commitGraph=false")
 
 
+class IndexFlags(Struct, frozen=True):
+    """The flags in a slot's index that hide changes of a file from git."""
+
+    cleared: bool
+    """Some files had one."""
+    partial: bool
+    """Some files keep theirs, because the checkout is partial."""
+
+
 class Slot(Struct, frozen=True, eq=False):
     """Its repository has its own refs, stash, reflogs and configuration, and borrows the engine's objects. So an agent
     may stash, branch, reset and rebase without an effect on others."""
@@ -93,9 +102,9 @@ class Slot(Struct, frozen=True, eq=False):
         first = log.read_text(errors="replace").partition("\n")[0].split(" ") if log.is_file() else []
         return first[1] if len(first) > 1 else ""
 
-    def clear_index_flags(self, *, absent: bool) -> bool:
+    def clear_index_flags(self, *, absent: bool) -> IndexFlags:
         """Remove the flags assume-unchanged and skip-worktree, which hide changes of a file from git: such work would
-        be lost. True: some files keep such a flag, because the checkout is partial.
+        be lost.
 
         `absent`: also from files that are not in the folder, which then look deleted.
         """
@@ -106,7 +115,7 @@ class Slot(Struct, frozen=True, eq=False):
         for option, names in (("--no-assume-unchanged", unchanged), ("--no-skip-worktree", present)):
             if names:
                 self.git("update-index", option, "-z", "--stdin", input="".join(f"{name}\0" for name in names))
-        return len(present) < len(skipped)
+        return IndexFlags(cleared=bool(unchanged or present), partial=len(present) < len(skipped))
 
     def own_refs(self) -> list[Path]:
         """Files of refs: an agent's branches, tags and stash. Windlass makes none here."""

@@ -8,6 +8,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -60,8 +61,13 @@ def status(engine: EngineRepo, slot: Slot) -> SlotStatus:
     """Read the status of a slot, and take its head into the engine's repository. Does not enter a repository inside the
     slot: its configuration names programs that git would run."""
     options = ["--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=dirty"]
-    partial = slot.clear_index_flags(absent=False)
-    fields = slot.git("status", *options).fields
+    # Two gits side by side take the time of one. Flags are rare, and only with them status has to look again.
+    with ThreadPoolExecutor(1) as pool:
+        looking = pool.submit(slot.clear_index_flags, absent=False)
+        fields = slot.git("status", *options).fields
+        flags = looking.result()
+    if flags.cleared:
+        fields = slot.git("status", *options).fields
     heads = [field.removeprefix("# branch.oid ") for field in fields if field.startswith("# branch.oid ")]
     if not heads or heads[0] == "(initial)":
         raise GitError(f"slot {slot.n} has no commit", hint="`windlass doctor`")
@@ -77,7 +83,7 @@ def status(engine: EngineRepo, slot: Slot) -> SlotStatus:
         return replace(status(engine, slot), refused=error.message)
     dirty = tuple(field.split(" ", FIELDS[field[0]] - 1)[-1] for field in fields if not field.startswith("#"))
     detached = "# branch.head (detached)" in fields
-    return SlotStatus(heads[0], engine.objects.tree_of(heads[0]), dirty, detached, partial=partial)
+    return SlotStatus(heads[0], engine.objects.tree_of(heads[0]), dirty, detached, partial=flags.partial)
 
 
 def harvest(engine: EngineRepo, slot: Slot, message: str, date: float) -> str:
