@@ -46,6 +46,17 @@ def _tasks(folder: Path, rounds: int) -> Iterator[Figure]:
     yield Figure("engine time of a task", ours, "ms", _limit(50.0), detail=detail)
 
 
+def bare_task(folder: Path, rounds: int = 3) -> float:
+    """What git alone takes for a task: the bare loop without its agent."""
+    makers = iter(range(1000))
+
+    def fresh() -> Sample:
+        return make_sample(folder / f"bare{next(makers)}", tasks=TASKS, pause=AGENT_S)
+
+    best = best_in_turns({"agent": lambda: _agent_alone(fresh()), "loop": lambda: _bare_loop(fresh())}, rounds)
+    return best["loop"] - best["agent"]
+
+
 def _agent_alone(sample: Sample) -> float:
     return _seconds_each(lambda n: _work(sample, sample.root))
 
