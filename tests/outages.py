@@ -255,11 +255,14 @@ class Bill:
     def is_right(self) -> bool:
         lowest = (0, 0.0) if self.assumed_usd and self.cut_tokens else (self.tokens, self.usd)
         tokens = lowest[0] <= self.told_tokens <= self.tokens + self.cut_tokens
-        return tokens and lowest[1] - CENT <= self.told_usd <= self.usd + self.cut_usd + CENT and self._may_assume
+        return tokens and lowest[1] - CENT <= self.told_usd <= self.usd + self.cut_usd + CENT and self._assumes_right
 
     @property
-    def _may_assume(self) -> bool:
-        return self.cut_tokens > 0 or not self.assumed_usd
+    def _assumes_right(self) -> bool:
+        """A cost is assumed where a stream was cut, unless the CLI reported that response; nowhere else."""
+        if not self.cut_tokens:
+            return not self.assumed_usd
+        return self.assumed_usd > 0 or self.told_usd >= self.usd + self.cut_usd - CENT
 
 
 def bills(records: Sequence[Recorded], calls: Sequence[Call]) -> dict[Attempt, Bill]:

@@ -13,6 +13,7 @@ from windlass.agents.base import Done, Limits, Spent, ToolFinished, ToolStarted,
 from windlass.agents.cli.claude import ClaudeAdapter, ClaudeReader
 from windlass.agents.contracts.registry import json_schema
 from windlass.agents.process.agent_run import recount
+from windlass.dispatch.verdict import assumed_usd
 from windlass.model import ErrorClass, Usage
 
 FAILED: dict[str, Any] = {"type": "result", "subtype": "success", "is_error": True}
@@ -132,6 +133,29 @@ def test_a_connection_that_broke_before_a_response_costs_nothing(
     found = recount(registry.make("claude", {}), job, lambda: 0.0)
     assert (found.error, found.usage.cost_usd) == (ErrorClass.OVERLOADED, cost)
     assert found.unsure is (Unsure.NOTHING if cost == 0.0 else Unsure.ALL)
+
+
+@pytest.mark.parametrize(
+    ("sources", "unknown"),
+    [(["request_retry"] * 2, 0), (["connection_retry"] * 2, 2), (["request_retry", "connection_retry"], 1)],
+)
+def test_a_response_that_broke_off_has_an_unknown_cost_also_when_the_next_one_came_whole(
+    tmp_path: Path, sources: list[str], unknown: int
+) -> None:
+    job = make_job(tmp_path, agent="claude")
+    folder = job.folder / "home" / "projects" / "p"
+    folder.mkdir(parents=True)
+    lines = [{"type": "system", "subtype": "api_error", "source": source} for source in sources]
+    answer = {"id": "m1", "model": "claude-sonnet-4-5", "usage": {"input_tokens": 100_000, "output_tokens": 0}}
+    lines.append({"type": "assistant", "message": answer})
+    (folder / "s.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    used = {"claude-sonnet-4-5": {"inputTokens": 100_000, "outputTokens": 0, "costUSD": 0.3}}
+    result = {"type": "result", "subtype": "success", "result": "done", "model_usage_since_last_result": used}
+    (job.folder / "stdout").write_text(json.dumps(result) + "\n")
+    found = recount(registry.make("claude", {}), job, lambda: 0.0)
+    assert (found.error, found.usage.cost_usd, found.unknown_responses) == (None, 0.3, unknown)
+    assert found.unsure is (Unsure.RESPONSE if unknown else Unsure.NOTHING)
+    assert assumed_usd(found, 0.5) == pytest.approx(0.3 * unknown)
 
 
 def test_a_price_that_the_cli_does_not_know_is_ours_or_unknown() -> None:

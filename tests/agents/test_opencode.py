@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from captured import URL, a_job, done, events, only, told
+from jobs import make_job
 from windlass.agents import registry
-from windlass.agents.base import Done, Spent, ToolFinished, ToolStarted
+from windlass.agents.base import Done, Spent, ToolFinished, ToolStarted, Unsure
 from windlass.agents.cli.opencode import OpencodeAdapter, OpencodeReader
+from windlass.agents.process.agent_run import recount
 from windlass.model import ErrorClass
 
 
@@ -43,6 +46,18 @@ def test_a_stream_that_is_cut_again_and_again_is_ended_by_us() -> None:
     end = done(told("opencode", *steps * 3))
     assert end == Done("", error=ErrorClass.OVERLOADED, reason="the model's stream was cut 3 times in a row")
     assert done(told("opencode", *steps * 2, finish("tool-calls"), *steps * 2)) is None
+
+
+def test_a_step_that_broke_off_has_an_unknown_cost_also_when_the_next_one_came_whole(tmp_path: Path) -> None:
+    job = make_job(tmp_path, agent="opencode")
+    broken = {"type": "step_finish", "part": {"reason": "unknown", "tokens": {"input": 0, "output": 0}, "cost": 0}}
+    start = {"type": "step_start"}
+    lines = [start, broken, start, {"type": "text", "part": {"text": "done"}}, finish("stop")]
+    job.folder.mkdir(parents=True, exist_ok=True)
+    (job.folder / "stdout").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = recount(registry.make("opencode", {}), job, lambda: 0.0)
+    assert (found.error, found.usage.cost_usd) == (None, 0.1)
+    assert (found.unsure, found.unknown_responses) == (Unsure.RESPONSE, 1)
 
 
 def test_only_the_last_steps_words_are_the_answer() -> None:

@@ -117,6 +117,16 @@ def test_a_response_that_was_on_its_way_when_the_driver_was_killed_is_shown_as_a
     assert_told(run, unknown=(1,))
 
 
+def test_a_response_that_broke_off_is_shown_as_assumed_also_when_the_cli_asked_again_by_itself(
+    name: str, tmp_path: Path, model: Model
+) -> None:
+    run = Tiny(
+        tmp_path, name, model({**REST, "cut_after": 500, "cut_times": 1}), config='[retries]\npauses = ["10ms"]\n'
+    )
+    run.ended_right(run.start())
+    assert_told(run, unknown=(1,))
+
+
 def test_a_dispatch_much_dearer_than_the_ones_before_is_not_stopped(name: str, tmp_path: Path, model: Model) -> None:
     """The second attempt costs a hundred times what the first did before it crashed."""
     stump = {

@@ -240,7 +240,8 @@ class Unsure(StrEnum):
 
     NOTHING = ""
     RESPONSE = "response"
-    """The model may have been answering when the dispatch ended."""
+    """A response of the model: it may have been arriving when the dispatch ended, or it broke off and the CLI asked
+    again."""
     ALL = "all"
     """It used the model, and no cost is known."""
 
@@ -260,5 +261,7 @@ class AgentResult(Struct, frozen=True):
     tools: int = 0
     unsure: Unsure = Unsure.NOTHING
     """The part of its cost that is not in `usage`."""
+    unknown_responses: int = 0
+    """How many responses are unknown, if `unsure` is RESPONSE."""
     dearest_usd: float = 0.0
     """The cost of the most expensive response of the model."""

@@ -401,12 +401,12 @@ def _task_events(request: DispatchRequest, contents: Mapping[str, str]) -> list[
 
 
 def assumed_usd(result: AgentResult, unknown_usd: float) -> float:
-    """The cost to assume for unreported usage: all of it, or the response that was incomplete at the end."""
+    """The cost to assume for unreported usage: all of it, or the responses that were incomplete."""
     match result.unsure:
         case Unsure.NOTHING:
             return 0.0
         case Unsure.RESPONSE:
-            return result.dearest_usd or unknown_usd
+            return (result.dearest_usd or unknown_usd) * result.unknown_responses
         case Unsure.ALL:
             return unknown_usd
         case _:

@@ -69,8 +69,8 @@ _TOOLS = {
 _NAMES = {"Read": "read", "Grep": "grep", "Glob": "find", "Bash": "bash", "Write": "write", "Edit": "edit"}
 #: the tool that returns an answer with a schema: neither work nor a turn
 _ANSWERING = "StructuredOutput"
-#: for a request without a response; it is "connection_retry" when the connection broke during one
-_NO_RESPONSE = "request_retry"
+#: the source of a failure: for a request without a response, and for a connection that broke during one
+_NO_RESPONSE, _BROKEN_RESPONSE = "request_retry", "connection_retry"
 #: commits are the user's: they do not name the CLI as their author
 _SETTINGS = '{"attribution":{"commit":"","pr":""}}'
 _EFFORTS = {"off": "low", "minimal": "low"}
@@ -156,6 +156,8 @@ class ClaudeReader(Struct):
     """By the transcript, a request to the model is open; None: the transcript has no requests."""
     failed: set[str] = field(default_factory=set)
     """By the transcript, how requests failed since the last response."""
+    broken_responses: int = 0
+    """By the transcript, how many responses broke off, so that the CLI asked again. It never reports their cost."""
     session: str = ""
     reset_at: float | None = None
     pause_s: float = 0.0
@@ -184,7 +186,9 @@ class ClaudeReader(Struct):
             case "system" if data.get("subtype") == "api_error":
                 # The request failed, and it asks again after a pause.
                 self.asking = None if self.asking is None else False
-                self.failed.add(text(data, "source"))
+                source = text(data, "source")
+                self.failed.add(source)
+                self.broken_responses += source == _BROKEN_RESPONSE
                 return []
             case _:
                 return []

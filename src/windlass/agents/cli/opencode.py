@@ -132,6 +132,8 @@ class OpencodeReader(Struct):
     """A step has begun and its cost is not reported yet. That comes after the tools of the step."""
     cut: int = 0
     """Steps in a row that the model did not end."""
+    broken_responses: int = 0
+    """Steps that the model did not end, and whose cost is therefore unknown."""
     begun: set[str] = field(default_factory=set)
     """Permissions of running tools, according to the log."""
 
@@ -212,6 +214,7 @@ class OpencodeReader(Struct):
                 return spent
             case "unknown" | None:
                 self.cut += 1
+                self.broken_responses += not spent
                 if self.cut != CUT_STREAMS:
                     return spent
                 reason = f"the model's stream was cut {self.cut} times in a row"

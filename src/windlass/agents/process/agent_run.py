@@ -298,7 +298,7 @@ class AgentRun(Struct, eq=False, dict=True):
             self.done = self.reader.at_exit(str(self.texts), ended.code)
         error, reason = _error(self, ended, stderr)
         done = self.done or Done("")
-        usage, unsure = _final_usage(self, error, reason)
+        usage, unsure, unknown_responses = _final_usage(self, error, reason)
         return AgentResult(
             # A failed agent has no answer: a person gets its last text.
             text=done.text or (str(self.texts) if error else ""),
@@ -312,26 +312,29 @@ class AgentRun(Struct, eq=False, dict=True):
             seconds=ended.seconds,
             tools=self.tools,
             unsure=unsure,
+            unknown_responses=unknown_responses,
             dearest_usd=self.dearest_usd,
         )
 
 
-def _final_usage(run: AgentRun, error: ErrorClass | None, reason: str) -> tuple[Usage, Unsure]:
-    """The cost, and its unknown part. An unknown cost is never 0; an attempt without a token never has an unknown
-    cost."""
+def _final_usage(run: AgentRun, error: ErrorClass | None, reason: str) -> tuple[Usage, Unsure, int]:
+    """The cost, its unknown part, and the number of unknown responses. An unknown cost is never 0; an attempt without
+    a token never has an unknown cost."""
     if run.adapter.flat_usd is not None:
-        return replace(run.usage, cost_usd=run.adapter.flat_usd, priced=False), Unsure.NOTHING
+        return replace(run.usage, cost_usd=run.adapter.flat_usd, priced=False), Unsure.NOTHING, 0
     heard = run.heard or bool(getattr(run.reader, "heard", False)) or bool(run.done and run.done.text)
     cut = error is not None and was_cut(reason) and not getattr(run.reader, "unanswered", False)
     if not heard and error in TOKENLESS and not cut:
-        return replace(run.usage, cost_usd=0.0), Unsure.NOTHING
+        return replace(run.usage, cost_usd=0.0), Unsure.NOTHING, 0
     if run.usage.cost_usd is None or (not heard and not run.usage.cost_usd):
-        return replace(run.usage, cost_usd=None), Unsure.ALL
-    # An agent that ended on its own has reported all. One that was ended while no tool ran may have waited for a
-    # response. Some readers know whether a request was sent, or a response not yet reported.
+        return replace(run.usage, cost_usd=None), Unsure.ALL, 0
+    # An agent that ended on its own has reported all but the responses that broke off. One that was ended while no
+    # tool ran may have waited for a response. Some readers know whether a request was sent, or a response not yet
+    # reported.
     knows = getattr(run.reader, "asking", None)
     asking = run.done is None and error is not None and (not run.open_tools if knows is None else knows)
-    return run.usage, Unsure.RESPONSE if cut or (asking and not run.pausing) else Unsure.NOTHING
+    responses = int(getattr(run.reader, "broken_responses", 0)) + bool(cut or (asking and not run.pausing))
+    return run.usage, Unsure.RESPONSE if responses else Unsure.NOTHING, responses
 
 
 def _retry_at(run: AgentRun, error: ErrorClass | None, reason: str, stderr: str) -> float | None:
