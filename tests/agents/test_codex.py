@@ -8,7 +8,7 @@ import pytest
 from captured import URL, a_job, done, events, lines, only, reader_of, told, written_down
 from windlass.agents import registry
 from windlass.agents.base import Spent, ToolFinished, ToolStarted
-from windlass.agents.cli.codex import CodexAdapter
+from windlass.agents.cli.codex import CodexAdapter, CodexReader
 from windlass.model import ErrorClass, Usage
 
 
@@ -132,6 +132,20 @@ def test_errors_by_their_words(message: str, error: ErrorClass) -> None:
     assert end is not None
     assert end.error is error
     assert "http" not in end.reason
+
+
+@pytest.mark.parametrize(
+    ("why", "broken"),
+    [
+        ("stream disconnected before completion: Transport error: network error: error decoding response body", 1),
+        ("stream disconnected before completion: error sending request for url (http://127.0.0.1:1/responses)", 0),
+        ("unexpected status 503 Service Unavailable", 0),
+    ],
+)
+def test_a_response_that_broke_off_is_told_from_a_request_without_one(why: str, broken: int) -> None:
+    reader = CodexReader()
+    reader.parse(json.dumps({"type": "error", "message": f"Reconnecting... 1/5 ({why})"}))
+    assert reader.broken_responses == broken
 
 
 def test_an_error_before_the_first_turn_is_told_at_the_exit() -> None:

@@ -67,16 +67,24 @@ def test_an_attempt_that_is_recorded_with_another_cost_than_was_served_is_found(
 @pytest.mark.parametrize(
     ("told", "right"),
     [
-        ({"input": 100, "cost_usd": 0.25}, True),
+        ({"input": 100, "cost_usd": 0.25}, False),
+        ({"input": 100, "cost_usd": 0.25, "assumed_usd": 0.25}, True),
         ({"input": 200, "cost_usd": 0.5}, True),
         ({"input": 300, "cost_usd": 0.75}, False),
         ({"cost_usd": None, "assumed_usd": 0.5}, True),
         ({"cost_usd": None}, False),
     ],
 )
-def test_only_an_attempt_whose_stream_was_cut_may_have_an_assumed_cost(told: dict[str, Any], right: bool) -> None:
+def test_an_attempt_whose_stream_was_cut_has_an_assumed_cost_or_the_whole_one(
+    told: dict[str, Any], right: bool
+) -> None:
     calls = [asked(1, 0), asked(1, 1, "cut")]
     assert (list(_wrong_money([recorded(ended(**told))], calls)) == []) is right
+
+
+def test_a_cli_that_does_not_show_its_cuts_need_not_have_an_assumed_cost() -> None:
+    calls, told = [asked(1, 0), asked(1, 1, "cut")], [recorded(ended(input=100, cost_usd=0.25))]
+    assert list(_wrong_money(told, calls, shows_cuts=False)) == []
 
 
 def test_two_dispatches_that_try_a_login_at_the_same_time_are_found() -> None:

@@ -39,7 +39,7 @@ from windlass.agents.cli.base import (
     text,
     usage_with_cost,
 )
-from windlass.agents.cli.failures import REASON, class_of
+from windlass.agents.cli.failures import REASON, class_of, was_cut
 from windlass.agents.cli.tally import Tally
 from windlass.model import ErrorClass, Usage
 
@@ -139,6 +139,8 @@ class CodexReader(Struct):
     open: set[str] = field(default_factory=set)
     heard: bool = False
     """The model answered, though no event shows it."""
+    broken_responses: int = 0
+    """Responses that broke off, so that the CLI asked again. It never reports their cost."""
     tally: Tally = field(default_factory=Tally)
 
     def ledger(self) -> UsageFileNames:
@@ -185,7 +187,10 @@ class CodexReader(Struct):
             case "error":
                 self.trouble = text(data, "message") or self.trouble
                 again = _RECONNECTING.match(text(data, "message"))
-                return [_retry(again[1])] if again else []
+                if again is None:
+                    return []
+                self.broken_responses += was_cut(again[1])
+                return [_retry(again[1])]
             case _:
                 return []
 
