@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from windlass.engine.journal import Journal
 from windlass.engine.services import StopRequests
@@ -29,6 +30,20 @@ async def poll_requests(journal: Journal, requests: StopRequests) -> None:
         await asyncio.sleep(POLL_S)
         if store.pending:
             await asyncio.to_thread(store.sync)
+
+
+def request_reader(journal: Journal, requests: StopRequests) -> Callable[[], None]:
+    """Reads the store only if another process has written to it."""
+    store, version = journal.store, 0
+
+    def read() -> None:
+        nonlocal version
+        now = store.data_version()
+        if now != version:
+            version = now
+            apply_request(requests, store.runs.get(journal.run).wanted)
+
+    return read
 
 
 def apply_request(requests: StopRequests, word: str) -> None:

@@ -36,6 +36,8 @@ class StopRequests(Struct):
     """Set: running agents are ended at once."""
     require_claim: Callable[[], None] = lambda: None
     """Raises when another driver has taken over the run."""
+    read: Callable[[], None] = lambda: None
+    """Reads a request that another process recorded. What it asked for is obeyed before anything new starts."""
     taken_over: bool = False
     """Another driver took over: nothing starts again, and no agent continues."""
 
@@ -51,6 +53,7 @@ class StopRequests(Struct):
 
     def check(self) -> None:
         self.require_claim()
+        self.read()
         if self.abort:
             raise AbortedError("aborted by the user")
         if self.interrupt:

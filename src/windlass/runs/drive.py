@@ -36,7 +36,7 @@ from windlass.engine.limit_question import LimitQuestion
 from windlass.engine.questions import PausedError, Questions, WaitingError
 from windlass.engine.quota import QuotaPatience, QuotaWaits
 from windlass.engine.repair import RepositoryRepair, repair_repositories
-from windlass.engine.requests import apply_request, poll_requests
+from windlass.engine.requests import apply_request, poll_requests, request_reader
 from windlass.engine.services import Assignments, DriverHost, StopRequests, known_secrets
 from windlass.engine.tip import Tip
 from windlass.engine.values import RunValues
@@ -416,6 +416,7 @@ class _Driver:
         apply_request(requests, row.wanted)
         engine = EngineRepo.open(user_repo.discover(here.cwd), state_dir(here.environ), fence=fence.held)
         journal = Journal(self._store, claim, publish=publish, crash=self._crash, barrier=engine.barrier)
+        requests.read = request_reader(journal, requests)
         tip = Tip(journal, engine)
         values = _values(flow, row, self._store, views.view.published, here.place.root.name, run_secret(folder))
         questions = Questions(journal, AnswerPolicy.from_json(row.options.get("policy")), asker, requests.check)
