@@ -139,7 +139,7 @@ def test_errors_by_their_words(message: str, error: ErrorClass) -> None:
     [
         ("stream disconnected before completion: Transport error: network error: error decoding response body", 1),
         ("stream disconnected before completion: error sending request for url (http://127.0.0.1:1/responses)", 0),
-        ("unexpected status 503 Service Unavailable", 0),
+        ("unexpected status 503 Service Unavailable, url: http://127.0.0.1:1/aborted/responses", 0),
     ],
 )
 def test_a_response_that_broke_off_is_told_from_a_request_without_one(why: str, broken: int) -> None:

@@ -60,6 +60,21 @@ def test_a_step_that_broke_off_has_an_unknown_cost_also_when_the_next_one_came_w
     assert (found.unsure, found.unknown_responses) == (Unsure.RESPONSE, 1)
 
 
+def test_the_log_shows_a_request_that_the_late_stream_does_not_show_yet() -> None:
+    request = "timestamp=t level=INFO run=r message=stream providerID=p modelID=m session.id=s small=false agent=a"
+    failed = 'timestamp=t level=ERROR run=r message="stream error" small=false error.error="storm 503"'
+    reader = OpencodeReader()
+    for read, line, asking in (
+        (reader.parse_error, request, True),
+        (reader.parse_error, request, True),
+        (reader.parse, json.dumps(finish("tool-calls")), True),
+        (reader.parse_error, request.replace("false", "true"), True),
+        (reader.parse_error, failed, False),
+    ):
+        read(line)
+        assert reader.asking is asking
+
+
 def test_only_the_last_steps_words_are_the_answer() -> None:
     first = [{"type": "step_start"}, {"type": "text", "part": {"text": "first"}}, finish("tool-calls")]
     last = [{"type": "step_start"}, {"type": "text", "part": {"text": "last"}}, finish("stop")]

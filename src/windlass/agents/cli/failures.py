@@ -86,20 +86,19 @@ _CUT = re.compile(
     r"|socket hang up|econn(reset|aborted)|connection reset|aborted|" + _TERMINATED,
     re.IGNORECASE,
 )
+#: an address may hold any word and number
+_ADDRESS = re.compile(r"\bhttps?://\S+", re.IGNORECASE)
 _UNSENT = re.compile(r"error sending request|refused|(unable|failed) to connect|enotfound|eai_again", re.IGNORECASE)
 
 
 def was_cut(reason: str) -> bool:
     """The model's answer may have begun before the failure."""
-    return bool(_CUT.search(reason)) and not _UNSENT.search(reason)
-
-
-_ADDRESS = re.compile(r"\bhttps?://\S+", re.IGNORECASE)
+    words = _ADDRESS.sub("", reason)
+    return bool(_CUT.search(words)) and not _UNSENT.search(words)
 
 
 def class_of(text: str, status: int | None = None) -> ErrorClass:
     """The class of an error in the stream: by its words where they say more than the status, else by the status."""
-    # an address may hold any word and number
     by_text = classify_text(_ADDRESS.sub("", text), 0)[0] if text.strip() else ErrorClass.CRASHED
     if status is None or status < 400:
         return by_text

@@ -128,8 +128,12 @@ class OpencodeReader(Struct):
     answer: list[str] = field(default_factory=list)
     """The text of this step."""
     spent: Usage | None = None
-    asking: bool | None = None
+    in_step: bool | None = None
     """A step has begun and its cost is not reported yet. That comes after the tools of the step."""
+    sent: int = 0
+    """Requests to the model, according to the log."""
+    ended: int = 0
+    """Requests that failed, and steps that ended."""
     cut: int = 0
     """Steps in a row that the model did not end."""
     broken_responses: int = 0
@@ -137,12 +141,17 @@ class OpencodeReader(Struct):
     begun: set[str] = field(default_factory=set)
     """Permissions of running tools, according to the log."""
 
+    @property
+    def asking(self) -> bool | None:
+        """A response may be on its way or unreported. On a busy machine the stream is late, so the log decides."""
+        return self.sent > self.ended if self.sent else self.in_step
+
     def parse(self, line: str) -> list[AgentEvent]:
         data = load(line)
         part, session = table(data, "part"), self._session_event(text(data, "sessionID"))
         match data.get("type"):
             case "step_start":
-                self.asking = True
+                self.in_step = True
                 self.answer.clear()
                 return session
             case "text":
@@ -151,7 +160,8 @@ class OpencodeReader(Struct):
             case "tool_use":
                 return [*session, *self._tool(part)]
             case "step_finish":
-                self.asking = False
+                self.in_step = False
+                self.ended += 1
                 return [*session, *self._finish(part)]
             case "error":
                 return [*session, _failure(data)]
@@ -160,8 +170,10 @@ class OpencodeReader(Struct):
 
     def parse_error(self, line: str) -> list[AgentEvent]:
         known = opencode_log.fields(line)
+        self.sent += opencode_log.is_request(known)
         trouble = opencode_log.retry_event(known)
         if trouble:
+            self.ended += 1
             return [trouble]
         # The stream names the session only with its first step, which may never end.
         session = self._session_event(known.get("session.id", "")) if known.get("message") == "loop" else []

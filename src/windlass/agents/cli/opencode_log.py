@@ -28,6 +28,11 @@ def _unquote(value: str) -> str:
         return value.strip('"')
 
 
+def is_request(line: dict[str, str]) -> bool:
+    """It asks the model. Small requests, as for a title, are not part of the work."""
+    return line.get("message") == "stream" and line.get("small") != "true"
+
+
 def retry_event(line: dict[str, str]) -> Retrying | None:
     """A failure that it retries is the server's, unless its text says otherwise."""
     if line.get("message") != "stream error" or line.get("small") == "true":
