@@ -78,9 +78,11 @@ def test_a_slot_stays_as_it_is_only_for_an_agent_that_can_go_on_with_its_session
 
 
 # Ends the Nth call by a signal. It has taken its locks by then: those on HEAD stay, as a killed git leaves them.
+#: Two gits may start at the same moment, and each needs a number of its own.
 GIT = """#!/bin/sh
-echo . >> {folder}/calls
-if [ $(wc -l < {folder}/calls) = {number} ]; then
+n=1
+until mkdir {folder}/call$n 2>/dev/null; do n=$((n+1)); done
+if [ $n = {number} ]; then
   touch {lock}
   kill -9 $$
 fi

@@ -14,8 +14,9 @@ from windlass.git import run as git
 
 # Ends the Nth call by a real signal, before git does anything or after it has done all of it.
 GIT = """#!/bin/sh
-echo . >> {folder}/calls
-if [ $(wc -l < {folder}/calls) = {number} ]; then
+n=1
+until mkdir {folder}/call$n 2>/dev/null; do n=$((n+1)); done
+if [ $n = {number} ]; then
   [ {when} = before ] || {git} "$@"
   kill -9 $$
 fi
