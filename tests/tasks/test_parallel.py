@@ -502,27 +502,26 @@ def test_tasks_that_nobody_judged_one_by_one_are_completed_by_the_review_of_the_
 # -- a pause, and a plan that is edited while several are under way
 
 
+def pausing_pair(crew: Crewed, **more: Any) -> list[Rule]:
+    """Two tasks that work at the same time and end when the pause that the first asks for is on record."""
+    meet = crew.tmp / "meet"
+    pause = f"cd {crew.root} && {sys.executable} -m windlass pause"
+    one = own("t1", run=[meeting(meet, "t1", "t2"), pause, meeting(meet, "t1-paused", "t2-waits")])
+    return [one, own("t2", run=[meeting(meet, "t2", "t1"), meeting(meet, "t2-waits", "t1-paused")], **more)]
+
+
 def test_nothing_starts_after_the_command_that_pauses_has_ended(crew: Crewed, monkeypatch: pytest.MonkeyPatch) -> None:
     # The driver does not see the request by itself while the tasks are at work.
     monkeypatch.setattr("windlass.engine.requests.POLL_S", 300.0)
-    meet = crew.tmp / "meet"
-    pausing = f"cd {crew.root} && {sys.executable} -m windlass pause"
-    one = own("t1", run=[meeting(meet, "t1", "t2"), pausing, meeting(meet, "t1-paused", "t2-waits")])
-    two = own("t2", run=[meeting(meet, "t2", "t1"), meeting(meet, "t2-waits", "t1-paused")])
-    rules = [plan_rule(titles("A", "B", "C")), one, two, rule("t3", {"src/t3.py": "z = 2\n"}), passing()]
+    rules = [plan_rule(titles("A", "B", "C")), *pausing_pair(crew), rule("t3", {"src/t3.py": "z = 2\n"}), passing()]
     assert crew.go(flow(steps=[IMPLEMENT], slots=2), rules).code == 11
     assert sorted(began(crew)) == ["t1", "t2"]
 
 
 def test_a_plan_edited_while_two_tasks_are_half_way_costs_only_what_the_edit_touches(crew: Crewed) -> None:
-    meet = crew.tmp / "meet"
-    pausing = f"cd {crew.root} && {sys.executable} -m windlass pause"
-    # Both end at once when the pause is on record, and nothing new starts after it.
-    one = own("t1", run=[meeting(meet, "t1", "t2"), pausing, meeting(meet, "t1-paused", "t2-waits")])
-    two = own("t2", run=[meeting(meet, "t2", "t1"), meeting(meet, "t2-waits", "t1-paused")], times=1)
     later = [rule(id, {f"src/{id}.py": "z = 2\n"}) for id in ("t2", "t4")]
     plan = titles("A", "B", "C")
-    rules = [plan_rule(plan), one, two, *later, passing()]
+    rules = [plan_rule(plan), *pausing_pair(crew, times=1), *later, passing()]
     assert crew.go(flow(steps=[IMPLEMENT, REVIEW], slots=2), rules).code == 11
     assert sorted(began(crew)) == ["t1", "t2"]
     edited = plan_rule([{"title": "D"}, {"title": "A"}, {"title": "B", "description": "Do B otherwise."}])
