@@ -107,6 +107,7 @@ class Front:
         out, err = io.StringIO(), io.StringIO()
         with self.inside(cwd or self.root), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = command_line(argv, compose())
+        print(f"$ windlass {' '.join(argv)}\n{out.getvalue()}{err.getvalue()}exit {code}")  # pytest shows it on failure
         return Done(int(code), out.getvalue(), err.getvalue())
 
     @contextlib.contextmanager

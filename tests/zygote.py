@@ -10,6 +10,7 @@ Tests about start-up or about the command line of a process start a fresh interp
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import gc
 import importlib
@@ -156,12 +157,9 @@ def _address() -> bytes:
     program = subprocess.Popen(
         [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
     )
-    _KEPT.append(program)
+    atexit.register(program.__exit__, None, None, None)
     assert program.stdout
     return bytes.fromhex(program.stdout.readline())
-
-
-_KEPT: list[subprocess.Popen[str]] = []
 
 
 # -- the server

@@ -18,7 +18,7 @@ from windlass.errors import LockHeldError, StoppedError, TakenOverError
 from windlass.private_files import make_private
 
 LOCK_LOOK_S = 2.0
-"""Wait this long for a lock before checking whether its holder is stopped."""
+"""Wait this long for a lock before checking whether its holder is stopped, or for a lock that no driver holds."""
 LOCK_PATIENCE_S = 120.0
 """The longest time of a git that runs under the lock."""
 
@@ -58,6 +58,7 @@ def driver_lock(path: Path, run: str) -> Iterator[DriverLock]:
         os.pwrite(lock.handle, json.dumps({"pid": os.getpid()}).encode(), 0)
         yield lock
     finally:
+        os.ftruncate(lock.handle, 0)  # Whoever finds the lock held and no name in it knows that it is no driver's.
         os.close(lock.handle)
 
 
@@ -65,15 +66,14 @@ def _acquire(path: Path, run: str) -> DriverLock:
     while True:
         # Not inherited by children: a left-over agent must not keep the run locked.
         lock = DriverLock(path, run, os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        try:
-            fcntl.flock(lock.handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            lock.require()
-        except BlockingIOError:
+        if not _lock_unless_driven(path, lock.handle, fcntl.LOCK_EX):
             os.close(lock.handle)
             raise LockHeldError(
                 f"run {run} is driven by process {holder(path) or 'unknown'}",
                 hint="windlass log --follow watches it; windlass pause stops it",
-            ) from None
+            )
+        try:
+            lock.require()
         except TakenOverError:
             # The file was removed between opening and locking: others see another file.
             os.close(lock.handle)
@@ -87,12 +87,27 @@ def is_driven(path: Path) -> bool:
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return not _lock_unless_driven(path, handle, fcntl.LOCK_SH)
     finally:
         os.close(handle)
-    return False
+
+
+def _lock_unless_driven(path: Path, handle: int, kind: int) -> bool:
+    """Lock the open file. False: a driver holds it.
+
+    Others hold it for a moment: `is_driven` in another process, and a child of a killed driver until it is the program
+    that the driver started. The driver that the file names does not run then, and the lock is soon free.
+    """
+    begun = time.monotonic()
+    while True:
+        try:
+            fcntl.flock(handle, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if _runs(holder(path)) or time.monotonic() - begun > LOCK_LOOK_S:
+                return False
+            time.sleep(0.005)
+        else:
+            return True
 
 
 def holder(path: Path) -> int | None:
@@ -211,6 +226,10 @@ def process_start(pid: int) -> int:
     """Clock ticks since boot at which the process started; 0 when it does not exist or is unknown."""
     fields = _stat(pid)
     return int(fields[19]) if len(fields) > 19 and fields[0] not in ("Z", "X") else 0
+
+
+def _runs(pid: int | None) -> bool:
+    return pid is not None and _exists(pid) and (_stat(pid) or [""])[0] not in ("Z", "X")
 
 
 def _exists(pid: int) -> bool:

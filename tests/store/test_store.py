@@ -5,18 +5,20 @@ What every store must do is in test_store_port.py.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from processes_for_tests import until
 from stores import CLAIM, Clock, stored
 from unwritable import unwritable
 from windlass.errors import LockHeldError, StoppedError, StoreError, TakenOverError
@@ -34,6 +36,18 @@ from windlass.locks import driver_lock
 with driver_lock(Path(sys.argv[1]), "r1"):
     print("held", flush=True)
     sys.stdin.read()
+"""
+
+
+HOLD_WITH_CHILD = """
+import os, sys
+from pathlib import Path
+from windlass.locks import driver_lock
+with driver_lock(Path(sys.argv[1]), "r1"):
+    if os.fork():
+        print("held", flush=True)
+    sys.stdin.read()
+    os._exit(0)
 """
 
 
@@ -205,7 +219,67 @@ def test_a_second_driver_is_refused_with_the_holders_pid_until_kill_9_frees_it(t
             pass
         os.kill(first.pid, signal.SIGKILL)
         first.wait()
-    until(lambda: not is_driven(path))
+    assert not is_driven(path)
     with driver_lock(path, "r1"):
         assert holder(path) == os.getpid()
     assert not is_driven(path)
+    assert holder(path) is None
+
+
+@pytest.fixture
+def waited(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
+    """What happens, one after the other, while a process waits for a lock."""
+    happens: list[Callable[[], None]] = []
+    real = time.sleep
+
+    def sleep(seconds: float) -> None:
+        if happens:
+            happens.pop(0)()
+        real(seconds)
+
+    monkeypatch.setattr("windlass.locks.time.sleep", sleep)
+    return happens
+
+
+def _try_to_drive(path: Path) -> bool:
+    with driver_lock(path, "r1"):
+        return False
+
+
+@pytest.mark.parametrize("ask", [is_driven, _try_to_drive])
+def test_a_child_that_a_killed_driver_was_starting_does_not_drive_the_run(
+    ask: Callable[[Path], bool], tmp_path: Path, waited: list[Callable[[], None]]
+) -> None:
+    path = tmp_path / "r1.lock"
+    argv = [sys.executable, "-c", HOLD_WITH_CHILD, str(path)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as driver:
+        assert driver.stdin
+        assert driver.stdout
+        assert driver.stdout.readline() == b"held\n"
+        driver.kill()
+        driver.wait()
+        waited.append(driver.stdin.close)  # the child ends
+        assert not ask(path)
+    assert not waited, "the child held the lock"
+
+
+def test_a_driver_starts_while_another_process_looks_whether_the_run_is_driven(
+    tmp_path: Path, waited: list[Callable[[], None]]
+) -> None:
+    path = tmp_path / "r1.lock"
+    path.write_text("")
+    with path.open() as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        waited.append(looking.close)
+        assert not _try_to_drive(path)
+    assert not waited
+
+
+def test_a_lock_that_is_held_for_long_counts_as_a_driver_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windlass.locks.LOCK_LOOK_S", 0.01)
+    path = tmp_path / "r1.lock"
+    with path.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert is_driven(path)
+        with pytest.raises(LockHeldError, match="process unknown"):
+            _try_to_drive(path)
