@@ -4,6 +4,8 @@ PYTHON ?= python3
 # Two more than cores: a test waits much of its time for processes that it started.
 JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 ARGS ?=
+# Some containers set it. Every process of the tests would compile what it imports again.
+unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
 BENCH := .venv-bench
@@ -20,8 +22,8 @@ demo: $(READY)  ## a run on a sample repository; only the model's words are not 
 test: $(READY)
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not long" $(ARGS)
 
-long: $(READY)  ## the tests that `make test` leaves out: whole sweeps of kills, the proofs, the pages of the guides
-	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m long $(ARGS)
+long: $(READY)  ## what `make test` leaves out: whole sweeps of kills, further whole runs, proofs, guides, more examples
+	@HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "long or hypothesis" $(ARGS)
 
 proofs: $(READY)  ## the whole table of cheats and honest changes for the TDD proof; `make long` takes every third
 	@WINDLASS_PROOFS=all $(BIN)/python -m pytest -q -n $(JOBS) tests/proof/test_proof_table.py $(ARGS)

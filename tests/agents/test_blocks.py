@@ -145,6 +145,7 @@ def test_a_reviewer_that_passes_and_quotes_a_block_of_a_file_has_passed_it(front
     assert planted(front, quoting(PASS)) == "pass"
 
 
+@pytest.mark.long
 def test_a_block_with_its_tag_that_was_never_closed_lets_no_other_block_count(front: Front) -> None:
     program = quoting(BAD).replace("\\n{fence}\\nFor the record", "\\nFor the record", 1)
     assert planted(front, program) == "inconclusive"
@@ -156,6 +157,7 @@ def test_two_blocks_with_its_tag_that_differ_are_asked_again_with_the_contradict
     assert "contradict each other: fail, then pass" in front.prompt("execute/t1/spec#1", 2)
 
 
+@pytest.mark.long
 def test_the_tag_is_the_same_for_every_attempt_and_no_file_of_the_repository_holds_it(front: Front) -> None:
     planted(front, "print('nothing to read')")
     tags = {re.findall(r"superteam-json-[0-9a-f]{12}", front.prompt("execute/t1/spec#1", n))[0] for n in (1, 2, 3)}

@@ -43,6 +43,7 @@ def test_what_was_cut_off_by_a_killed_supervisor_is_run_again(what: str, tmp_pat
     assert not bench.leftovers()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", COMMANDS)
 def test_what_is_cut_off_again_and_again_stops_the_run_with_its_reason(what: str, tmp_path: Path) -> None:
     bench = _bench(tmp_path, COMMANDS[what], times=99)
@@ -54,6 +55,7 @@ def test_what_is_cut_off_again_and_again_stops_the_run_with_its_reason(what: str
     assert not bench.leftovers()
 
 
+@pytest.mark.long
 def test_a_proof_run_that_was_cut_off_is_run_again_and_the_verdict_is_the_same(tmp_path: Path) -> None:
     count = tmp_path / "count"
     script = KILL.format(count=count, times=1) + 'exec "$@"'

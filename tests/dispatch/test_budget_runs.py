@@ -50,6 +50,7 @@ def test_a_dispatch_far_dearer_than_those_before_it_is_not_stopped_while_the_run
     assert max(row["cost_usd"] for row in bench.rows("SELECT cost_usd FROM attempt WHERE role != ''")) == 6.0
 
 
+@pytest.mark.long
 def test_a_crash_at_the_first_attempt_leaves_the_second_all_the_run_has(tmp_path: Path) -> None:
     """What a stump cost is no measure for the work."""
     bench = Bench(tmp_path)
@@ -86,6 +87,7 @@ def test_with_a_higher_limit_it_goes_on_where_it_stopped(tmp_path: Path) -> None
     assert len(keys) == len(set(keys))
 
 
+@pytest.mark.long
 @pytest.mark.req("S0-87", "S0-91")
 def test_a_limit_raised_in_the_config_counts_for_a_run_that_stopped_on_it(tmp_path: Path) -> None:
     bench = make_bench(tmp_path, config=SMALL + "[budget]\nstop_usd = 0.9\n", usage=DEAR)
@@ -180,6 +182,7 @@ def test_an_answer_that_broke_off_is_assumed_to_have_cost_something(tmp_path: Pa
     assert _figure(bench)[1:] == (0.5, 1)
 
 
+@pytest.mark.long
 def test_what_interrupted_dispatches_spent_is_counted_and_every_interface_says_the_same(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     stuck = [
@@ -220,6 +223,7 @@ def _at_tools(bench: Bench) -> int:
     return sum("sleep 300" in path.read_text() for path in streams)
 
 
+@pytest.mark.long
 def test_what_a_dispatch_at_work_has_spent_is_seen_from_outside(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     busy = {"when": {"role": "scout"}, "usage_steps": [0.1] * 8 + [0.7], "hang": True}
@@ -234,6 +238,7 @@ def _known(bench: Bench) -> float:
     return float(told.json.get("known_usd", 0.0)) if told.code == 0 else 0.0
 
 
+@pytest.mark.long
 def test_what_was_assumed_is_given_back_when_the_files_of_an_older_version_tell_the_cost(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     stuck = {"when": {"role": "scout", "attempt": 1}, "usage_steps": [0.08], "run": ["sleep 300"]}
@@ -250,6 +255,7 @@ def test_what_was_assumed_is_given_back_when_the_files_of_an_older_version_tell_
     assert known == pytest.approx(_spent(bench))
 
 
+@pytest.mark.long
 def test_an_agent_with_a_price_of_its_own_costs_that_whatever_it_uses(tmp_path: Path) -> None:
     bench = make_bench(tmp_path, config=SMALL + "[agents.scripted]\ncost_usd = 0\n", usage=DEAR)
     said = bench.run("--yes", "--budget", "0.1")
@@ -265,6 +271,7 @@ def test_a_price_that_is_none_is_refused_by_name(tmp_path: Path) -> None:
     assert "[agents.scripted]" in said.err
 
 
+@pytest.mark.long
 def test_a_model_without_a_price_is_named_before_the_first_dispatch_and_by_doctor(tmp_path: Path) -> None:
     model = '[agents]\ndefault = "codex"\n[agents.codex]\nbin = "/nowhere/codex"\nmodel = "own-model"\n'
     bench = make_bench(tmp_path, config=SMALL + model)
@@ -283,6 +290,7 @@ def test_a_model_of_one_s_own_whose_cost_is_said_to_be_nothing_is_not_named(tmp_
     assert "no price" not in bench.windlass("run", "Add sub", "--yes").out
 
 
+@pytest.mark.long
 def test_a_dispatch_whose_tokens_have_no_price_is_stopped_at_its_ceiling(tmp_path: Path) -> None:
     silent = {"when": {"role": "scout"}, "usage": {"input": 900, "output": 200}, "hang": True, "say": "…"}
     bench = make_bench(tmp_path, script=[silent], config=SMALL + "[budget]\ndispatch_tokens = 1000\n")

@@ -118,6 +118,7 @@ def test_hostile_text_stays_inside_its_fence(sent: dict[str, str]) -> None:
     assert f"\n{fence}\n" not in inside
 
 
+@pytest.mark.long
 @pytest.mark.req("S0-93", "S0-09")
 def test_the_same_run_again_sends_the_same_prompts_byte_for_byte(front: Front, sent: dict[str, str]) -> None:
     """But for the nonce of each block's tag, which nobody outside the run may know."""

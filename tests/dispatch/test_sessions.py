@@ -151,6 +151,7 @@ def test_a_dispatch_that_failed_goes_on_with_its_session_in_its_tree(bench: Benc
     bench.went_on(mode, "ok")
 
 
+@pytest.mark.long
 def test_a_dispatch_that_was_too_slow_goes_on_with_its_session(bench: Bench) -> None:
     configure(bench.front, bench.home, '[roles.implementer]\nwall = "4s"\n')
     bench.plan("hang", "ok")
@@ -190,6 +191,7 @@ def test_a_driver_that_was_stopped_is_followed_by_one_that_goes_on_with_the_sess
     bench.went_on("hang", "ok")
 
 
+@pytest.mark.long
 def test_a_run_that_rested_in_a_wait_goes_on_with_the_session_however_often(bench: Bench) -> None:
     configure(bench.front, bench.home, 'longest_wait = "50ms"\n', pause="60s")
     bench.plan("429", "ok")
@@ -203,6 +205,7 @@ def test_a_run_that_rested_in_a_wait_goes_on_with_the_session_however_often(benc
     bench.went_on("429", "ok")
 
 
+@pytest.mark.long
 def test_a_session_that_the_cli_forgot_is_begun_anew_in_the_same_tree_and_told_what_lies_there(bench: Bench) -> None:
     bench.plan("crash", "unknown", "ok")
     assert bench.run() == 0
@@ -220,6 +223,7 @@ def test_a_dispatch_that_was_turned_away_at_once_begins_anew(bench: Bench) -> No
     assert [call["session"] for call in bench.calls] == ["", ""]
 
 
+@pytest.mark.long
 def test_another_agent_begins_afresh_in_a_clean_tree_and_the_work_is_kept(bench: Bench) -> None:
     configure(bench.front, bench.home, 'longest_wait = "1s"\n')
     bench.plan("429", "429", "429", "429")
@@ -243,6 +247,7 @@ def test_a_service_that_cannot_be_used_for_long_lets_the_run_rest_with_the_reaso
     assert len(bench.calls) <= 3
 
 
+@pytest.mark.long
 def test_a_run_in_another_repository_waits_for_the_same_login_and_says_so(bench: Bench, tmp_path: Path) -> None:
     configure(bench.front, bench.home, 'longest_wait = "1s"\n')
     (bench.home / "agent.py").write_text(AGENT.replace("try again in 0.1s", "try again in 30s"))

@@ -72,7 +72,7 @@ def test_an_adopted_plan_goes_on_without_doing_the_landed_task_again(tmp_path: P
     assert sh(bench.root, "show", f"{branch}:{plan_path(bench)}").strip() == EDITED.strip()
 
 
-@pytest.mark.sweep(4)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("place", "when", "number"),
     [
@@ -97,7 +97,7 @@ def test_killed_while_it_adopts_it_still_does_not_do_the_landed_task_again(
     assert [title in tasks for title in ("Subtract", "Multiply", "Divide")] == [True] * 3
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.long
 @pytest.mark.parametrize("choice", ["aside", "restore"])
 def test_an_edit_that_is_not_adopted_changes_nothing(choice: str, tmp_path: Path) -> None:
     bench = _resting(tmp_path)
@@ -112,6 +112,7 @@ def test_an_edit_that_is_not_adopted_changes_nothing(choice: str, tmp_path: Path
     assert kept == ([EDITED] if choice == "aside" else [])
 
 
+@pytest.mark.long
 def test_a_plan_that_drops_a_landed_task_cannot_be_adopted(tmp_path: Path) -> None:
     bench = _resting(tmp_path)
     without = PLAN.replace("- title: Subtract\n  description: Add sub(a, b).\n  files: [src/sub.py]\n", "")
@@ -125,6 +126,7 @@ def test_a_plan_that_drops_a_landed_task_cannot_be_adopted(tmp_path: Path) -> No
     assert bench.windlass("answer", "restore").code in (0, 11)
 
 
+@pytest.mark.long
 def test_a_landed_task_that_the_plan_changed_is_done_as_a_follow_up_on_the_tip(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     more = "def sub(a, b):\n    return a - b  # exact\n"

@@ -38,6 +38,7 @@ done
 """
 
 
+@pytest.mark.long
 def test_a_tip_that_an_agent_forged_before_the_driver_died_is_put_back_and_reported(tmp_path: Path) -> None:
     bench, made = Bench(tmp_path), tmp_path / "forged"
     script = default_script(bench)

@@ -112,6 +112,7 @@ def test_repositories_that_cannot_be_checked_out_whole(front: Front, files: dict
     assert front.service.runs() == []
 
 
+@pytest.mark.long
 def test_a_shallow_clone_is_good_enough(front: Front) -> None:
     commit(front.root, {"more.txt": "1\n"})
     shallow = front.tmp / "shallow"
@@ -224,6 +225,7 @@ def test_an_unknown_option_is_a_usage_error(front: Front) -> None:
 # -- plans
 
 
+@pytest.mark.long
 def test_five_hundred_tasks_work_and_stay_fast(front: Front) -> None:
     flows = Path(front.env["XDG_CONFIG_HOME"]) / "windlass/flows"
     flows.mkdir(parents=True)
@@ -275,6 +277,7 @@ def test_a_corrupt_database_is_named_and_kept_and_nothing_starts_over_it(front: 
     assert database(front).read_bytes().startswith(b"this is no database")
 
 
+@pytest.mark.long
 @pytest.mark.req("S0-79")
 def test_a_damaged_state_file_is_kept_aside_and_written_anew_from_the_journal(front: Front) -> None:
     front.start(basics("One"))
@@ -295,6 +298,7 @@ def test_a_database_that_may_not_be_written_is_said(front: Front) -> None:
     assert file.read_bytes() == before
 
 
+@pytest.mark.long
 def test_a_second_driver_is_refused_with_the_first_one_s_process(front: Front) -> None:
     front.start(basics("One"))
     with driver_lock(front.service.host.place.lock(front.run), front.run):

@@ -331,6 +331,7 @@ QUIET = (
 DROPS = plan("Users", "Login", coverage="Design coverage: Architecture, Testing")
 
 
+@pytest.mark.long
 def test_a_plan_that_leaves_out_a_section_of_the_design_is_sent_back(tmp_path: Path) -> None:
     front = Brainstorm(tmp_path, NO_EXTRAS)
     front.begin({**planner(), "files": {"{plan_path}": DROPS}, "times": 1}, argv=("--yes",))
@@ -339,6 +340,7 @@ def test_a_plan_that_leaves_out_a_section_of_the_design_is_sent_back(tmp_path: P
     assert front.view.state is RunState.FINISHED
 
 
+@pytest.mark.long
 def test_a_revision_that_drops_an_approved_section_is_refused_although_the_user_asked_for_it(tmp_path: Path) -> None:
     front = Brainstorm(tmp_path, NO_EXTRAS)
     dropping = {**planner(), "when": {"role": "planner", "purpose": "revise"}, "files": {"{plan_path}": DROPS}}

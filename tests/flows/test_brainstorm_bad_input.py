@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from brainstorming import APPROACHES, DESIGN, NO_EXTRAS, QUESTIONS, Brainstorm, planner, says
@@ -85,6 +85,7 @@ def test_an_agent_that_fails_is_shown_with_its_output_and_tried_again_or_the_run
     assert front.answers["approaches+3!approach"] == "a1"
 
 
+@pytest.mark.long
 def test_a_failed_revision_that_is_tried_again_asks_nothing_and_buys_nothing_twice(tmp_path: Path) -> None:
     front = Brainstorm(tmp_path, ONCE)
     crash: Rule = {
@@ -121,7 +122,7 @@ def test_a_scout_that_says_nothing_is_told_and_the_brainstorm_goes_on(tmp_path: 
     assert "What a scout found" not in front.prompt("questions/brainstormer")
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.long
 @pytest.mark.req("S1-59", "S1-60", "S1-61")
 @pytest.mark.parametrize("content", ["# Plan\n\nLots of words, no tasks.\n", None], ids=["no tasks", "no file"])
 def test_a_plan_without_tasks_is_offered_one_retry_and_then_stops_with_all_that_is_known(
@@ -196,7 +197,6 @@ def test_what_a_person_could_not_be_shown_is_sent_back(contract: str, value: dic
 LABELS = st.text(min_size=1, max_size=30)
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(LABELS, min_size=2, max_size=12))
 def test_every_option_that_passes_can_be_chosen_by_key_number_and_label(labels: list[str]) -> None:
     parsed = block("questions", question(options=labels))
@@ -251,6 +251,7 @@ def test_headings_inside_a_section_do_not_count_as_sections() -> None:
 # -- money
 
 
+@pytest.mark.long
 @pytest.mark.req("S1-109")
 def test_beyond_the_budget_a_person_is_asked_and_the_raised_limit_is_recorded(tmp_path: Path) -> None:
     front = Brainstorm(tmp_path, NO_EXTRAS)
@@ -281,6 +282,7 @@ def test_beyond_the_budget_a_person_is_asked_and_the_raised_limit_is_recorded(tm
 # -- the rest of the way
 
 
+@pytest.mark.long
 @pytest.mark.req("S1-69")
 def test_an_abort_at_the_approval_ends_the_run_with_an_error(tmp_path: Path) -> None:
     front = Brainstorm(tmp_path, NO_EXTRAS)
@@ -291,6 +293,7 @@ def test_an_abort_at_the_approval_ends_the_run_with_an_error(tmp_path: Path) -> 
     assert "**Status:** Aborted" in front.page
 
 
+@pytest.mark.long
 @pytest.mark.req("S1-73", "S1-82", "S1-83")
 def test_an_escalated_task_is_named_with_its_review_and_findings(tmp_path: Path) -> None:
     front = Brainstorm(tmp_path, NO_EXTRAS + "[settings]\nmax_task_review_cycles = 1\n")
@@ -314,6 +317,7 @@ def test_an_escalated_task_is_named_with_its_review_and_findings(tmp_path: Path)
     assert "- 1 skipped" in done.out
 
 
+@pytest.mark.long
 @pytest.mark.req("S1-85")
 def test_a_fix_of_the_whole_that_breaks_the_checks_is_not_taken(tmp_path: Path) -> None:
     front = Brainstorm(tmp_path, NO_EXTRAS + '[checks]\ncommands = [["/bin/sh", "-c", "! grep -rq BROKEN src"]]\n')

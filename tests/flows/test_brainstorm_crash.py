@@ -94,7 +94,7 @@ def test_killed_at_an_open_question_a_resume_shows_that_question_and_no_other(
     assert shown == [f"─── {title} ───"]
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.long
 @pytest.mark.req("S1-41")
 @pytest.mark.parametrize(
     "point",

@@ -373,6 +373,7 @@ def test_every_dispatch_of_every_phase_was_reserved_for_in_the_budget_first(stor
     assert all(event.reserved_usd for event in story.front.events(DispatchStarted))
 
 
+@pytest.mark.long
 @pytest.mark.req("S0-09")
 def test_the_same_answers_give_the_same_phases_and_dispatches(story: Story, tmp_path: Path) -> None:
     again = Front(tmp_path, CONFIG)

@@ -54,6 +54,7 @@ def test_passing_the_warning_mark_is_said_once_and_work_goes_on(front: Front) ->
     assert done.out.count("! more than $0.50 are spent") == 1
 
 
+@pytest.mark.long
 @pytest.mark.req("S0-89")
 def test_an_agent_that_spends_past_the_limit_is_ended_also_when_it_does_not_listen(front: Front) -> None:
     limits(front, 1.0)

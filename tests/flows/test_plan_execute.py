@@ -50,6 +50,7 @@ def test_a_review_that_keeps_failing_is_fixed_three_times_and_then_escalated(fro
     assert front.state["tasks"][0]["status"] == "escalated"
 
 
+@pytest.mark.long
 def test_a_fix_that_closes_nothing_is_escalated_at_once_and_the_work_of_a_skipped_task_is_kept(front: Front) -> None:
     said = front.tmp / "commits"
     who = "-c user.name=a -c user.email=a@b"
@@ -70,6 +71,7 @@ def test_an_implementer_that_had_nothing_to_change_is_said_with_its_reason(front
     assert "implementer: it changed nothing: add() is there" in (front.folder / "report.md").read_text()
 
 
+@pytest.mark.long
 def test_after_continue_the_implementer_reads_the_finding_with_its_place_and_no_book_keeping(front: Front) -> None:
     finding = {"severity": "high", "file": "src/t1.py", "line": 7, "message": "zero is missing", "suggestion": "add it"}
     bad = {"when": {"role": "spec-reviewer", "task": "t1"}, "json": {"status": "fail", "findings": [finding]}}
@@ -99,6 +101,7 @@ def test_a_message_waits_for_whoever_writes_code_and_status_log_and_report_say_w
     assert "delivered to implementer" in (front.folder / "report.md").read_text()
 
 
+@pytest.mark.long
 def test_a_message_for_a_role_goes_to_that_role(front: Front) -> None:
     front.start(basics("One"))
     run = front.service.run().id
@@ -156,6 +159,7 @@ def test_a_critical_finding_of_an_optional_reviewer_is_escalated(tmp_path: Path)
     assert not front.events(TaskLanded)
 
 
+@pytest.mark.long
 @pytest.mark.req("S0-51")
 def test_a_critical_finding_is_escalated_also_when_its_reviewer_passes_the_whole(tmp_path: Path) -> None:
     front = Front(tmp_path, QUICK + NO_PLAN_REVIEW)
@@ -251,6 +255,7 @@ def test_checkpoint_mode_rests_after_each_task_with_everything_saved(front: Fron
     assert [key for key in front.keys if "implement" in key] == [f"execute/t{n}/implement" for n in (1, 2, 3)]
 
 
+@pytest.mark.long
 @pytest.mark.req("S0-64")
 def test_batch_mode_rests_after_every_n_tasks_counted_anew_on_each_resume(front: Front) -> None:
     titles = ("One", "Two", "Three", "Four", "Five")
@@ -389,6 +394,7 @@ def test_a_change_of_the_user_s_own_refs_is_reported_and_left_alone(front: Front
 # -- statuses
 
 
+@pytest.mark.long
 @pytest.mark.req("S0-65", "S0-66")
 def test_no_task_ever_has_a_status_or_makes_a_change_that_is_not_listed(front: Front) -> None:
     complaint = failing("spec-reviewer", "wrong", task="t2", cycle=1)

@@ -129,6 +129,7 @@ def test_a_branch_that_the_user_moved_is_never_forced(front: Front) -> None:
     assert f"{own}-2" in report(front)
 
 
+@pytest.mark.long
 def test_a_branch_that_is_checked_out_is_left_alone_and_said(front: Front) -> None:
     front.start(basics("One"))
     own = front.branch
@@ -141,6 +142,7 @@ def test_a_branch_that_is_checked_out_is_left_alone_and_said(front: Front) -> No
     assert any("checked out" in event.note for event in front.events(BranchPublished))
 
 
+@pytest.mark.long
 def test_a_base_that_was_amended_away_and_collected_does_not_matter(front: Front) -> None:
     front.start(basics("One"))
     base = front.view.base
@@ -153,6 +155,7 @@ def test_a_base_that_was_amended_away_and_collected_does_not_matter(front: Front
     assert "src/t1.py" in front.landed
 
 
+@pytest.mark.long
 def test_a_second_run_beside_an_active_one_is_a_choice(front: Front) -> None:
     front.start(basics("One"))
     first = front.run

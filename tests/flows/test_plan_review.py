@@ -62,6 +62,7 @@ def test_a_second_plan_with_tasks_is_taken(front: Front) -> None:
     assert front.landed >= {"src/t1.py"}
 
 
+@pytest.mark.long
 @pytest.mark.req("S0-18")
 def test_a_retry_after_an_empty_plan_asks_the_planner_alone_again(front: Front) -> None:
     front.start([scout(), NO_TASKS, passing()], "--yes")
@@ -104,6 +105,7 @@ def test_a_plan_that_cannot_be_carried_out_is_told_to_the_planner_and_then_stops
     assert problem in done.err
 
 
+@pytest.mark.long
 @pytest.mark.req("S0-15", "S0-16")
 def test_a_plan_of_the_same_name_is_neither_overwritten_nor_taken_for_the_new_one(front: Front) -> None:
     front.start(basics("One"))
@@ -282,6 +284,7 @@ def test_a_task_that_goes_without_a_finding_is_asked_about_with_the_findings_and
     assert [task.title for task in front.view.tasks] == ["One"]
 
 
+@pytest.mark.long
 def test_a_dropped_task_is_put_back_when_the_person_says_so(front: Front) -> None:
     dropped(front, "One is vague")
     assert front("answer", "restore").code == 0
@@ -289,6 +292,7 @@ def test_a_dropped_task_is_put_back_when_the_person_says_so(front: Front) -> Non
     assert [task.title for task in front.view.tasks] == ["One", "Two"]
 
 
+@pytest.mark.long
 def test_the_question_after_a_revision_that_failed_shows_the_findings(front: Front) -> None:
     complaint = failing("spec-reviewer", "One is vague", phase="plan-review", cycle=1)
     broken = {"when": {"role": "planner", "purpose": "revise"}, "files": {"{plan_path}": "# Oh\n"}}
@@ -297,6 +301,7 @@ def test_the_question_after_a_revision_that_failed_shows_the_findings(front: Fro
     assert "A review gave no verdict" not in question(front).detail
 
 
+@pytest.mark.long
 def test_what_a_person_wants_changed_stands_before_the_findings_and_cannot_be_rejected(front: Front) -> None:
     front.start(basics("One"))
     assert front("answer", "revise", "-m", "use the Clock class").code == 10
@@ -306,6 +311,7 @@ def test_what_a_person_wants_changed_stands_before_the_findings_and_cannot_be_re
     assert "What reviewers found" not in prompt
 
 
+@pytest.mark.long
 def test_a_person_may_have_tasks_dropped_without_naming_them(front: Front) -> None:
     front.start(basics("One", "Two"))
     front.say([planner("Both", when={"role": "planner", "purpose": "revise"}), *basics("One", "Two")])
@@ -313,6 +319,7 @@ def test_a_person_may_have_tasks_dropped_without_naming_them(front: Front) -> No
     assert question(front).detail.endswith("1 task:\n  1. Both")
 
 
+@pytest.mark.long
 def test_a_revision_that_cannot_be_carried_out_is_sent_back_with_the_reason(front: Front) -> None:
     front.start(basics("One"))
     broken = {"when": {"role": "planner"}, "files": {"{plan_path}": "# Oh\n"}, "say": "done", "times": 1}
@@ -322,6 +329,7 @@ def test_a_revision_that_cannot_be_carried_out_is_sent_back_with_the_reason(fron
     assert [task["title"] for task in front.state["tasks"]] == ["One"]
 
 
+@pytest.mark.long
 def test_a_revision_may_drop_a_task_that_a_finding_names(front: Front) -> None:
     dropping = planner("One", when={"role": "planner", "purpose": "revise"})
     complaint = failing("spec-reviewer", "remove Two, it is not needed", phase="plan-review", cycle=1)

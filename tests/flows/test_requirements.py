@@ -224,7 +224,7 @@ def test_a_task_of_one_s_own_plan_has_no_plan_phases_no_questions_and_stops_with
 # -- S1: brainstorm
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.long
 @pytest.mark.req("S1-82")
 @pytest.mark.parametrize("role", ["security-reviewer", "performance-reviewer"])
 def test_a_critical_finding_of_either_optional_reviewer_is_escalated_in_a_brainstorm(tmp_path: Path, role: str) -> None:
@@ -267,6 +267,7 @@ def test_a_design_section_is_shown_whole_and_asked_about(tmp_path: Path) -> None
     assert [line for line in lines if line not in done.out] == []
 
 
+@pytest.mark.long
 @pytest.mark.req("S1-68")
 def test_revise_hands_the_words_to_the_planner_and_reviews_and_asks_again(tmp_path: Path) -> None:
     front = Brainstorm(tmp_path, QUICK + NO_EXTRAS)
@@ -281,6 +282,7 @@ def test_revise_hands_the_words_to_the_planner_and_reviews_and_asks_again(tmp_pa
     assert front.open == "plan-approval+2!approve"
 
 
+@pytest.mark.long
 @pytest.mark.req("S1-22")
 def test_the_brainstorm_section_of_the_page_ticks_off_each_step_when_it_is_done(tmp_path: Path) -> None:
     front = Brainstorm(tmp_path, QUICK + NO_EXTRAS)
@@ -399,6 +401,7 @@ def test_a_checkpoint_that_names_a_worktree_is_reached_when_the_worktree_is_ther
     assert seen["WORKSPACE_CREATED"] == ["1"]
 
 
+@pytest.mark.long
 @pytest.mark.req("S2-26")
 def test_the_subtasks_are_stored_with_their_parallel_group_when_they_are_planned(tmp_path: Path) -> None:
     team = Team(tmp_path)

@@ -38,6 +38,7 @@ def test_a_run_that_waits_says_so_and_how_to_answer(waiting: Bench) -> None:
     assert footprint(waiting.root) == before
 
 
+@pytest.mark.long
 def test_killed_while_it_waits_for_an_answer_the_answer_from_another_shell_continues_it(tmp_path: Path) -> None:
     bench = make_bench(tmp_path, config=SMALL)
     with bench.first_driver("--wait"):
@@ -104,7 +105,7 @@ def test_interrupted_between_two_questions_only_the_unanswered_are_asked_again(w
     assert len(waiting.rows("SELECT 1 FROM event WHERE type = 'question.asked'")) == 3
 
 
-@pytest.mark.sweep(4)
+@pytest.mark.long
 @pytest.mark.parametrize("point", ["before", "after"])
 @pytest.mark.parametrize("what", ["plan-approval!approve.ask", "configure!review_mode.answer"])
 def test_killed_around_a_question_it_is_asked_and_answered_once(point: str, what: str, tmp_path: Path) -> None:
@@ -117,6 +118,7 @@ def test_killed_around_a_question_it_is_asked_and_answered_once(point: str, what
         assert ids == ["approve", "review_mode", "execution_mode"]
 
 
+@pytest.mark.long
 @pytest.mark.req("S0-32")
 def test_a_person_may_send_the_plan_back_and_is_asked_again(waiting: Bench) -> None:
     said = waiting.windlass("answer", "revise", "-m", "split it")

@@ -94,7 +94,7 @@ def test_a_person_s_resume_begins_a_new_batch_and_the_landing_belongs_to_it(
     assert rest_of_the_run(front) == [(11, 3), (0, 4)]
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.long
 @pytest.mark.parametrize(("mode", "nth", "pauses"), [("checkpoint", 1, [1, 2, 3]), ("batch", 2, [2])])
 def test_a_run_sent_to_the_background_between_review_and_landing_pauses_where_it_would_have(
     front: Front, monkeypatch: pytest.MonkeyPatch, mode: str, nth: int, pauses: list[int]
@@ -107,7 +107,7 @@ def test_a_run_sent_to_the_background_between_review_and_landing_pauses_where_it
     assert rest_of_the_run(front) == [*((11, n) for n in pauses), (0, 4)]
 
 
-@pytest.mark.sweep(5)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("mode", "place", "when", "nth", "pauses"),
     [

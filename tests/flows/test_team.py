@@ -171,7 +171,7 @@ def test_with_continue_a_failed_task_is_left_out_at_once(tmp_path: Path) -> None
     assert not any("a+2" in key for key in team.keys)
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.long
 @pytest.mark.req("S2-37")
 @pytest.mark.parametrize("policy", ["continue", "retry"])
 def test_a_run_in_which_no_task_landed_has_failed_and_a_retry_takes_up_what_failed(policy: str, tmp_path: Path) -> None:
@@ -312,6 +312,7 @@ def test_it_works_in_a_partial_clone(tmp_path: Path) -> None:
     assert f"refs/heads/{team.branch}" in team.pushed()
 
 
+@pytest.mark.long
 def test_a_remote_that_is_ahead_is_said_and_one_that_is_gone_stops_nothing(tmp_path: Path) -> None:
     team = Team(tmp_path)
     sh(tmp_path, "clone", "-q", str(team.remote), "other")

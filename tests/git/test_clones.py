@@ -61,6 +61,7 @@ def _commands(text: str) -> list[str]:
     return re.findall(r"(?<!by )windlass (?:--repo \S+ )?(?:answer|resume|status|log|land|show|retry)\b", text)
 
 
+@pytest.mark.long
 def test_every_command_that_is_told_names_the_repository_again(tmp_path: Path, server: Path) -> None:
     front = Front(tmp_path / "t", NO_EXTRAS)
     elsewhere = tmp_path / "elsewhere"

@@ -20,7 +20,7 @@ Files = dict[str, tuple[str, str]]
 """Path -> mode and content."""
 PATHS = ["a", "b.txt", "d/a", "d/b", "d/e/a", "d/e/b", "d.txt", "f/a", "f/g/a"]
 CONTENTS = [f"line {n}\n" * 8 for n in range(4)]
-EXAMPLES = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+EXAMPLES = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 class Store:
@@ -95,7 +95,7 @@ def test_two_trees_differ_as_git_says(store: Store, before: Files, after: Files)
     assert differences(store.objects, one, two) == said
 
 
-@settings(EXAMPLES, max_examples=150)
+@EXAMPLES
 @given(st.data())
 def test_what_is_joined_without_git_is_what_git_joins(store: Store, data: st.DataObject) -> None:
     base = data.draw(FILES)

@@ -89,6 +89,7 @@ def test_staged_blobs_that_no_commit_has_arrive_with_the_work(engine: EngineRepo
     assert whole(engine, head) == ""
 
 
+@pytest.mark.long
 def test_a_thousand_commits_arrive(engine: EngineRepo, slot: Slot, monkeypatch: pytest.MonkeyPatch) -> None:
     no_git(monkeypatch)
     stream = "".join(
@@ -215,6 +216,7 @@ def test_harmful_or_broken_objects_are_refused_and_the_files_are_taken_as_uncomm
     assert [sh(engine.user.root, "show", f"{ref}:work.txt") for ref in refs] == ["honest work"]
 
 
+@pytest.mark.long
 def test_a_small_object_that_unpacks_to_a_large_one_takes_little_memory(engine: EngineRepo, slot: Slot) -> None:
     """The header says how much there is; what goes beyond is not read."""
     folder = slot.git_dir / "objects" / "11"

@@ -37,7 +37,7 @@ def begun(bench: Bench) -> bool:
     return (bench.home / "windlass.db").exists() and bool(bench.rows("SELECT 1 FROM run"))
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.long
 @pytest.mark.req("S2-02")
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_git_killed_anywhere_before_the_run_exists_is_exit_12_and_the_next_start_works(

@@ -73,7 +73,7 @@ def test_a_link_that_leaves_the_tree_lands_as_a_link_and_nothing_is_written_thro
     assert list(outside.iterdir()) == []
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.long
 @pytest.mark.parametrize(
     "deed",
     [
@@ -116,6 +116,7 @@ def test_a_partial_checkout_an_agent_made_does_not_reach_the_next_one(front: Fro
     assert front.task(again, "y", "--new").code == 0
 
 
+@pytest.mark.long
 def test_a_large_file_lands(front: Front) -> None:
     assert front.task(worker("head -c 30000000 /dev/zero > big.bin"), "x").code == 0
     assert front.git("cat-file", "-s", f"{front.branch}:big.bin") == "30000000"

@@ -39,6 +39,7 @@ def _slots(engine: EngineRepo) -> Slots:
 # -- many at once
 
 
+@pytest.mark.long
 @pytest.mark.req("S2-27", "S2-42")
 def test_sixteen_tasks_at_once_each_have_a_worktree_of_their_own_and_nothing_is_lost(engine: EngineRepo) -> None:
     slots, base = Slots(engine), engine.user.head
@@ -84,6 +85,7 @@ with ThreadPoolExecutor(8) as pool: list(pool.map(work, range(8)))
 """
 
 
+@pytest.mark.long
 def test_two_drivers_share_the_pool_and_never_a_slot(tmp_path: Path, engine: EngineRepo) -> None:
     command = [sys.executable, "-c", DRIVER, str(engine.user.root), str(tmp_path / "state")]
     children = [subprocess.Popen([*command, run], stderr=subprocess.PIPE, text=True) for run in ("r1", "r2")]

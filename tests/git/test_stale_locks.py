@@ -71,6 +71,7 @@ def test_a_killed_gits_locks_in_the_engines_repository_do_not_stop_the_next_driv
     assert [lock for lock in locks if lock.exists()] == []
 
 
+@pytest.mark.long
 def test_a_killed_gits_locks_on_our_own_refs_in_the_users_repository_do_not_stop_the_next_driver(
     tmp_path: Path,
 ) -> None:
@@ -85,6 +86,7 @@ def test_a_killed_gits_locks_on_our_own_refs_in_the_users_repository_do_not_stop
     assert sh(bench.root, "rev-parse", branch) == sh(bench.engine, "rev-parse", f"refs/windlass/{bench.id}/tip")
 
 
+@pytest.mark.long
 def test_somebody_elses_lock_on_the_runs_branch_is_named_and_the_tasks_go_on(tmp_path: Path) -> None:
     bench = stopped_bench(tmp_path)
     branch = bench.rows("SELECT branch FROM run")[0]["branch"]

@@ -108,6 +108,7 @@ def test_a_brainstorm_from_the_first_question_to_the_report_looks_like_this(samp
         assert max(map(len, tty.scrollback.splitlines())) <= columns
 
 
+@pytest.mark.long
 @pytest.mark.req("S1-04", "S1-06", "S1-34", "S1-35", "S1-50")
 def test_left_resized_and_answered_from_elsewhere_it_stays_at_the_question_that_is_open(sample: Sample) -> None:
     with sample.at("run", "--flow", "brainstorm", SCENE.request, columns=120) as tty:

@@ -108,6 +108,7 @@ def test_answers_are_shared_and_questions_of_the_phase_are_asked_again(tmp_path:
     assert [row.id for row in front.service.questions.pending(before)] == ["approve"]
 
 
+@pytest.mark.long
 def test_a_retried_stop_before_the_phase_is_shared(tmp_path: Path) -> None:
     front = Front(tmp_path, LEAN)
     rules = [{"when": {"role": "planner"}, "times": 2, "say": "nothing written"}, *basics("One")]
@@ -161,6 +162,7 @@ def test_the_tip_is_that_of_the_last_commit_or_landing() -> None:
     assert tip_of_steps([planned, mended, step(11, "report/progress", "1" * 40)], "base") == "1" * 40
 
 
+@pytest.mark.long
 def test_fixing_cycles_of_shared_tasks_are_not_repeated(tmp_path: Path) -> None:
     front = Front(tmp_path, LEAN)
     rules = [failing("spec-reviewer", "missing", times=1, task="t1"), *basics("One")]

@@ -175,6 +175,7 @@ def test_details_come_and_go(person: Person) -> None:
         tty.end()
 
 
+@pytest.mark.long
 def test_left_to_the_background_the_run_goes_on_without_paying_twice(person: Person) -> None:
     with person.run(scout(), planner("One", "Two"), person.held(), passing(), argv=("--yes",)) as tty:
         tty.wait("▸ running while")
@@ -201,6 +202,7 @@ def test_left_twice_the_agent_is_stopped_and_begins_again_in_the_background(pers
     assert person.front.keys.count("execute/t1/implement") == 2
 
 
+@pytest.mark.long
 def test_a_terminal_that_is_closed_leaves_the_question_open(person: Person) -> None:
     with person.run() as tty:
         tty.wait(ASKED)
@@ -261,7 +263,7 @@ def test_ctrl_o_takes_the_comment_from_the_editor(person: Person, tmp_path: Path
     assert person.front.events(QuestionAnswered)[0].comment == "Split it."
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("body", "said"),
     [
@@ -371,7 +373,7 @@ def test_nothing_to_build_leaves_nothing_behind(person: Person, key: str) -> Non
     assert not (person.front.root / ".git" / "windlass" / "windlass.db").exists()
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.long
 @pytest.mark.req("S1-99")
 @pytest.mark.parametrize(("answer", "states"), [("y", {"aborted", "paused"}), ("n", {"paused"})])
 def test_a_request_beside_an_active_run_is_confirmed_first(person: Person, answer: str, states: set[str]) -> None:

@@ -118,6 +118,7 @@ def test_a_run_goes_on_when_the_host_is_gone_and_no_call_waits_longer_than_it_wa
     hosted(front, go_on)
 
 
+@pytest.mark.long
 @pytest.mark.req("S0-04", "S1-98")
 def test_abort_and_status_are_words_of_control_and_nothing_is_active_after_an_abort(front: Front) -> None:
     async def talk(host: Host) -> None:
@@ -155,6 +156,7 @@ def test_a_second_request_while_a_run_is_at_work_is_refused_with_the_ways_on(fro
     assert len(front.events(RunStarted)) == 1
 
 
+@pytest.mark.long
 def test_what_cannot_be_meant_is_said_and_changes_nothing(front: Front) -> None:
     async def talk(host: Host) -> None:
         assert "No run is active here." in (await host.workflow("")).text

@@ -82,6 +82,7 @@ def offered(front: Front, words: str) -> list[str]:
     return [line.partition(",")[2] for line in done.stdout.splitlines() if line]
 
 
+@pytest.mark.long
 def test_tab_offers_commands_runs_answers_and_flows(waiting: Front) -> None:
     assert offered(waiting, "windlass sta") == ["status"]
     assert "drive" not in offered(waiting, "windlass ")
@@ -109,6 +110,7 @@ def test_what_a_shell_takes_in_is_fit_for_that_shell(tmp_path: Path, shell: str)
         assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.long
 def test_bash_tells_of_a_run_once_per_folder(waiting: Front) -> None:
     bin = waiting.tmp / "bin"
     bin.mkdir()

@@ -160,7 +160,7 @@ def nowhere(flow: Flow, target: Target) -> bool:
     return target.to is To.GOTO and any(target.arg not in ids for ids in flow.modes.values())
 
 
-@settings(max_examples=100, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(flows())
 def test_the_machine_makes_exactly_the_moves_of_the_static_graph(flow: Flow) -> None:
     edges = phase_edges(flow)
@@ -303,7 +303,7 @@ def task_flows(draw: st.DrawFn) -> Flow:
     return convert({**HEAD, "questions": {"q0": {"text": "?", "options": options}}, "phases": [phase]}, Flow)
 
 
-@settings(max_examples=100, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(task_flows())
 def test_a_task_makes_exactly_the_moves_of_the_static_graph(flow: Flow) -> None:
     spec = flow.phases[0]

@@ -114,6 +114,7 @@ def test_a_tenth_kind_is_checked_drawn_and_simulated(outdoors: Extended) -> None
     assert (counted["min_questions"], counted["max_questions"], counted["max_dispatches"]) == (1, 1, 0)
 
 
+@pytest.mark.long
 def test_the_faults_of_a_tenth_kind_have_a_line_and_a_way_out(outdoors: Extended) -> None:
     file = outdoors.front.root / ".windlass/flows/outdoors.yaml"
     file.write_text(FLOW.replace("Bergen", "Nowhere").replace("      rain: abort\n", "      snow: abort\n"))
@@ -182,6 +183,7 @@ def aviary(tmp_path: Path) -> Extended:
     return extended
 
 
+@pytest.mark.long
 def test_a_sixth_cli_is_found_with_its_version_and_login(aviary: Extended) -> None:
     listed = {one["name"]: one for one in json.loads(aviary("agents", "--json").stdout)}
     assert listed["parrot"]["usable"]

@@ -60,7 +60,7 @@ def test_a_name_that_is_gone_is_noticed(new: str, removed: bool) -> None:
     assert removes_names(OLD, new) is removed
 
 
-@pytest.mark.sweep(4)
+@pytest.mark.long
 @pytest.mark.parametrize("first", range(4))
 def test_code_of_every_shape_can_be_rewritten(first: int) -> None:
     for path in sorted(Path(windlass.__file__).parent.glob("*/*.py"))[first::4]:

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.proof.hollow import hollow
@@ -45,7 +45,6 @@ CHANGES = [
 USES = "\nvar (\n\t_ = fmt.Sprint\n\t_ = strings.Join\n\t_ = errors.New\n\t_ = time.Second\n)\n"
 
 
-@settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_what_is_hollow_parses_stays_so_and_has_the_rest_as_it_was(data: st.DataObject) -> None:
     pairs = data.draw(st.permutations(CHANGES))
@@ -112,6 +111,7 @@ func TestHollow(t *testing.T) {
 """
 
 
+@pytest.mark.long
 def test_a_hollow_package_compiles_and_its_functions_do_nothing(tmp_path: Path) -> None:
     if shutil.which("go") is None:
         pytest.skip("there is no go here")

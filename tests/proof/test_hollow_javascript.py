@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.proof.hollow import hollow, is_inert
@@ -61,7 +61,6 @@ TYPED = [
 
 
 @pytest.mark.parametrize("path", ["a.mjs", "a.jsx", "a.ts", "a.tsx"])
-@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_what_is_hollow_parses_stays_so_and_has_the_rest_as_it_was(path: str, data: st.DataObject) -> None:
     typed = path.endswith(("ts", "tsx"))

@@ -34,6 +34,7 @@ def asked(front: Front) -> QuestionView:
 # -- a refused proof goes back to the task
 
 
+@pytest.mark.long
 @pytest.mark.req("S0-44", "S1-77")
 def test_an_unproved_task_goes_back_with_the_facts_and_lands_when_they_are_mended(tmp_path: Path) -> None:
     proving = Proving(tmp_path, fixer=True)
@@ -221,7 +222,7 @@ def test_a_flow_without_tdd_is_not_proved(tmp_path: Path) -> None:
     assert proving.proofs == []
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["ä ö.py", "-x.py", "with'quote.py"])
 def test_odd_file_names_are_proved_like_others(tmp_path: Path, name: str) -> None:
     files = {"calc.py": ADD_SUB, f"tests/test_{name}": TEST_SUB}

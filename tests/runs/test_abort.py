@@ -70,7 +70,7 @@ def test_an_abort_that_meets_a_driver_going_to_rest_at_a_question_ends_the_run(
     assert "aborted" in ends[-1]["data"]
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.long
 @pytest.mark.parametrize("place", ["windlass.runs.drive:_Driver._take", "windlass.store.sqlite.store:SqliteStore.open"])
 def test_an_abort_that_meets_a_driver_which_has_not_begun_yet_ends_the_run(place: str, tmp_path: Path) -> None:
     bench = make_bench(tmp_path)
@@ -112,6 +112,7 @@ def test_without_a_driver_an_abort_ends_the_agents_that_are_left(tmp_path: Path)
     assert bench.rows("SELECT state FROM attempt") == [{"state": "interrupted"}]
 
 
+@pytest.mark.long
 def test_collecting_leaves_a_slot_in_which_a_process_is_alive(tmp_path: Path) -> None:
     bench = make_bench(tmp_path)
     assert bench.run("--yes").code == 0

@@ -109,6 +109,7 @@ def test_a_second_demo_into_the_same_folder_is_refused(demo: Demo) -> None:
     assert len(json.loads(demo.windlass("runs", "--json").stdout)) == 1
 
 
+@pytest.mark.long
 def test_with_ask_and_no_terminal_the_first_question_waits(tmp_path: Path) -> None:
     done = windlass(tmp_path, "demo", "--ask", "--into", str(tmp_path / "sample"), cwd=tmp_path)
     assert done.returncode == 10, done.stdout + done.stderr

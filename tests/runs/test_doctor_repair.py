@@ -81,6 +81,7 @@ def test_damage_is_named_and_repair_makes_the_engines_repository_whole(damage: o
     assert_goes_on(stopped)
 
 
+@pytest.mark.long
 def test_a_repository_that_was_moved_is_said_to_be_and_doctor_changes_nothing(stopped: Bench, tmp_path: Path) -> None:
     before = sorted(stopped.state.rglob("*"))
     stopped.root.rename(tmp_path / "elsewhere")

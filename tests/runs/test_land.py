@@ -216,6 +216,7 @@ def test_a_run_whose_branch_is_checked_out_is_shown_and_landed_by_its_tip(tmp_pa
     assert front.status["branch_at"] == tip
 
 
+@pytest.mark.long
 def test_a_branch_that_stayed_behind_is_moved_by_a_later_command(tmp_path: Path) -> None:
     front = two_tasks_while_checked_out(tmp_path)
     tip, branch = front.view.tip, front.branch
@@ -226,6 +227,7 @@ def test_a_branch_that_stayed_behind_is_moved_by_a_later_command(tmp_path: Path)
     assert front.git("rev-parse", branch) == tip
 
 
+@pytest.mark.long
 def test_landing_onto_the_runs_own_branch_brings_it_to_the_tip(tmp_path: Path) -> None:
     front = two_tasks_while_checked_out(tmp_path)
     assert front("land").code == 0
@@ -256,6 +258,7 @@ def test_a_branch_that_the_user_moved_is_not_moved_by_landing(tmp_path: Path) ->
 # -- in place
 
 
+@pytest.mark.long
 def test_in_place_a_commit_of_the_users_own_has_a_way_out_that_works(tmp_path: Path) -> None:
     front = Front(tmp_path, LEAN)
     mine = (

@@ -129,7 +129,7 @@ cat
 """
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.long
 @pytest.mark.parametrize("who", ["git", "both"])
 def test_a_git_killed_between_two_files_leaves_nothing_half_done(who: str, tmp_path: Path) -> None:
     ground, kills = Ground(tmp_path), 0

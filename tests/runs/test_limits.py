@@ -120,6 +120,7 @@ def test_a_full_disk_stops_the_run_with_exit_12_and_space_lets_it_go_on(tmp_path
         assert (said.code, bench.run_state) == (10, "waiting"), f"it goes on to its next question: {said}"
 
 
+@pytest.mark.long
 @needs_root
 def test_a_disk_that_fills_up_under_a_check_is_not_red(tmp_path: Path) -> None:
     """Nobody is paid to mend in the code what the disk lacks."""
@@ -132,6 +133,7 @@ def test_a_disk_that_fills_up_under_a_check_is_not_red(tmp_path: Path) -> None:
         assert not [line for line in bench.dispatches() if line["role"] == "implementer"], "nothing was dispatched"
 
 
+@pytest.mark.long
 @needs_root
 def test_a_read_only_file_system_stops_with_exit_12(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "230m") as disk:
@@ -147,6 +149,7 @@ def test_a_read_only_file_system_stops_with_exit_12(tmp_path: Path) -> None:
         assert (said.code, bench.run_state) == (10, "waiting"), f"it goes on to its next question: {said}"
 
 
+@pytest.mark.long
 def test_too_few_open_files_stop_with_exit_12(tmp_path: Path) -> None:
     bench = make_bench(tmp_path)
     code = (
@@ -334,6 +337,7 @@ def test_an_agent_that_writes_200_mb_is_ended_and_the_driver_stays_small(tmp_pat
     assert code in (10, 12, 0), said
 
 
+@pytest.mark.long
 def test_a_check_that_writes_too_much_is_red_and_says_so(tmp_path: Path) -> None:
     loud = tmp_path / "loud.py"
     loud.write_text(LOUD)
@@ -348,6 +352,7 @@ def test_a_check_that_writes_too_much_is_red_and_says_so(tmp_path: Path) -> None
 # -- transcripts of runs that are done
 
 
+@pytest.mark.long
 def test_gc_frees_the_transcripts_of_runs_that_are_done_and_says_how_much(tmp_path: Path) -> None:
     bench = make_bench(tmp_path)
     assert bench.run("--yes", "--yes", "approve").code == 0

@@ -67,7 +67,7 @@ def test_a_moved_repository_goes_on_with_all_it_had(point: str, tmp_path: Path) 
     assert len(list(moved.state.glob("windlass/*/repo.git"))) == 1
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.long
 @pytest.mark.parametrize("point", [LANDED, IMPLEMENTED])
 def test_without_its_state_folder_a_run_does_again_what_is_lost_and_goes_on(point: str, tmp_path: Path) -> None:
     bench = crashed(tmp_path, point)

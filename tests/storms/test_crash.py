@@ -75,6 +75,7 @@ def test_killed_at_this_point_a_bare_windlass_brings_the_run_to_the_same_end(
     assert_whole(bench, small.tree, small.keys, 1)
 
 
+@pytest.mark.long
 def test_the_sweep_passes_the_last_crash_point(small: Told, tmp_path: Path) -> None:
     bench = make_bench(tmp_path, config=SMALL)
     said = bench.run("--yes", crash=str(POINTS))
@@ -151,7 +152,7 @@ PLACES = [
 ]
 
 
-@pytest.mark.sweep(7)
+@pytest.mark.long
 @pytest.mark.parametrize("call", PLACES, ids=lambda call: "-".join(map(str, call)))
 def test_killed_between_an_effect_and_its_record_it_comes_to_the_same_end(
     call: tuple[str, str, int], small: Told, tmp_path: Path
@@ -187,6 +188,7 @@ def test_an_agent_that_ignores_term_does_not_outlive_the_driver(alone: bool, tmp
     assert scouts == [{"n": 1, "state": "interrupted"}, {"n": 2, "state": "done"}]
 
 
+@pytest.mark.long
 def test_what_an_interrupted_agent_made_is_reachable_from_a_keep_ref(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     script = default_script(bench)

@@ -27,8 +27,8 @@ def test_whatever_is_killed_no_commit_is_lost_every_task_lands_once_and_every_ti
     storm.assert_nothing_lost()
 
 
+@pytest.mark.long
 @pytest.mark.req("S2-02", "S2-48", "S2-49")
-@pytest.mark.sweep(7)
 @pytest.mark.parametrize("point", range(6, POINTS + 1, STEP))
 def test_killed_at_this_point_of_a_run_with_four_slots_nothing_is_lost_or_done_twice(
     point: int, tmp_path: Path

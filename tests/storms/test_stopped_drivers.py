@@ -262,6 +262,7 @@ def _everything(bench: Bench) -> tuple[object, ...]:
     return rows, refs, leases, files
 
 
+@pytest.mark.long
 def test_a_driver_whose_lock_file_is_gone_stops_by_itself_and_leaves_the_run_as_it_is(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 0)
     first = scene.begin_first()
@@ -280,7 +281,7 @@ def test_a_driver_whose_lock_file_is_gone_stops_by_itself_and_leaves_the_run_as_
     scene.storm.assert_nothing_lost()
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("place", "nth", "locks"),
     [

@@ -201,6 +201,7 @@ def test_a_resolution_that_leaves_the_task_s_own_change_as_it_was_is_reviewed_ag
     assert "execute/t2/spec+2#1" in crew.keys
 
 
+@pytest.mark.long
 def test_half_a_resolution_is_reviewed_with_the_other_half(tmp_path: Path) -> None:
     crew = crew_with_base(tmp_path)
     both = Clash("echo one > note.txt; ln -sfn one link", "echo two > note.txt; ln -sfn two link", "", "")
@@ -213,6 +214,7 @@ def test_half_a_resolution_is_reviewed_with_the_other_half(tmp_path: Path) -> No
     assert "note.txt" in prompt
 
 
+@pytest.mark.long
 def test_marks_that_are_moved_to_another_file_do_not_land(tmp_path: Path) -> None:
     crew, clash = crew_with_base(tmp_path), CLASHES["contents"]
     assert go(crew, clash, fixer(run=["git mv note.txt elsewhere.txt"], times=1), fixer()).code == 14

@@ -345,6 +345,7 @@ def test_who_is_sent_back_gets_a_slot_before_anything_new(tmp_path: Path) -> Non
 # -- rests and questions
 
 
+@pytest.mark.long
 @pytest.mark.req("S0-63")
 def test_a_checkpoint_lets_what_runs_end_and_starts_nothing_new(crew: Crewed) -> None:
     meet = crew.tmp / "meet"
@@ -358,6 +359,7 @@ def test_a_checkpoint_lets_what_runs_end_and_starts_nothing_new(crew: Crewed) ->
     assert sorted(began(crew)) == ["t1", "t2", "t3", "t4", "t5"]
 
 
+@pytest.mark.long
 @pytest.mark.req("S0-64")
 def test_a_batch_with_two_slots_ends_with_what_is_at_work_and_is_counted_anew_on_each_resume(crew: Crewed) -> None:
     def with_next(n: int) -> Rule:
@@ -407,6 +409,7 @@ def test_abort_in_one_task_ends_the_others_at_once(crew: Crewed) -> None:
 # -- back inside a task
 
 
+@pytest.mark.long
 def test_a_step_that_is_entered_again_is_done_again_and_counted(crew: Crewed) -> None:
     """As S2's tests and feedback: the count is where both come."""
     test = {**REVIEW, "id": "test", "on": {**REVIEW["on"], "blocking": "feedback"}}
@@ -429,6 +432,7 @@ def test_a_step_that_is_entered_again_is_done_again_and_counted(crew: Crewed) ->
     assert crew.view.tasks[0].state == "failed"
 
 
+@pytest.mark.long
 def test_again_repeats_the_step_and_fix_lets_its_fixer_go_first(crew: Crewed) -> None:
     review = {**REVIEW, "fixer": FIXER, "on": {**REVIEW["on"], "blocking": "ask stuck"}}
     bad = [failing("spec-reviewer", f"wrong {n}", times=1) for n in (1, 2)]
@@ -518,6 +522,7 @@ def test_nothing_starts_after_the_command_that_pauses_has_ended(crew: Crewed, mo
     assert sorted(began(crew)) == ["t1", "t2"]
 
 
+@pytest.mark.long
 def test_a_plan_edited_while_two_tasks_are_half_way_costs_only_what_the_edit_touches(crew: Crewed) -> None:
     later = [rule(id, {f"src/{id}.py": "z = 2\n"}) for id in ("t2", "t4")]
     plan = titles("A", "B", "C")

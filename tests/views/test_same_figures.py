@@ -141,7 +141,7 @@ def interrupted(bench: Bench) -> tuple[Said, int]:
     return bench.windlass("resume"), 1
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.long
 @pytest.mark.parametrize(("begin", "limit"), [(undisturbed, 0.59), (interrupted, 0.65)], ids=["whole", "killed"])
 def test_every_interface_says_what_the_agents_reported(
     tmp_path: Path, begin: Callable[[Bench], tuple[Said, int]], limit: float
