@@ -90,7 +90,7 @@ FILE = "agent: other\nmodel: of-the-file"
 CONFIG = '[roles.scout]\nagent = "scripted"\nmodel = "of-the-config"\n'
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(9)
 @pytest.mark.parametrize(
     ("role", "config", "argv", "cast"),
     [
@@ -119,6 +119,7 @@ def test_a_named_role_comes_before_the_agent_of_every_role(tmp_path: Path) -> No
     assert cast_of(front)["planner"] == ("scripted", "")
 
 
+@pytest.mark.long
 def test_a_role_is_remembered_with_the_run_and_can_be_changed_on_resume(tmp_path: Path) -> None:
     front = started(tmp_path, "", "--role", "spec-reviewer=other:told", "--role", "scout=other")
     assert front.service.run().options["roles"] == {"spec-reviewer": "other:told", "scout": "other"}
@@ -210,7 +211,7 @@ def test_the_tokens_of_a_cli_that_tells_no_money_are_reckoned_and_the_date_of_th
 PROFILED = '[roles.implementer]\nagent = "scripted"\nmodel = "builds"\n'
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(6)
 @pytest.mark.parametrize(
     ("config", "argv", "cast"),
     [

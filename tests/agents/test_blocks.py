@@ -33,7 +33,7 @@ def reviewed_by(front: Front, program: str) -> str:
     return front.view.tasks[0].reviews["spec-reviewer"].verdict
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(9)
 @pytest.mark.parametrize(
     ("said", "verdict"),
     [
@@ -64,7 +64,7 @@ def test_without_its_tag_an_answer_counts_only_when_all_its_blocks_are_valid_and
     assert reviewed_by(front, f"print({said!r})") == verdict
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.long
 @pytest.mark.parametrize(
     "program",
     [

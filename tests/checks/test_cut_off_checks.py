@@ -31,7 +31,7 @@ def _bench(folder: Path, config: str, times: int) -> Bench:
     return bench
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.long
 @pytest.mark.parametrize("what", COMMANDS)
 def test_what_was_cut_off_by_a_killed_supervisor_is_run_again(what: str, tmp_path: Path) -> None:
     bench = _bench(tmp_path, COMMANDS[what], times=2)

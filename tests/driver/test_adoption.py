@@ -145,6 +145,7 @@ def test_a_landed_task_that_the_plan_changed_is_done_as_a_follow_up_on_the_tip(t
     assert "exact" in sh(bench.root, "show", f"{branch}:src/sub.py")
 
 
+@pytest.mark.long
 def test_without_an_edit_a_resume_asks_nothing(tmp_path: Path) -> None:
     bench = _resting(tmp_path)
     go_on_until_done(bench)

@@ -114,6 +114,7 @@ def test_killed_while_a_section_is_revised_the_revision_is_bought_once_and_shown
     assert [row["key"] for row in done] == ["design/section-2.revise#1"]
 
 
+@pytest.mark.long
 @pytest.mark.req("S1-04")
 def test_answers_from_another_shell_drive_a_run_that_waits(tmp_path: Path) -> None:
     bench = bench_of(tmp_path)

@@ -20,7 +20,7 @@ def front(tmp_path: Path) -> Front:
     return Front(tmp_path, QUICK + NO_EXTRAS)
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(6)
 @pytest.mark.parametrize("mode", ["iterative", "single-pass"])
 @pytest.mark.parametrize("yes", [("--yes",), ("--yes", "approve")])
 def test_yes_never_approves_a_plan_over_an_open_blocking_finding(front: Front, mode: str, yes: tuple[str, ...]) -> None:

@@ -35,6 +35,7 @@ def test_with_nothing_left_of_the_limit_no_dispatch_starts(front: Front) -> None
     assert "$0.60" in front.state["error"]
 
 
+@pytest.mark.long
 @pytest.mark.req("S0-87")
 def test_a_limit_raised_in_the_file_lets_the_run_go_on_where_it_stopped(front: Front) -> None:
     limits(front, 0.6)

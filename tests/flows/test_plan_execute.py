@@ -114,6 +114,7 @@ def test_a_message_for_a_role_goes_to_that_role(front: Front) -> None:
     assert "mind zero" not in front.prompt("execute/t1/quality#1")
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(("key", "words"), [("refused", "usage policy"), ("context_overflow", "prompt is too long")])
 def test_the_retries_of_a_class_are_as_many_as_configured(tmp_path: Path, key: str, words: str) -> None:
     front = Front(tmp_path, f"[retries]\n{key} = 2\n" + LEAN)

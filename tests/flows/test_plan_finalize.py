@@ -25,6 +25,7 @@ def report(front: Front) -> str:
     return (front.folder / "report.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.req("S0-71", "S0-72")
 @pytest.mark.parametrize(
     ("rule", "shown"),

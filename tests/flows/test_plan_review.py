@@ -83,7 +83,7 @@ def test_a_plan_file_that_was_not_written_is_said_so(front: Front) -> None:
     assert "was not written" in done.err or "there is no" in done.err
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(6)
 @pytest.mark.parametrize(
     ("tasks", "problem"),
     [
@@ -254,7 +254,7 @@ def dropped(front: Front, *complaint: str, **fields: object) -> str:
     return front.events(QuestionAsked)[0].id
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(9)
 @pytest.mark.parametrize(
     ("message", "fields"),
     [
@@ -337,6 +337,7 @@ def test_a_revision_may_drop_a_task_that_a_finding_names(front: Front) -> None:
     assert [task["title"] for task in front.state["tasks"]] == ["One"]
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     ("rule", "reason"),
     [

@@ -89,6 +89,7 @@ def test_an_answer_that_is_none_of_the_options_changes_nothing(waiting: Bench) -
     assert not waiting.rows("SELECT 1 FROM event WHERE type = 'question.answered'")
 
 
+@pytest.mark.long
 @pytest.mark.req("S0-40")
 def test_interrupted_between_two_questions_only_the_unanswered_are_asked_again(waiting: Bench) -> None:
     assert waiting.windlass("answer", "approve").code == 10

@@ -188,6 +188,7 @@ def test_a_run_in_which_no_task_landed_has_failed_and_a_retry_takes_up_what_fail
     assert (team.steps[-1], len(team.created)) == ("COMPLETED", 1)
 
 
+@pytest.mark.long
 @pytest.mark.req("S2-37", "S2-53")
 def test_with_stop_a_failed_task_fails_the_run_and_a_retry_takes_up_that_task_alone(tmp_path: Path) -> None:
     team = Team(tmp_path)

@@ -55,6 +55,7 @@ def test_the_branch_goes_to_the_fork_and_the_pull_request_to_where_it_was_forked
     assert listing.endswith("--json=url,headRepositoryOwner")
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(("login", "state", "url"), [("bob", "done", URL), ("Ada", "already", OTHERS)])
 def test_a_pull_request_counts_only_if_it_is_of_this_fork(login: str, state: str, url: str, tmp_path: Path) -> None:
     team = Team(tmp_path)

@@ -122,6 +122,7 @@ def test_a_large_file_lands(front: Front) -> None:
     assert front.git("cat-file", "-s", f"{front.branch}:big.bin") == "30000000"
 
 
+@pytest.mark.long
 def test_read_only_files_and_folders_are_in_nobody_s_way(front: Front) -> None:
     lock = "mkdir -p cache/a; echo 1 > cache/a/b; chmod 444 cache/a/b README.md; chmod 555 cache/a cache"
     assert front.task(worker(lock), "x").code == 0
@@ -163,6 +164,7 @@ def test_the_files_of_a_repository_left_inside_the_slot_are_part_of_the_work(fro
     assert front.show("inner/f") == "1"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sparse", [[], ["--sparse"]], ids=["whole", "sparse"])
 def test_in_a_partial_clone_the_base_is_whole(front: Front, sparse: list[str]) -> None:
     for n in range(3):

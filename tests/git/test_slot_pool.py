@@ -149,6 +149,7 @@ def test_killed_while_work_is_kept_or_the_slot_cleaned_nothing_is_lost(tmp_path:
     raise AssertionError("it never came to its end")
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("used", [False, True], ids=["new", "used before"])
 def test_killed_while_a_slot_is_made_nothing_of_it_is_taken_for_work(tmp_path: Path, used: bool) -> None:
     for calls in range(30):

@@ -196,6 +196,7 @@ def _broken_config(slot: Slot, base: str) -> None:
     (slot.git_dir / "config").mkdir()
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     "mess",
     [

@@ -102,7 +102,7 @@ def test_somebody_elses_lock_on_the_runs_branch_is_named_and_the_tasks_go_on(tmp
     assert sh(bench.root, "rev-parse", branch) == sh(bench.engine, "rev-parse", f"refs/windlass/{bench.id}/tip")
 
 
-@pytest.mark.sweep(5)
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["index.lock", "HEAD.lock", "config.lock", "shallow.lock", "packed-refs.lock"])
 def test_the_users_own_locks_stop_no_run_and_stay_where_they_are(name: str, tmp_path: Path) -> None:
     bench = make_bench(tmp_path)

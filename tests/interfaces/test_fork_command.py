@@ -95,6 +95,7 @@ def test_the_log_of_a_fork_ends_where_its_phase_begins(story: tuple[Front, str])
     assert again.count("plan-draft") == 1
 
 
+@pytest.mark.long
 def test_answers_are_shared_and_questions_of_the_phase_are_asked_again(tmp_path: Path) -> None:
     front = Front(tmp_path, LEAN)
     assert front.start(basics("One")).code == 10

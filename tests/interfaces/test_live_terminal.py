@@ -67,7 +67,7 @@ def test_a_run_from_first_question_to_report_at_one_terminal(person: Person) -> 
     assert "p pause" not in tty.text
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.long
 @pytest.mark.req("S1-06", "S1-50")
 @pytest.mark.parametrize("key", [ESCAPE, CTRL_D])
 def test_closing_the_dialog_pauses_and_resume_asks_the_same_question(person: Person, key: str) -> None:

@@ -183,6 +183,7 @@ def test_what_cannot_be_meant_is_said_and_changes_nothing(front: Front) -> None:
     assert front.view.state == "waiting"
 
 
+@pytest.mark.long
 def test_outside_a_repository_the_server_starts_and_says_what_is_missing(front: Front) -> None:
     async def talk(host: Host) -> None:
         told = await host.workflow("Add sub")
@@ -251,6 +252,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.long
 def test_an_argument_that_a_tool_does_not_know_or_cannot_take_is_refused_by_name(front: Front) -> None:
     async def talk(host: Host) -> None:
         for tool, arguments, named in REFUSED:

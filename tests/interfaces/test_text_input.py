@@ -28,7 +28,7 @@ def front(tmp_path: Path) -> Front:
 # -- bytes that are no UTF-8
 
 
-@pytest.mark.sweep(5)
+@pytest.mark.sweep(15)
 @pytest.mark.parametrize(
     "argv",
     [

@@ -45,6 +45,7 @@ def test_the_agent_asks_until_it_is_ready_and_each_round_is_stored_before_the_ne
     assert team.view.questions["clarify/round#3!clarify-confirm"].detail == "Add the functions, each with a test."
 
 
+@pytest.mark.long
 @pytest.mark.req("S2-08", "S2-09", "S2-10", "S2-24")
 def test_anything_but_a_plain_yes_goes_back_and_a_yes_replaces_the_request(tmp_path: Path) -> None:
     team = Team(tmp_path)

@@ -41,6 +41,7 @@ def assert_goes_on(bench: Bench) -> None:
     assert {"src/sub.py", "src/mul.py"} <= set(sh(bench.root, "ls-tree", "-r", "--name-only", branch).split())
 
 
+@pytest.mark.long
 def test_a_whole_engine_repository_is_said_to_be_whole(stopped: Bench) -> None:
     assert [one["level"] for one in engine_findings(stopped)] == ["ok"]
 

@@ -81,6 +81,7 @@ PUBLISHED = """SELECT 1 FROM event WHERE type = 'branch.published'
                AND seq > (SELECT seq FROM event WHERE type = 'task.landed')"""
 
 
+@pytest.mark.long
 def test_a_copied_repository_goes_on_by_itself_and_leaves_the_originals_agents_alone(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     slow = default_script(bench)

@@ -302,6 +302,7 @@ def test_a_link_or_a_folder_named_like_a_file_of_settings_is_not_read(tmp_path: 
     assert secrets_below(tmp_path) == []
 
 
+@pytest.mark.long
 def test_the_values_of_a_copied_env_file_stay_out_of_the_whole_record(tmp_path: Path) -> None:
     config = '[checks]\ncommands = [["cat", ".env"]]\n[workspace]\ncopy = [".env"]\n'
     front = Front(tmp_path, config, {".gitignore": ".env\n"})

@@ -61,6 +61,7 @@ def test_a_run_that_waits_takes_its_answer_and_comes_to_the_end_it_would_have_co
     answer_and_resume(history, tmp_path)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.req("S0-02", "S0-09", "S0-67")
 @named(histories("killed"))
 def test_a_killed_run_repeats_no_recorded_step_and_comes_to_the_end_it_would_have_come_to(

@@ -226,7 +226,7 @@ def test_a_stopped_driver_that_lost_its_lock_and_was_replaced_changes_nothing(se
     scene.assert_whole(code)
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("place", "nth"),
     [
@@ -334,6 +334,7 @@ def test_an_older_driver_that_lives_keeps_its_slots_to_itself(tmp_path: Path) ->
     assert any(f"process {first.pid}" in row["data"] for row in warned)
 
 
+@pytest.mark.long
 def test_a_process_that_is_stopped_before_it_could_write_who_it_is_is_named_all_the_same(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
     program = "import fcntl, os, signal, sys; f = open(sys.argv[1], 'a+'); fcntl.flock(f, fcntl.LOCK_EX)"

@@ -135,7 +135,7 @@ def test_a_conflict_that_nobody_resolved_never_lands(clash: Clash, tmp_path: Pat
     assert "resolved" in crew.prompt("execute/t2/land.fix#2")
 
 
-@pytest.mark.sweep(4)
+@pytest.mark.sweep(12)
 @pytest.mark.parametrize("clash", CLASHES.values(), ids=CLASHES.keys())
 def test_a_conflict_that_the_fixer_resolves_by_a_change_is_reviewed_again_and_lands(
     clash: Clash, tmp_path: Path
@@ -149,7 +149,7 @@ def test_a_conflict_that_the_fixer_resolves_by_a_change_is_reviewed_again_and_la
     assert "~" not in "".join(crew.landed)
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(6)
 @pytest.mark.parametrize("name", ["binary", "symlink", "changed and deleted", "renamed twice", "submodule"])
 def test_a_conflict_without_marks_that_the_fixer_names_as_resolved_is_reviewed_again_and_lands(
     name: str, tmp_path: Path
@@ -161,6 +161,7 @@ def test_a_conflict_without_marks_that_the_fixer_names_as_resolved_is_reviewed_a
     assert f"named as resolved by the fixer: {clash.path}" in crew.prompt("execute/t2/spec+2#1")
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", ["contents", "file and folder"])
 def test_marks_and_made_up_names_are_never_resolved_by_a_word(name: str, tmp_path: Path) -> None:
     crew, clash = crew_with_base(tmp_path), CLASHES[name]
@@ -222,6 +223,7 @@ def test_marks_that_are_moved_to_another_file_do_not_land(tmp_path: Path) -> Non
     assert "elsewhere.txt: conflict marks are left in it" in details(crew)[-1]
 
 
+@pytest.mark.long
 def test_a_middle_mark_that_is_left_does_not_land(tmp_path: Path) -> None:
     crew, clash = crew_with_base(tmp_path), CLASHES["contents"]
     half = "sed -i -e '/^<<<<<<</d' -e '/^>>>>>>>/d' note.txt"

@@ -68,6 +68,7 @@ def test_as_many_tasks_as_there_are_slots_are_at_work_at_the_same_time(crew: Cre
     assert began(crew)[3] == "t4"
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("how", ["--slots", "config", "setting"])
 def test_the_number_of_slots_comes_from_the_command_line_the_config_or_the_flow(tmp_path: Path, how: str) -> None:
     crew = Crewed(tmp_path, "[workspace]\nslots = 2\n" if how == "config" else "")
@@ -485,6 +486,7 @@ META = """
 """
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.req("S4-54", "S4-56", "S4-60", "S4-62")
 @pytest.mark.parametrize(("strategy", "states"), [("each", ["complete"]), ("once", ["implemented", "complete"])])
 def test_tasks_that_nobody_judged_one_by_one_are_completed_by_the_review_of_the_whole(
