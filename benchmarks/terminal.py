@@ -30,7 +30,7 @@ def figures(rounds: int) -> Iterator[Figure]:
     cost = min((_cost() for _ in range(rounds)), key=lambda found: found[0])
     share, pause = cost
     detail = f"{AGENTS} agents, {EVENTS_A_SECOND} events a second each, {COLUMNS}x{ROWS}"
-    yield Figure("share of a core for the live view", share * 100, "%", 5.0, detail=detail)
+    yield Figure("share of a core for the live view", share * 100, "%", 5.0 * slowness(), detail=detail)
     yield Figure("longest pause it makes for the driver", pause * 1000, "ms", 50.0 * slowness())
     first = min(_first_words() for _ in range(rounds))
     yield Figure("first words of windlass run in a terminal", first, "s", 1.0 * slowness())

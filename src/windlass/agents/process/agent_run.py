@@ -71,6 +71,10 @@ TOKENLESS = frozenset(
 """An attempt that failed with one of these before the model answered used no token."""
 
 
+_to_json = json.JSONEncoder(default=asdict).encode
+"""`json.dumps` with a `default` would make an encoder for each of thousands of events."""
+
+
 class AgentEventLog(Struct):
     """The agent's events as JSON lines. The log has a size limit, like the agent's output."""
 
@@ -81,11 +85,12 @@ class AgentEventLog(Struct):
     def write(self, fields: dict[str, object]) -> None:
         if self.size >= self.most_bytes:
             return
-        line = json.dumps(fields, default=asdict)
+        line = _to_json(fields)
         self.size += len(line) + 1
-        # The line that would pass the limit is left out, and the log notes it.
-        cut = json.dumps({"type": "Cut", "limit_bytes": self.most_bytes})
-        self.file.write((line if self.size < self.most_bytes else cut) + "\n")
+        if self.size >= self.most_bytes:
+            # The line that would pass the limit is left out, and the log notes it.
+            line = _to_json({"type": "Cut", "limit_bytes": self.most_bytes})
+        self.file.write(line + "\n")
         self.file.flush()
 
 
