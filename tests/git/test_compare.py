@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from gitrepo import make_repo, sh
@@ -87,8 +87,12 @@ def edits(draw: st.DrawFn, files: Files) -> Files:
     return _without_clashes(found) or files
 
 
+LINE = ("100644", CONTENTS[0])
+
+
 @EXAMPLES
 @given(FILES, FILES)
+@example({"d/a": LINE, "d.txt": LINE}, {"d": LINE})
 def test_two_trees_differ_as_git_says(store: Store, before: Files, after: Files) -> None:
     one, two = store.tree(before), store.tree(after)
     said = git.run(["diff-tree", "-r", "-z", "--no-renames", one, two], store.root).fields

@@ -51,19 +51,22 @@ def differences(objects: Objects, base: str, head: str) -> tuple[str, ...]:
 def _differences(objects: Objects, base: str, head: str, under: bytes) -> Iterator[tuple[str, str]]:
     before, after = objects.tree(base), objects.tree(head)
     changed = {name for name, _ in before.items() ^ after.items()}
-    # Git sorts a folder as if its name ended with a slash.
-    for name in sorted(changed, key=lambda name: name + b"/" if _folder(before.get(name) or after.get(name)) else name):
-        path, old, new = under + name, before.get(name), after.get(name)
+    # Git sorts a folder as if its name ended with a slash. A name may be a file before and a folder after.
+    for key in sorted(key for name in changed for key in (name, name + b"/")):
+        name = key.removesuffix(b"/")
+        old, new = before.get(name), after.get(name)
         old_folder, new_folder = _folder(old), _folder(new)
+        if name != key:
+            if old_folder or new_folder:
+                yield from _differences(objects, old_folder, new_folder, under + key)
+            continue
         old, new = None if old_folder else old, None if new_folder else new
         if old or new:
             one, two = old or NOTHING, new or NOTHING
             none = "0" * len(one.sha or two.sha)
             letter = "A" if not old else "D" if not new else "M" if old.mode[:2] == new.mode[:2] else "T"
             line = f":{one.mode} {two.mode} {one.sha or none} {two.sha or none} {letter}"
-            yield line, path.decode("utf-8", "surrogateescape")
-        if old_folder or new_folder:
-            yield from _differences(objects, old_folder, new_folder, path + b"/")
+            yield line, (under + name).decode("utf-8", "surrogateescape")
 
 
 def _folder(entry: Entry | None) -> str:
