@@ -191,7 +191,7 @@ def test_hollowing_real_modules_gives_python_and_hollowing_them_again_changes_no
         ("a.py", "def f(): return 1\nx = " + "[" * 5000 + "]" * 5000),
         pytest.param(
             "a.js",
-            "function f() { return 1 }\nconst x = " + "{ a: " * 5000 + "() => 1" + "}" * 5000,
+            "function f() { return 1 }\nconst x = " + "{ a: " * 1000 + "() => 1" + "}" * 1000,
             marks=pytest.mark.long,
         ),
         ("a.go", "package a\n\nvar x = " + "(" * 5000 + "1" + ")" * 5000),
