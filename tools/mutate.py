@@ -198,7 +198,7 @@ class Copy:
 def run(mutations: Sequence[Mutation], root: Path, jobs: int, nice: int, baseline: bool) -> list[Result]:
     memory = Path("/dev/shm")  # noqa: S108 -- the tests sync to disk often; here that costs nothing
     base = memory if memory.is_dir() else None
-    with tempfile.TemporaryDirectory(prefix="mutants-", dir=base) as folder:
+    with tempfile.TemporaryDirectory(prefix="mutants-", dir=base, ignore_cleanup_errors=True) as folder:
         copies: queue.Queue[Copy] = queue.Queue()
         for n in range(jobs):
             copies.put(Copy(Path(folder) / str(n), root, nice))

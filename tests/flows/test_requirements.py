@@ -94,8 +94,9 @@ def test_security_and_performance_are_reviewed_at_the_same_time_after_the_qualit
     front = Front(tmp_path, QUICK + NO_PLAN_REVIEW)
 
     def meeting(role: str, other: str) -> Rule:
-        """A reviewer that waits until the other one is at work."""
-        wait = f"touch {tmp_path}/{role}; until [ -e {tmp_path}/{other} ]; do sleep 0.02; done"
+        """A reviewer that waits until the other one is at work, but not for ever."""
+        seen = f"[ -e {tmp_path}/{other} ]"
+        wait = f"touch {tmp_path}/{role}; n=0; until {seen} || [ $n = 1500 ]; do n=$((n+1)); sleep 0.02; done"
         return {"when": {"role": role}, "run": [wait], "json": PASS}
 
     both = ("security-reviewer", "performance-reviewer")
