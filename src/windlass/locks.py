@@ -8,7 +8,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Literal
 
@@ -58,7 +58,9 @@ def driver_lock(path: Path, run: str) -> Iterator[DriverLock]:
         os.pwrite(lock.handle, json.dumps({"pid": os.getpid()}).encode(), 0)
         yield lock
     finally:
-        os.ftruncate(lock.handle, 0)  # Whoever finds the lock held and no name in it knows that it is no driver's.
+        # A lock without a name in it is not a driver's. A disk that fails here must not hide why the driver ends.
+        with suppress(OSError):
+            os.ftruncate(lock.handle, 0)
         os.close(lock.handle)
 
 
