@@ -104,6 +104,10 @@ class InterruptedDriverError(WindlassError):
     exit = Exit.INTERRUPTED
 
 
+class DetourError(InterruptedDriverError):
+    """A person wants the run to go another way: restart a stage, or go on without a phase."""
+
+
 RESUME = "then: windlass resume"
 #: errno -> what the machine lacks, and the hint
 _LACKS = {

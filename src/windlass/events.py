@@ -85,13 +85,44 @@ class PhaseFinished(Struct, frozen=True):
 
 
 class PhaseSkipped(Struct, frozen=True):
-    """Its `when` did not hold, or a person waived it."""
+    """Its `when` did not hold, or a person waived it or its gate."""
 
     type: ClassVar[str] = "phase.skipped"
     phase: str
     key: str
     reason: str
     waived: bool = False
+    by: str = ""
+    """Who waived it."""
+
+
+class ScheduleMade(Struct, frozen=True):
+    """The stages and phases of the run, in order. A disabled stage is skipped."""
+
+    type: ClassVar[str] = "schedule.made"
+    stages: list[Json]
+    """Each with `id`, `enabled` and `phases`: a list of `id` and `kind`."""
+    max_restarts: int = 0
+    """How often each stage may be restarted."""
+
+
+class StageRestarted(Struct, frozen=True):
+    """A stage begins again. Its phases, those of the stage it was left from, and those between are pending again."""
+
+    type: ClassVar[str] = "stage.restarted"
+    stage: str
+    phase: str
+    """The first phase of the stage."""
+    source: str
+    """The stage in which the restart was decided."""
+    reason: str
+    by: str
+    count: int
+    """How often this stage was restarted, this time included."""
+    phases: list[str]
+    """The phases that are pending again."""
+    kept: str = ""
+    """The ref of the code that a reset left behind; '' when the code was kept."""
 
 
 class StepEntered(Struct, frozen=True):
@@ -198,6 +229,15 @@ class ArtifactStored(Struct, frozen=True):
     sha: str
     path: str = ""
     note: str = ""
+
+
+class ArtifactsRemoved(Struct, frozen=True):
+    """These artifacts are no longer in force, and their files are gone."""
+
+    type: ClassVar[str] = "artifacts.removed"
+    key: str
+    names: list[str]
+    why: str
 
 
 class ItemsProposed(Struct, frozen=True):
@@ -397,6 +437,8 @@ Event: TypeAlias = (
     | PhaseEntered
     | PhaseFinished
     | PhaseSkipped
+    | ScheduleMade
+    | StageRestarted
     | StepEntered
     | TasksListed
     | TaskChanged
@@ -405,6 +447,7 @@ Event: TypeAlias = (
     | DispatchCosted
     | ReviewFinished
     | ArtifactStored
+    | ArtifactsRemoved
     | ItemsProposed
     | QuestionAsked
     | QuestionAnswered

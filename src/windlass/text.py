@@ -151,5 +151,5 @@ def short_sha(sha: str) -> str:
 
 def spoken(id: str) -> str:
     """`plan-review` -> `Plan review`, `brainstorm.design` -> `Brainstorm: design`."""
-    words = id.replace("-", " ").replace("_", " ").replace(".", ": ").strip()
+    words = re.sub(r"(?<!\d)\.(?!\d)", ": ", id.replace("-", " ").replace("_", " ")).strip()
     return words[:1].upper() + words[1:]

@@ -77,7 +77,7 @@ def _agent(config: Config, roles: Mapping[str, Role], lenders: list[str], everyo
 def _first(config: Config, roles: Mapping[str, Role], lending: list[str], agent: str, field: str) -> str:
     for name in lending:
         configured = getattr(config.role(name), field)
-        in_file = getattr(roles[name], field) if roles[name].agent in ("", agent) else ""
+        in_file = getattr(roles[name], field) if (roles[name].agent or roles[name].prefers) in ("", agent) else ""
         if configured or in_file:
             return str(configured or in_file)
     return ""

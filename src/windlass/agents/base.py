@@ -42,6 +42,8 @@ class Job(Struct, frozen=True):
     """The commit that the agent works on."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Artifacts in force, written into the working directory before the agent starts: path -> content."""
+    absent: tuple[str, ...] = ()
+    """Artifacts that are not for this dispatch: their files are removed from the working directory before it starts."""
     earlier: str = ""
     """The name of the attempt to continue the session of; '' for a new session."""
     model: str = ""

@@ -51,6 +51,11 @@ class Role(Struct, frozen=True):
     """Purpose -> contract, for purposes that do not use `contract`."""
     guard: str = ""
     """'tdd': code without a test in the same change is a finding."""
+    prefers: str = ""
+    """The CLI that plays the role if it is installed and the config names no agent for it and no default. The model
+    and the effort in the file are meant for this CLI."""
+    profile: bool = False
+    """The file only lends its settings to other roles: it has no tools and no prompts."""
     recommended: str = ""
     """The model of this role on a CLI that serves it, when the config and the file name no other."""
     wall_s: float | None = None
@@ -96,7 +101,7 @@ def parse_role(text: str, path: Path) -> Role:
         raise RoleError(f"{path}:2: the front matter is not a mapping", hint="like 'name: …', 'tools: […]'")
     role = _fields(front, reader)
     body = "\n".join(lines[end + 1 :])
-    system, sections = _sections(body, end + 2, reader)
+    system, sections = _sections(body, end + 2, reader, is_profile=role.get("profile") is True)
     reader.raise_all()
     return Role(**role, system=system, prompts=sections, path=path)
 
@@ -206,7 +211,7 @@ def _fields(table: YamlTable, reader: _RoleReader) -> dict[str, Any]:
             problem(f"unknown key '{key}'; {near(key, _KEYS)}")
     if fields["name"] != reader.path.stem:
         reader.problem(2, f"the name '{fields['name']}' is not the file's name '{reader.path.stem}'")
-    for key in ("about", "tools"):
+    for key in ("about",) if fields.get("profile") else ("about", "tools"):
         if not fields[key]:
             reader.problem(2, f"'{key}' is missing")
     return fields
@@ -254,6 +259,12 @@ def _one_of(known_words: Sequence[str]) -> Callable[[str, Value, Problem], dict[
         return {key: word}
 
     return take
+
+
+def _flag(key: str, value: Value, problem: Problem) -> dict[str, object]:
+    if value not in ("true", "false"):
+        problem(f"'{key}' is true or false")
+    return {key: value == "true"}
 
 
 def _contracts(key: str, value: Value, problem: Problem) -> dict[str, object]:
@@ -315,6 +326,8 @@ _KEYS: dict[str, Callable[[str, Value, Problem], dict[str, object]]] = {
     "model": _string,
     "effort": _string,
     "recommended": _string,
+    "prefers": _string,
+    "profile": _flag,
     "contract": _one_of(("", *CONTRACTS)),
     "contracts": _contracts,
     "guard": _one_of(("", "tdd")),
@@ -323,7 +336,7 @@ _KEYS: dict[str, Callable[[str, Value, Problem], dict[str, object]]] = {
 }
 
 
-def _sections(body: str, first_line: int, reader: _RoleReader) -> tuple[str, dict[str, Prompt]]:
+def _sections(body: str, first_line: int, reader: _RoleReader, *, is_profile: bool) -> tuple[str, dict[str, Prompt]]:
     found: dict[str, Prompt] = {}
     headings = list(_PROMPT.finditer(body))
     ends = [*(heading.start() for heading in headings[1:]), len(body)]
@@ -335,7 +348,7 @@ def _sections(body: str, first_line: int, reader: _RoleReader) -> tuple[str, dic
             reader.problem(line - 1, f"'{purpose}' is not a purpose of its own")
         found[purpose] = Prompt(_compile(text, line, reader), line)
     system = body[: headings[0].start()] if headings else body
-    if not found:
+    if not found and not is_profile:
         reader.problem(first_line, "there is no '## prompt: <purpose>' section")
     # The system prompt is the same for every dispatch: a variable in it would be sent unreplaced.
     if "{{" in system:

@@ -19,11 +19,14 @@ DATA = frozenset({
     "request", "scout", "plan", "plan_context", "design", "task", "changed_files", "findings", "open_findings",
     "fix_diff", "fix_places", "diff", "completed_tasks", "feedback", "criteria", "checks_output", "conflict", "proof",
     "recovery",
+    "test_files",
     "inputs",
     "history",
 })  # fmt: skip
 #: one line each, or Windlass's own text
-WORDS = frozenset({"count", "cwd", "date", "slug", "plan_path", "task_id", "task_title", "review_type"})
+WORDS = frozenset({
+    "count", "cwd", "date", "slug", "plan_path", "task_id", "task_title", "review_type", "subject", "focus",
+})  # fmt: skip
 OWN = frozenset({"contract", "reminder", "tdd", "flags"})
 VARIABLES = DATA | WORDS | OWN
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from windlass.checks.test_files import TEST_GLOBS, is_code, matches
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.trees import restaged_tree
-from windlass.model import Json
+from windlass.model import Json, is_inner_path
 from windlass.text import plain
 
 TAIL_CHARS = 4000
@@ -31,6 +31,7 @@ FAILING = tuple(
         r"^ *(?:FAIL|×|✗)  ?(\S+ > .+?)(?: \d+ms)?$",  # vitest
     )
 )
+FILE_NAME = re.compile(r"(?<![\w.-])[\w./@+-]*[\w+-]\.[A-Za-z][A-Za-z0-9]{0,5}(?![\w])")
 JUNIT_CASE = re.compile(r"<testcase\b([^>]*[^/])>(.*?)</testcase>", re.DOTALL)
 JUNIT_NAME = re.compile(r'\b(classname|name)="([^"]*)"')
 
@@ -70,6 +71,8 @@ class CheckResult(Struct, frozen=True):
     failing: tuple[str, ...] = ()
     """Ids of the tests that did not pass, if the output names them."""
     timed_out: bool = False
+    file: str = ""
+    """The first file of the project that the output of a failure names."""
 
     def to_json(self) -> dict[str, Json]:
         return {
@@ -80,6 +83,7 @@ class CheckResult(Struct, frozen=True):
             "tail": self.tail,
             "failing": list(self.failing),
             "timed_out": self.timed_out,
+            **({"file": self.file} if self.file else {}),
         }
 
 
@@ -88,7 +92,8 @@ async def run_check(check: Check, cwd: Path, env: Mapping[str, str], folder: Pat
     text = plain(read_end(output.out_path))
     ok = output.code == 0 and not output.timed_out
     failing = () if ok else failing_tests(text)
-    return CheckResult(check.command, ok, output.code, output.seconds, tail_of(text), failing, output.timed_out)
+    file = "" if ok else first_file(text, cwd)
+    return CheckResult(check.command, ok, output.code, output.seconds, tail_of(text), failing, output.timed_out, file)
 
 
 def read_end(path: Path) -> str:
@@ -98,6 +103,16 @@ def read_end(path: Path) -> str:
             return handle.read().decode("utf-8", "replace")
     except FileNotFoundError:
         return ""
+
+
+def first_file(text: str, root: Path) -> str:
+    """The first code file below `root` that the text names; '' for none."""
+    folder = f"{root}/"
+    for match in FILE_NAME.finditer(text):
+        name = match[0].removeprefix(folder).removeprefix("./")
+        if is_inner_path(name) and is_code(name) and (root / name).is_file():
+            return name
+    return ""
 
 
 def tail_of(text: str) -> str:

@@ -16,12 +16,12 @@ from windlass.config.values import (
     Duration,
     Durations,
     FilesCommand,
+    FlowSettings,
     Globs,
     Money,
     Options,
     Paths,
     Variables,
-    Word,
 )
 from windlass.conversion import Rest
 
@@ -182,8 +182,8 @@ class Config(SettingsTable, frozen=True, kw_only=True):
     budget: BudgetSettings = BudgetSettings()
     agents: AgentSettings = AgentSettings()
     roles: dict[str, RoleSettings] = {}
-    settings: dict[str, Word] = {}
-    """Settings of flows. Windlass does not ask for these."""
+    settings: FlowSettings = {}
+    """Settings of flows. Windlass does not ask for these. A table counts as names with dots: `stages.TEST.enabled`."""
     checks: CommandSet = CommandSet()
     commands: dict[CommandName, CommandSet] = {}
     workspace: WorkspaceSettings = WorkspaceSettings()

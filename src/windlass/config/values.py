@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias
 
 from msgspec import Meta
 
-from windlass.conversion import After, Parser
+from windlass.conversion import After, Before, Parser
 from windlass.model import is_id, is_inner_path
 
 DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h|d))+")
@@ -94,6 +94,17 @@ def _word(value: Any) -> str:
     raise ValueError(f"{_quote(value)} must be a text, a number, true or false")
 
 
+def _with_dots(value: Any) -> Any:
+    """Tables inside become names with dots: {"retries": {"maxPerStage": 2}} -> {"retries.maxPerStage": 2}."""
+    if not isinstance(value, dict):
+        return value
+    flat: dict[str, Any] = {}
+    for name, inner in value.items():
+        below = _with_dots(inner)
+        flat |= {f"{name}.{key}": one for key, one in below.items()} if isinstance(inner, dict) else {name: inner}
+    return flat
+
+
 def _option(value: Any) -> Any:
     return tuple(_word(item) for item in value) if isinstance(value, list | tuple) else _word(value)
 
@@ -117,5 +128,6 @@ Paths: TypeAlias = tuple[Annotated[str, After(_file)], ...]
 Variables: TypeAlias = tuple[Annotated[str, After(_variable)], ...]
 Addresses: TypeAlias = tuple[Annotated[str, After(_address)], ...]
 Word: TypeAlias = Annotated[str, Parser(_word)]
+FlowSettings: TypeAlias = Annotated[dict[str, Word], Before(_with_dots)]
 Options: TypeAlias = dict[str, Annotated[str | tuple[str, ...], Parser(_option)]]
 CommandName: TypeAlias = Annotated[str, After(_command_name)]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
@@ -14,7 +15,7 @@ from windlass.errors import GitError, UserError
 from windlass.git import trees
 from windlass.git.keep import Attempt, keep
 from windlass.git.ref_audit import RefChange
-from windlass.git.slot import Slot, read_file, write_artifacts
+from windlass.git.slot import Slot, read_file, remove_artifacts, write_artifacts
 from windlass.git.slots import Slots
 from windlass.git.trees import SlotStatus
 from windlass.git.user_repo import UserSignature
@@ -143,6 +144,13 @@ class LocalCheckout:
     async def write(self, files: dict[str, str]) -> None:
         self._seen = None
         await asyncio.to_thread(write_artifacts, self._own_slot.path, files)
+
+    async def remove(self, paths: Sequence[str]) -> None:
+        """Remove these files if they are there. Git ignores them, so a clean checkout may still have them."""
+        present = [path for path in paths if os.path.lexists(self._own_slot.path / path)]
+        if present:
+            self._seen = None
+            await asyncio.to_thread(remove_artifacts, self._own_slot.path, present)
 
     async def read(self, path: str) -> str | None:
         """None also for a link out of the slot, which an agent can make."""

@@ -90,6 +90,7 @@ class LocalSite:
 
     async def run(self, job: Job, checkout: Checkout, listener: DispatchListener) -> SiteResult:
         assert isinstance(checkout, LocalCheckout)
+        await checkout.remove(job.absent)
         if job.files:
             await checkout.write(dict(job.files))
         earlier = {"sessions": str(self._folder / job.earlier)} if job.earlier else {}

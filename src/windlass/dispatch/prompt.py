@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from windlass.agents.contracts import registry as contracts
 from windlass.agents.templates import VARIABLES
+from windlass.checks.test_files import TEST_GLOBS, matches
 from windlass.engine.values import RunValues
 from windlass.kinds.base import Call
 from windlass.kinds.calls import format_finding
@@ -13,6 +16,8 @@ from windlass.kinds.review import USER
 from windlass.model import Finding, Json, Task
 
 MAX_FILES = 200
+MAX_TEST_FILES = 20_000
+"""Characters."""
 MOST_TITLES = 100
 
 
@@ -20,6 +25,7 @@ def prompt_values(
     values: RunValues,
     call: Call,
     *,
+    phase: str,
     task: Task | None,
     completed: Sequence[Task],
     contract: str,
@@ -44,6 +50,7 @@ def prompt_values(
         "task_id": task.id if task else "",
         "task_title": task.title if task else "",
         "changed_files": "\n".join(files),
+        "test_files": "\n".join(f"- {path}" for path in changed if matches(path, TEST_GLOBS))[:MAX_TEST_FILES],
         "findings": found,
         "open_findings": found,
         "completed_tasks": _titles(completed),
@@ -52,7 +59,22 @@ def prompt_values(
         **texts,
         **{f"out.{name}": path for name, path in outs.items()},
     }
-    return {**dict.fromkeys(VARIABLES, ""), **_inputs(call), **known}
+    return {**dict.fromkeys(VARIABLES, ""), **_inputs(_with_pointers(values, call, phase, task)), **known}
+
+
+def _with_pointers(values: RunValues, call: Call, phase: str, task: Task | None) -> Call:
+    """The call with the paths of the artifacts that were summed up, instead of their contents. A task has no such
+    files."""
+    pointed = {name for name in call.context if task is None and values.is_summed_up(name, phase)}
+    if not pointed:
+        return call
+    pointers: dict[str, Json] = {name: _pointer(values, name) for name in pointed}
+    return replace(call, context={**call.context, **pointers})
+
+
+def _pointer(values: RunValues, name: str) -> str:
+    lines = (values.content(name) or "").count("\n")
+    return f"The file `{values.path(name)}` ({lines} lines) has it. Read what you need of it."
 
 
 def _inputs(call: Call) -> dict[str, str]:

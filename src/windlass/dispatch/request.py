@@ -144,8 +144,9 @@ async def make_job(
     """`recovery`: a text about earlier attempts, for an agent that starts a new session."""
     call, role, task, contract = request.call, request.role, request.task, request.contract
     # The artifacts in force, by path. Inside tasks the tree already has them.
-    held = values.artifacts.held if task is None else {}
-    files = {path: artifact.content for name, artifact in held.items() if (path := values.path(name))}
+    used = {*call.context, *call.outs}
+    files = values.needed_files(request.phase, used) if task is None else {}
+    unused = {values.path(name) for name, artifact in values.flow.artifacts.items() if not artifact.commit}
     # No schema for an optional block, because a CLI that enforces a schema would always demand it.
     is_required = bool(contract) and not contracts.CONTRACTS[contract].optional
     return Job(
@@ -159,6 +160,7 @@ async def make_job(
         agent=request.agent,
         base=workspace.head,
         files=files,
+        absent=tuple(sorted(unused - {"", *files})) if not request.interrupted else (),
         earlier=request.interrupted.attempt if request.interrupted else "",
         model=request.assignment.model,
         effort=request.assignment.effort,
@@ -187,6 +189,7 @@ async def _prompt(request: DispatchRequest, values: RunValues, workspace: Worksp
     known = prompt_values(
         values,
         request.call,
+        phase=request.phase,
         task=request.task,
         completed=request.completed,
         contract=request.contract or request.file_contract,

@@ -26,6 +26,7 @@ class EngineArtifacts:
         redactor: Redactor,
         render: Callable[[str], str],
         publish: Callable[[], Awaitable[None]],
+        has_file: Callable[[str], bool],
     ) -> None:
         self._journal = journal
         self._tip = tip
@@ -36,6 +37,18 @@ class EngineArtifacts:
         """Renders the run with a template."""
         self._publish = publish
         """Shows the tip as the run's branch."""
+        self._has_file = has_file
+        """Whether the run's folder still has the file of this path."""
+
+    async def missing_files(self, key: Key, names: Sequence[str]) -> list[str]:
+        """The paths of artifacts in force whose files a person has deleted. Looks once for each key."""
+
+        async def look(previous: Json) -> Json:
+            paths = [self._values.path(name) for name in names]
+            return [path for path in paths if path and not self._has_file(path)]
+
+        found = await self._journal.step(key, None, look, synced=False)
+        return [str(path) for path in found] if isinstance(found, list) else []
 
     async def make(self, key: Key, name: str, content: str) -> None:
         """Store an artifact, once, and put it in force. An edit that a person adopted later replaces it."""

@@ -11,7 +11,7 @@ from windlass.driver import run_fix
 from windlass.driver.publisher import PublishRequest
 from windlass.driver.scopes import RunScope, StepPlace
 from windlass.engine.lookup import StepValues
-from windlass.events import Event
+from windlass.events import ArtifactsRemoved, Event
 from windlass.kinds.base import Call, CommandRun, Outcome, PublishResult, Reply
 from windlass.model import Answer, Json, Key, Question
 
@@ -74,8 +74,12 @@ class StepContext:
 
     # -- values
 
-    async def make(self, name: str, content: str, *, cycle: int | None = None) -> None:
-        await self._run.artifacts.make(self.place.at(name, cycle), name, content)
+    async def make(self, name: str, content: str, *, id: str = "", cycle: int | None = None) -> None:
+        await self._run.artifacts.make(self.place.at(id or name, cycle), name, content)
+
+    def withdraw(self, name: str, why: str) -> None:
+        if self._run.values.artifacts.drop([name]):
+            self.emit(ArtifactsRemoved(self.place.key.text, [name], why), at=f"{name}.withdrawn")
 
     def refine(self, request: str) -> None:
         self._run.values.refine(request)
@@ -90,8 +94,10 @@ class StepContext:
         # The next synced step also syncs this one. If a power cut loses it before that, it is observed again.
         return await self._journal.step(self.place.at(id), None, look, synced=False)
 
-    async def command(self, id: str, name: str, *, cycle: int | None = None) -> CommandRun:
-        return await self._run.checker.command(self.place.at(id, cycle), name, self._workspace)
+    async def command(
+        self, id: str, names: Sequence[str], *, otherwise: str = "", cycle: int | None = None
+    ) -> CommandRun:
+        return await self._run.checker.command(self.place.at(id, cycle), names, otherwise, self._workspace)
 
     # -- events and reports
 
@@ -128,10 +134,11 @@ class StepContext:
         finally:
             await workspace.leave(place.key.text)
 
-    async def land_fix(self, id: str) -> str:
+    async def land_fix(self, id: str, *, cycle: int | None = None) -> str:
         assert self._owner is not None, "only a context of the whole run lands a fix"
-        run, key, workspace = self._run, self.place.key.child(id), self._workspace
-        tip, refused = await run_fix.join(run.journal, run.engine, run.checker, key, workspace, self.emit)
+        run, key, workspace = self._run, self.place.key.child(id, cycle=cycle), self._workspace
+        change = run_fix.named_change(self.place.phase)
+        tip, refused = await run_fix.join(run.journal, run.engine, run.checker, key, change, workspace, self.emit)
         await run.tip.show()
         workspace.move(tip)
         workspace.changed = await workspace.files_since_base()

@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Awaitable, Callable
 from typing import assert_never
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from windlass.dispatch.workspace import Workspace
-from windlass.driver import adoption, baseline, source
+from windlass.driver import adoption, baseline, source, stages
 from windlass.driver.context import StepContext
 from windlass.driver.scopes import Reentry, RunScope, StepPlace
 from windlass.driver.tasks_phase import PhaseContext
 from windlass.engine import machine
 from windlass.engine.journal import again_count, refuse_unknown
 from windlass.engine.machine import AskQuestion, End, RunPhase, SkipPhase, State
-from windlass.events import PhaseEntered, PhaseFinished, PhaseSkipped, TaskChanged
+from windlass.errors import DetourError
+from windlass.events import PhaseEntered, PhaseFinished, PhaseSkipped, QuestionAnswered, TaskChanged, Warned
 from windlass.kinds import KINDS
 from windlass.kinds.base import Outcome
-from windlass.kinds.routes import To
+from windlass.kinds.routes import Target, To
 from windlass.kinds.spec import PhaseSpec
 from windlass.model import Json, Key, RunState
 from windlass.tasks.context import COMPLETE, EndRunError
+
+WINDLASS = "windlass"
+
+
+class Turn(Struct, frozen=True):
+    """The state after a decision, and why it came to that."""
+
+    state: State
+    reason: str = ""
+    by: str = WINDLASS
+    told: str = ""
+    """For the agents of a stage that begins again."""
 
 
 class RunLoop:
@@ -33,6 +51,10 @@ class RunLoop:
         self._stops = 0
         self._continued: set[tuple[str, int]] = set()
         """Phases and visits that continue the visit before, because a person asked to try again."""
+        self._looks: Counter[str] = Counter()
+        """How often the gate of a phase was looked at, by the key of the phase."""
+        self._told: dict[str, str] = {}
+        """What the agents of a restarted stage are told, by stage."""
 
     async def run(self) -> End:
         run = self._run
@@ -53,41 +75,72 @@ class RunLoop:
 
     async def _loop(self, workspace: Workspace) -> End:
         values = self._run.values
+        stages.announce(self._run)
         state = machine.start(self._flow, values.mode)
         while True:
             values.mode = state.mode
             decision = machine.decide(self._flow, state, values)
             match decision:
                 case RunPhase():
-                    state = await self._phase(state, decision, workspace)
+                    turn = await self._gated(state, decision, workspace)
                 case SkipPhase():
                     key = Key().child(decision.phase.id, visit=decision.visit).text
                     self._journal.emit(key, PhaseSkipped(decision.phase.id, key, decision.reason))
-                    state = machine.after_skip(self._flow, state, values)
+                    turn = Turn(machine.after_skip(self._flow, state, values))
                 case AskQuestion():
-                    state = await self._ask(state, decision, workspace)
+                    turn = await self._ask(state, decision, workspace)
                 case End():
-                    again = await self._retry_stop(state, decision)
+                    again = await self._retry_stop(state, decision, workspace)
                     if again is None:
                         return decision
-                    state = again
+                    turn = again
                 case _:
                     assert_never(decision)
+            state = await self._after(state, turn, workspace)
+
+    async def _after(self, before: State, turn: Turn, workspace: Workspace) -> State:
+        """What a turn does to the stages: one begins again, or ends and is summed up."""
+        after = turn.state
+        stage = next((id for id, count in after.restarts.items() if count > before.restarts.get(id, 0)), "")
+        if stage:
+            restart = stages.Restart(stage, before.at, turn.reason, turn.by, after.restarts)
+            workspace.move(await stages.restart(self._run, restart))
+            self._told = {**self._told, stage: turn.told or turn.reason}
+        elif after.at != before.at or after.ended:
+            place = Key().child(before.at, visit=before.visit)
+            await stages.summarize(self._run, place, after.at if not after.ended else "")
+        return after
 
     # -- performing
 
-    async def _phase(self, state: State, todo: RunPhase, workspace: Workspace) -> State:
+    async def _gated(self, state: State, todo: RunPhase, workspace: Workspace) -> Turn:
+        """Perform a phase, unless a person deleted a file that its gate needs."""
+        key = Key().child(todo.phase.id, visit=todo.visit)
+        for text in todo.waived:
+            self._journal.emit(key.text, Warned("gate", f"{todo.phase.id} begins although {text}", key.text))
+        if todo.files and self._flow.stages:
+            self._looks[key.text] += 1
+            look = key.child("gate", cycle=self._looks[key.text])
+            gone = await self._run.artifacts.missing_files(look, todo.files)
+            if gone and todo.phase.id not in state.waived:
+                names = ", ".join(f"'{path}'" for path in gone)
+                return Turn(machine.after_block(state, f"{todo.phase.id} cannot begin: {names} was deleted"))
+        is_done = self._journal.events.has_mark(key.text, PhaseFinished.type)
+        return await self._unless_left(state, key, workspace, is_done, lambda: self._phase(state, todo, workspace))
+
+    async def _phase(self, state: State, todo: RunPhase, workspace: Workspace) -> Turn:
         phase, values = todo.phase, self._run.values
         key = Key().child(phase.id, visit=todo.visit)
         found = self._run.outcomes.get(phase.id)
-        to_fix = found.findings if found and todo.fixing else ()
-        earlier_visits = self._earlier_visits(phase.id, todo.visit)
-        ctx = PhaseContext(
-            self._run, StepPlace(key, phase, workspace, again=Reentry(to_fix=to_fix), earlier_visits=earlier_visits)
-        )
         stage, label = self._flow.stage_of(phase.id), phase.label.enter or phase.id
+        again = Reentry(
+            to_fix=found.findings if found and todo.fixing else (), why=self._told.get(stage.id, "") if stage else ""
+        )
+        earlier_visits = self._earlier_visits(phase.id, todo.visit)
+        ctx = PhaseContext(self._run, StepPlace(key, phase, workspace, again=again, earlier_visits=earlier_visits))
         ctx.emit(PhaseEntered(phase.id, key.text, phase.kind, label, stage.id if stage else ""))
         await adoption.apply(self._run, ctx)
+        await stages.note_tip(self._run, ctx)
         if phase.OWN_SLOTS:
             # Tasks take their own slots.
             await workspace.leave(key.text)
@@ -95,7 +148,7 @@ class RunLoop:
             outcome = await KINDS[phase.kind].run(phase, ctx)
         except EndRunError as end:
             self._leave(ctx, phase, Outcome(str(end.target), end.reason))
-            return machine.after_target(self._flow, state, values, end.target, end.reason)
+            return Turn(machine.after_target(self._flow, state, values, end.target, end.reason), end.reason)
         # Designs and plans are committed to the run's branch when their phase ends.
         names = sorted(name for name in phase.artifacts_out() if self._flow.artifacts[name].commit)
         made = [name for name in names if ctx.values.artifact(name) is not None]
@@ -109,16 +162,88 @@ class RunLoop:
             for task in self._run.implemented.pop(phase.completes_tasks_of(), ()):
                 ctx.emit(TaskChanged(task.id, COMPLETE, visit=task.visit), at=f"completes.{task.id}")
         self._leave(ctx, phase, outcome)
-        return machine.after_outcome(self._flow, state, values, outcome.name, outcome.detail)
+        after = machine.after_outcome(self._flow, state, values, outcome.name, outcome.detail)
+        return Turn(after, outcome.detail, told=outcome.evidence)
 
-    async def _ask(self, state: State, todo: AskQuestion, workspace: Workspace) -> State:
+    async def _ask(self, state: State, todo: AskQuestion, workspace: Workspace) -> Turn:
         key = Key().child(todo.phase.id, visit=todo.visit).child("asked", cycle=todo.nth)
         ctx = StepContext(self._run, StepPlace(key, todo.phase, workspace))
-        answer = await ctx.ask(ctx.values.question(todo.question, todo.reason))
-        after = machine.after_answer(self._flow, state, self._run.values, answer.value)
-        if self._flow.questions[todo.question].options[answer.value].to is To.AGAIN:
-            self._note_continued(state, after)
-        return after
+        question = ctx.values.question(todo.question, todo.reason)
+        is_done = self._run.questions.recorded_answer(key, question) is not None
+
+        async def ask() -> Turn:
+            answer = await ctx.ask(question)
+            target = self._flow.questions[todo.question].options[answer.value]
+            after = machine.after_answer(self._flow, state, self._run.values, answer.value)
+            if target.to is To.AGAIN:
+                self._note_continued(state, after)
+            reason = f"{todo.reason}: {answer.comment}" if answer.comment else todo.reason
+            if target.to is To.WAIVE:
+                self._waive(state, key, reason, answer.by)
+            found = self._run.outcomes.get(todo.phase.id)
+            told = "\n\n".join(filter(None, (answer.comment, found.evidence or found.detail if found else "")))
+            return Turn(after, reason, answer.by, told)
+
+        return await self._unless_left(state, key, workspace, is_done, ask)
+
+    # -- a person's own way
+
+    async def _unless_left(
+        self, state: State, key: Key, workspace: Workspace, is_done: bool, work: Callable[[], Awaitable[Turn]]
+    ) -> Turn:
+        """Do the work of a place, unless a person has the run leave it: then go the person's way.
+
+        `is_done`: the place has its result already, so a new request is not about it.
+        """
+        # Not below the phase: the phase does not know this step when it is replayed.
+        run, left = self._run, Key((*Key().child("left").parts, *key.parts))
+        if self._journal.recorded(left) is None:
+            if is_done:
+                return await work()
+            restore = run.snapshot()
+            try:
+                if run.requests.detour is None:
+                    with run.requests.leaving_allowed():
+                        return await work()
+            except DetourError:
+                restore()
+        phase = Key(key.parts[:1])
+        found = await self._record_detour(left, state.at, workspace)
+        run.note_bases(phase)
+        target, reason = Target.parse(str(found["target"])), _reason(found)
+        if target.to is To.WAIVE:
+            self._waive(state, phase, reason, str(found["by"]))
+        after = machine.after_target(self._flow, replace(state, asking=None), run.values, target, reason)
+        return Turn(after, reason, str(found["by"]), str(found["comment"]))
+
+    async def _record_detour(self, key: Key, phase: str, workspace: Workspace) -> dict[str, Json]:
+        """Record the request under this key, once, and close the questions of the phase that is left."""
+        run, journal = self._run, self._journal
+
+        async def record(previous: Json) -> Json:
+            detour = run.requests.detour
+            assert detour is not None
+            wish = {"id": detour.id, "target": detour.target, "by": detour.by, "comment": detour.comment}
+            return {**wish, "at": journal.tips.now}
+
+        found = await journal.step(key, None, record)
+        assert isinstance(found, dict)
+        if run.requests.detour and run.requests.detour.id == found["id"]:
+            run.requests.detour = None
+            journal.store.runs.request(journal.run, "")
+        run.requests.go_on()
+        for row in journal.store.questions.all(journal.run, pending=True):
+            if Key.parse(row.key.partition("!")[0]).parts[0].id == phase:
+                target, by = str(found["target"]), str(found["by"])
+                with journal.writing(f"{row.key}.left"):
+                    if journal.store.questions.answer(journal.claim, row.key, target, "", by):
+                        journal.events.add(QuestionAnswered(row.key, row.id, target, by))
+        workspace.move(str(found["at"]))
+        return found
+
+    def _waive(self, state: State, key: Key, reason: str, by: str) -> None:
+        skipped = PhaseSkipped(state.at, key.text, reason, waived=True, by=by)
+        self._journal.emit(f"{key}/waived", skipped)
 
     def _note_continued(self, before: State, after: State) -> None:
         if after.visit > before.visits.get(after.at, 0):
@@ -131,33 +256,58 @@ class RunLoop:
             found.append(Key().child(phase, visit=visit))
         return tuple(found)
 
-    async def _retry_stop(self, state: State, end: End) -> State | None:
+    async def _retry_stop(self, state: State, end: End, workspace: Workspace) -> Turn | None:
         """Continue after a stop that a person has retried. A request for a retry counts for one stop."""
         if end.state not in (RunState.STOPPED, RunState.BLOCKED):
             return None
+        journal = self._journal
         if state.failed_in and self._flow.phase(state.failed_in).OWN_SLOTS:
             # Retries of a list of tasks are counted from its records, because a replay skips retried stops there.
             tasks = Key().child(state.failed_in, visit=state.visits[state.failed_in])
-            key = tasks.child("again", cycle=again_count(self._journal, tasks) + 1)
+            key = tasks.child("again", cycle=again_count(journal, tasks) + 1)
         else:
             self._stops += 1
             key = Key().child("retry", cycle=self._stops)
-        if self._journal.recorded(key) is None and not self._retry:
+        row = journal.recorded(key)
+        if (row is None and self._run.requests.detour) or (row is not None and isinstance(row.result, dict)):
+            self._retry = False
+            found = await self._record_detour(key, state.at, workspace)
+            return self._leave_stop(state, end, found)
+        if row is None and not self._retry:
             return None
-        self._retry = self._retry and self._journal.recorded(key) is not None
+        self._retry = self._retry and row is not None
 
         async def record(previous: Json) -> Json:
             return True
 
-        await self._journal.step(key, None, record)
-        after = machine.after_retry(self._flow, state if state.ended else machine.after_block(state, end.reason))
+        await journal.step(key, None, record)
+        stopped = state if state.ended else machine.after_block(state, end.reason)
+        after = machine.after_retry(self._flow, stopped)
         self._note_continued(state, after)
-        return after
+        return Turn(after)
+
+    def _leave_stop(self, state: State, end: End, found: dict[str, Json]) -> Turn:
+        target, by, reason = Target.parse(str(found["target"])), str(found["by"]), _reason(found)
+        key = Key().child(state.at, visit=state.visit)
+        if target.to is To.WAIVE and not (state.ended and state.ended.fresh):
+            # The gate stopped the run: the phase begins without what the gate misses.
+            self._waive(state, key.child("gate"), f"its gate was waived: {end.reason}", by)
+            return Turn(machine.after_waived_gate(state), reason, by)
+        if target.to is To.WAIVE:
+            self._waive(state, key, f"{reason}; {end.reason}", by)
+        rested = replace(state, ended=None, asking=None, failed_in="", failure="")
+        after = machine.after_target(self._flow, rested, self._run.values, target, reason)
+        return Turn(after, reason, by, str(found["comment"]) or end.reason)
 
     # -- events
 
     def _leave(self, ctx: StepContext, phase: PhaseSpec, outcome: Outcome) -> None:
         ctx.emit(PhaseFinished(phase.id, ctx.place.key.text, outcome.name, outcome.detail[:2000], phase.label.done))
-        if phase.label.done:
-            # Write the label at once, because a stopped run may rest at this checkpoint.
+        if phase.label.done or self._flow.stages:
+            # Write the event at once, because a stopped run may rest at this checkpoint.
             ctx.flush()
+
+
+def _reason(found: dict[str, Json]) -> str:
+    what = "restarted" if str(found["target"]).startswith("restart") else "skipped"
+    return f"{what} by {found['by']}" + (f": {found['comment']}" if found["comment"] else "")

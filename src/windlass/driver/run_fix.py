@@ -1,8 +1,10 @@
-"""Lands a fix for the whole run on the tip, in the steps of a task's landing: candidate, checks, swap."""
+"""Lands a change of the whole run on the tip, in the steps of a task's landing: candidate, checks, swap."""
 
 from __future__ import annotations
 
 from typing import Protocol
+
+from msgspec import Struct
 
 from windlass.dispatch.workspace import Workspace
 from windlass.engine.journal import Journal
@@ -10,11 +12,24 @@ from windlass.events import Event, FixLanded
 from windlass.git import merge
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.merge import Landing
+from windlass.kinds.spec import PhaseSpec
 from windlass.model import Json, Key
 from windlass.tasks.checker import Checker
 
-TRAILER, TITLE = "final-review", "Fix the findings of the final review"
 MAX_OUTPUT = 1_500
+
+
+class NamedChange(Struct, frozen=True):
+    """How the commit of a change is named: its trailer and its title."""
+
+    trailer: str
+    title: str
+
+
+def named_change(phase: PhaseSpec) -> NamedChange:
+    if phase.HAS_FINDINGS and phase.id == "finalize":
+        return NamedChange("final-review", "Fix the findings of the final review")
+    return NamedChange(phase.id, f"Fix the findings of {phase.id}" if phase.HAS_FINDINGS else f"Changes of {phase.id}")
 
 
 class Emit(Protocol):
@@ -22,14 +37,21 @@ class Emit(Protocol):
 
 
 async def join(
-    journal: Journal, engine: EngineRepo, checker: Checker, key: Key, workspace: Workspace, emit: Emit
+    journal: Journal,
+    engine: EngineRepo,
+    checker: Checker,
+    key: Key,
+    change: NamedChange,
+    workspace: Workspace,
+    emit: Emit,
 ) -> tuple[str, str]:
     """The tip to continue from, and why the fix is not in it; '' when it is."""
 
     async def land(previous: Json) -> Json:
         """If it is repeated after a crash, it finds its commit in the tip and changes nothing."""
         date = float(int(journal.store.clock()))
-        candidate = await merge.candidate(engine, journal.tips.now, TRAILER, TITLE, workspace.head, date)
+        tip, head = journal.tips.now, workspace.head
+        candidate = await merge.candidate(engine, tip, change.trailer, change.title, head, date)
         if candidate.kind is Landing.CONFLICT:
             return _refusal(candidate.tip, candidate.reason)
         if candidate.kind is Landing.ALREADY:

@@ -58,6 +58,38 @@ class RunScope(Struct):
     def workspace(self, head: str) -> Workspace:
         return Workspace(self.engine, self.values.facts.id, head, self.site.checkout)
 
+    def note_bases(self, phase: Key) -> None:
+        """Find the base of the first task among those that a phase recorded."""
+        start = f"{phase}/"
+        for row in self.journal.recorded_keys():
+            if row.key.startswith(start) and row.key.endswith("/base"):
+                self.note_base(row.seq, str(row.result))
+
+    def note_base(self, seq: int, base: str) -> None:
+        if not self.first_base[0] or seq < self.first_base[0]:
+            self.first_base = (seq, base)
+
+    def snapshot(self) -> Callable[[], None]:
+        """Returns a function that restores what the contexts share. A phase that is left has changed nothing."""
+        values = self.values
+        held, of_tasks = dict(values.artifacts.held), dict(values.artifacts.of_tasks)
+        settings, answers, roles_ran = dict(values.settings), dict(values.answers), set(values.roles_ran)
+        outcomes, completed, first_base = dict(self.outcomes), list(self.completed), self.first_base
+        implemented = {phase: list(tasks) for phase, tasks in self.implemented.items()}
+
+        def restore() -> None:
+            values.artifacts.held, values.artifacts.of_tasks = held, of_tasks
+            values.settings, values.answers, values.roles_ran = settings, answers, roles_ran
+            # Other objects hold these, so they stay the same objects.
+            self.outcomes.clear()
+            self.outcomes.update(outcomes)
+            self.completed[:] = completed
+            self.implemented.clear()
+            self.implemented.update(implemented)
+            self.first_base = first_base
+
+        return restore
+
 
 class Reentry(Struct, frozen=True):
     """How and why a place is entered again."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import json
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Mapping, Sequence
 
 from msgspec.structs import replace
@@ -22,7 +23,7 @@ from windlass.kinds.task_graph import with_groups
 from windlass.kinds.tasks import TasksSpec
 from windlass.kinds.walker import UNCHANGED
 from windlass.model import Finding, Json, Key, Task, content_id
-from windlass.tasks.context import Landed
+from windlass.tasks.context import Ending, Landed
 from windlass.tasks.lander import LandingRequest, catch_up
 from windlass.tasks.scheduler import TaskScheduler
 
@@ -43,6 +44,7 @@ class TasksPhase:
         self.emit = ctx.emit
         self.flush = ctx.flush
         self.set_head = ctx.set_head
+        self._make = ctx.make
         self._run = run
         self._journal = run.journal
         self._key = ctx.place.key
@@ -57,10 +59,14 @@ class TasksPhase:
         for task in tasks:
             for earlier in range(1, task.visit):
                 self._journal.pass_over(self._key.child(task.id, visit=earlier))
-        return await TaskScheduler(spec, self, tasks).work()
+        scheduler = TaskScheduler(spec, self, tasks)
+        outcome = await scheduler.work()
+        if spec.out:
+            await self._make(spec.out, _results(tasks, scheduler.endings), id="result")
+        return outcome
 
     def enter_task(self, task: Task, visit: int, why: str = "") -> VisitContext:
-        return VisitContext(self._run, self, replace(task, visit=visit), why)
+        return VisitContext(self._run, self, replace(task, visit=visit), why or self.place.why)
 
     def slots(self, wanted: int | str) -> int:
         # With --in-place the user's checkout moves at each landing. During a dispatch that would look like a trespass.
@@ -138,6 +144,25 @@ class TasksPhase:
             elif is_landed(row.result):
                 landings.append((row, key.parts[depth]))
         return {(task.id, task.visit) for row, task in landings if row.key not in since or row.seq < paused}
+
+
+def _results(tasks: Sequence[Task], endings: Mapping[str, Ending]) -> str:
+    """The results of the tasks as a JSON file."""
+    found: list[Json] = [
+        {
+            "id": task.id,
+            "title": task.title,
+            "difficulty": task.difficulty,
+            "depends_on": [*task.depends_on],
+            "status": ending.state,
+            "reason": ending.reason,
+            "visits": ending.visit,
+        }
+        for task in tasks
+        if (ending := endings.get(task.id))
+    ]
+    counts = Counter(ending.state for ending in endings.values())
+    return json.dumps({"counts": dict(counts), "tasks": found}, indent=2, ensure_ascii=False) + "\n"
 
 
 async def record_task_list(journal: Journal, phase: Key, source: str, contract: str, content: str) -> tuple[Task, ...]:
@@ -225,9 +250,9 @@ class VisitContext:
         base = str(await self._ctx.observe("base", tip))
         self._workspace.base = base
         self._workspace.move(base)
-        row, (first, _) = self._journal.recorded(self._key.child("base")), self._run.first_base
-        if row is not None and (not first or row.seq < first):
-            self._run.first_base = (row.seq, base)
+        row = self._journal.recorded(self._key.child("base"))
+        if row is not None:
+            self._run.note_base(row.seq, base)
         self.emit(TaskChanged(task.id, "pending", base=base, visit=task.visit), at="begin")
 
     async def land(self, cycle: int, *, checked: bool, waived: bool = False) -> Landed:
@@ -235,8 +260,8 @@ class VisitContext:
         reviews = [step.id for step in self.place.phase.task_steps() if step.judges_changes()]
         ended = [self._outcomes[id] for id in reviews if id in self._outcomes]
         confirmed = any(outcome.name == "pass" and outcome.detail != NOBODY_REVIEWED for outcome in ended)
-        # If the flow has no steps for the task, no agent claimed to have built it.
-        claimed = bool(self._outcomes) and not confirmed
+        # If the flow has no steps for the task, no agent claimed to have built it. A later review judges the claim.
+        claimed = bool(self._outcomes) and not confirmed and not self._phase.completed_later
         if not waived and self._journal.recorded(key) is None and self._workspace.is_unchanged and claimed:
             await self._run.lander.give_up_turn(self._task.id)
             return Landed(UNCHANGED, "it changed no file, and no review confirmed that nothing has to change")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 
 from msgspec import Struct, field
 
@@ -42,6 +43,13 @@ class RunArtifacts(Struct):
         else:
             self.held[name] = held
         return held
+
+    def drop(self, names: Collection[str]) -> list[str]:
+        """These artifacts are no longer in force. Returns those that were."""
+        found = [name for name in names if name in self.held]
+        for name in found:
+            del self.held[name]
+        return found
 
     def content(self, name: str, task: str = "") -> str | None:
         """`task`: the owner, for an artifact that each task makes."""

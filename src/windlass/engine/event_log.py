@@ -40,9 +40,9 @@ class EventLog:
         """Inside `Journal.writing`: record these events with the transaction."""
         self._waiting.extend((event, "") for event in events)
 
-    def has_mark(self, at: str) -> bool:
-        """Whether an event was emitted at that place, whatever its text."""
-        return any(mark.startswith(f"{at}|") for mark in self._marks)
+    def has_mark(self, at: str, type: str = "") -> bool:
+        """Whether an event, or one of that type, was emitted at that place, whatever its text."""
+        return any(mark.startswith(f"{at}|{type}") for mark in self._marks)
 
     def forget(self, keys: Sequence[str]) -> None:
         """Repeated steps emit again: their own events, and the ends of their tasks."""

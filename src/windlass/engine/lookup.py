@@ -45,6 +45,9 @@ class StepValues(Struct, frozen=True):
             return findings_text(self._outcomes[phase].findings) if phase in self._outcomes else None
         return self._run.content(name, self._task_id)
 
+    def criteria(self, name: str) -> str:
+        return self._assignments.criteria(name)
+
     def ensure_violation(self, name: str, content: str) -> str:
         return self._run.artifacts.missing(name, content)
 

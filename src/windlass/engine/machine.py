@@ -12,7 +12,7 @@ from windlass.errors import StoppedError
 from windlass.flow.schema import Flow, Phase
 from windlass.kinds.routes import TASK_ONLY, Target, To
 from windlass.kinds.visit_cost import When, holds
-from windlass.kinds.walker import FINISH, Move, WalkFacts, WalkState, next_step, phase_table, take
+from windlass.kinds.walker import FINISH, Move, WalkFacts, WalkState, next_step, phase_table, restarted_phases, take
 from windlass.model import RunState
 
 ENDS = {
@@ -67,6 +67,10 @@ class RunPhase(Struct, frozen=True):
     phase: Phase
     visit: int
     fixing: bool = False
+    files: tuple[str, ...] = ()
+    """The artifacts of its gate."""
+    waived: tuple[str, ...] = ()
+    """What its gate misses, and a person waived; for a person."""
 
 
 class SkipPhase(Struct, frozen=True):
@@ -108,10 +112,14 @@ def decide(flow: Flow, state: State, facts: Facts) -> Decision:
     reason = _disabled_reason(flow, phase, facts)
     if reason:
         return SkipPhase(phase, state.visit, reason)
-    missing = [] if phase.id in state.waived else facts.unmet_needs(phase.needs)
+    needs = gate_needs(flow, phase, facts)
+    unmet = facts.unmet_needs(needs)
+    waived = [need for need in unmet if phase.id in state.waived or _maker_waived(flow, state, need)]
+    missing = [need_text(flow, need) for need in unmet if need not in waived]
     if missing:
         return End(RunState.BLOCKED, f"{phase.id} cannot begin: {'; '.join(missing)}")
-    return RunPhase(phase, state.visit, state.fixing)
+    files = tuple(need.split()[1] for need in needs if need.startswith("file ") and need not in unmet)
+    return RunPhase(phase, state.visit, state.fixing, files, tuple(need_text(flow, need) for need in waived))
 
 
 def after_outcome(flow: Flow, state: State, facts: Facts, outcome: str, reason: str = "") -> State:
@@ -154,6 +162,53 @@ def after_retry(flow: Flow, state: State) -> State:
     return _enter(state, at) if fresh else state
 
 
+def after_waived_gate(state: State) -> State:
+    """The state after a person let a phase begin without what its gate misses."""
+    return replace(state, ended=None, waived=state.waived | {state.at})
+
+
+# -- gates
+
+
+def gate_needs(flow: Flow, phase: Phase, facts: Facts) -> tuple[str, ...]:
+    """What a phase needs to begin. A phase after a disabled stage also needs what the gates of that stage need. Files
+    that only disabled stages make are not needed."""
+    if not flow.stages:
+        return phase.needs
+    off = {one.id for stage in flow.stages if not holds(stage.when, facts.fact) for one in stage.phases}
+    needs = list(phase.needs)
+    phases = flow.all_phases()
+    for earlier in reversed(phases[: phases.index(phase)]):
+        if earlier.id not in off:
+            break
+        needs += [need for need in earlier.needs if need not in needs]
+    return tuple(need for need in needs if not _made_only_by(flow, need, off))
+
+
+def _made_only_by(flow: Flow, need: str, phases: set[str]) -> bool:
+    makers = _makers(flow, need)
+    return bool(makers) and makers <= phases
+
+
+def _maker_waived(flow: Flow, state: State, need: str) -> bool:
+    return bool(_makers(flow, need) & state.waived)
+
+
+def _makers(flow: Flow, need: str) -> set[str]:
+    """The phases that make the file of a need."""
+    word, _, name = need.partition(" ")
+    return {one.id for one in flow.all_phases() if name in one.artifacts_out()} if word == "file" else set()
+
+
+def need_text(flow: Flow, need: str) -> str:
+    """A need as a person reads it: a file by its path, with the phase that makes it."""
+    word, _, name = need.partition(" ")
+    if word != "file" or not flow.stages:
+        return need
+    makers = [one.id for one in flow.all_phases() if name in one.artifacts_out()]
+    return f"'{flow.artifacts[name].path or name}' of phase {makers[0] if makers else '?'} is missing"
+
+
 def state_reason(option: str, question: str, why: str = "") -> str:
     text = f"'{option}' was answered to '{question}'"
     return f"{why} ({text})" if why else text
@@ -179,8 +234,9 @@ def _after_move(flow: Flow, before: State, after: State, move: Move, reason: str
         return replace(after, ended=RunEnd(ENDS[target.to], target.arg or reason or after.failure))
     if target.to is To.WAIVE:
         after = replace(after, waived=after.waived | {before.at})
-    if target.to is To.RESTART:
-        after = replace(after, waived=frozenset())
+    if move.stage:
+        pending = restarted_phases(phase_table(flow), move.stage, before.at)
+        after = replace(after, waived=after.waived - frozenset(pending))
     if move.to.id == FINISH:
         return replace(after, ended=RunEnd(RunState.FINISHED))
     if target.to is To.GOTO:

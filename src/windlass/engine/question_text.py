@@ -63,6 +63,7 @@ class QuestionRenderer(Struct, frozen=True):
             "{task.id}": self.task.id if self.task else "",
             "{reason}": reason,
             "{phase}": self.phase.id,
+            "{stage}": stage.id if (stage := self.values.flow.stage_of(self.phase.id)) else "",
             "{step}": self.step,
             "{role}": ", ".join(sorted(self.phase.roles())),
         }

@@ -1,12 +1,14 @@
-"""Polls the database every 100 ms for pause and abort requests from other processes, and syncs unsynced writes."""
+"""Polls the database every 100 ms for the requests of other processes, and syncs unsynced writes."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 
+from msgspec import json
+
 from windlass.engine.journal import Journal
-from windlass.engine.services import StopRequests
+from windlass.engine.services import Detour, StopRequests
 from windlass.errors import TakenOverError
 
 POLL_S = 0.1
@@ -47,7 +49,9 @@ def request_reader(journal: Journal, requests: StopRequests) -> Callable[[], Non
 
 
 def apply_request(requests: StopRequests, word: str) -> None:
-    if word == "pause":
+    if word.startswith("{"):
+        requests.want(json.decode(word, type=Detour))
+    elif word == "pause":
         requests.pause = "paused by the user"
     elif word == "abort":
         requests.abort = True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -77,6 +79,31 @@ class RunValues(Struct):
     def resolve(self, value: int | str) -> str:
         text = str(value)
         return self.value(text[1:]) if text.startswith("$") else text
+
+    # -- stages
+
+    def is_summed_up(self, name: str, phase: str) -> bool:
+        """Whether agents of a phase get this artifact by its path: it was made before the last summary."""
+        compact, held = self.flow.compact, self.artifacts.held.get(name)
+        if compact is None or held is None or not self.path(name):
+            return False
+        maker = held.producer.split("/")[0].split("+")[0].split("#")[0]
+        if maker == phase or all(maker != one.id for one in self.flow.all_phases()):
+            return False
+        if self.resolve(compact.between_phases) == "true":
+            return True
+        return self.resolve(compact.between_stages) == "true" and self.flow.stage_of(maker) != self.flow.stage_of(phase)
+
+    def needed_files(self, phase: str, names: Collection[str]) -> dict[str, str]:
+        """The artifacts in force for an agent of a phase, by path. `names`: those that its call uses.
+
+        With summaries, an agent gets only what it uses, and the summaries.
+        """
+        held, compact = self.artifacts.held, self.flow.compact
+        parts = [*(stage.id for stage in self.flow.stages), *(one.id for one in self.flow.all_phases())]
+        summaries = {compact.artifact(of) for of in parts} if compact else ()
+        known = [name for name in held if compact is None or name in names or name in summaries]
+        return {path: held[name].content for name in known if (path := self.path(name))}
 
     # -- texts and paths
 

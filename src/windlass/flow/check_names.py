@@ -86,6 +86,8 @@ def unknown_roles(flow: Flow, roles: Collection[str]) -> Iterator[FlowFault]:
 def unknown_contracts(flow: Flow, contracts: Collection[str]) -> Iterator[FlowFault]:
     named = ((("artifacts", name, "contract"), artifact.contract) for name, artifact in flow.artifacts.items())
     yield from _unknown((pair for pair in named if pair[1]), contracts, "contract")
+    of_reviews = (((*place.path, "contract"), getattr(place.phase, "contract", "")) for place in places(flow))
+    yield from _unknown((pair for pair in of_reviews if pair[1]), contracts, "contract")
 
 
 def unknown_references(flow: Flow) -> Iterator[FlowFault]:

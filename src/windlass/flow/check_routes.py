@@ -114,7 +114,7 @@ def _refusal(flow: Flow, place: PhasePlace, target: Target) -> tuple[str, str] |
     if target.to is To.GOTO:
         return _unknown_goto(flow, place, target.arg)
     if target.to is To.RESTART:
-        return _wrong_restart(flow, place, target)
+        return _wrong_restart(flow, target)
     if target.to is To.MODE and target.arg not in flow.modes:
         return f"there is no mode '{target.arg}'", near(target.arg, flow.modes)
     return None
@@ -143,7 +143,7 @@ def _words(*, in_task: bool) -> list[str]:
     return [to.value for to in To if to is not To.GOTO and to not in others]
 
 
-def _wrong_restart(flow: Flow, place: PhasePlace, target: Target) -> tuple[str, str] | None:
+def _wrong_restart(flow: Flow, target: Target) -> tuple[str, str] | None:
     stages = [stage.id for stage in flow.stages]
     if not stages:
         return "only a flow with stages can restart one", ""
@@ -152,10 +152,6 @@ def _wrong_restart(flow: Flow, place: PhasePlace, target: Target) -> tuple[str, 
         return f"there is no stage '{unknown[0]}'", near(unknown[0], stages)
     if flow.restarts is None:
         return "a restart needs a bound", "add `restarts: {max: 3, then: stop}` to the flow"
-    last = target.otherwise or target.arg
-    here = flow.stage_of(place.phase.id)
-    if any(stage.id == last and stage.when and stage is not here for stage in flow.stages):
-        return f"the stage '{last}' can be off", "say `restart STAGE else STAGE` with one that is always there"
     return None
 
 

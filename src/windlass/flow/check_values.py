@@ -17,19 +17,26 @@ from windlass.kinds.visit_cost import When
 from windlass.model import Json, Task, is_id, is_inner_path
 
 TASK_FIELDS = frozenset(f"task.{name}" for name in Task.__struct_fields__)
-NAME = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*")
+NAME = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*")
 TEMPLATE = re.compile(r"\{([^{}]*)\}")
 RUN_NAMES = frozenset({"slug", "id8", "date"})
 PATH_NAMES = RUN_NAMES | {"session"}
 #: fields that may hold a $setting; elsewhere it would be read as a text
-SETTING_FIELDS = frozenset({"max", "slots", "pause", "pause_every", "failure", "mode", "threshold", "remote", "base"})
+SETTING_FIELDS = frozenset({
+    "max", "slots", "pause", "pause_every", "failure", "mode", "threshold", "remote", "base", "times", "profile", "code",
+    "between_stages", "between_phases",
+})  # fmt: skip
+
+
+WANTED = {"int": "a whole number, not below `min`", "bool": "true or false", "role": "the name of a role"}
 
 
 def wrong_settings(flow: Flow) -> Iterator[FlowFault]:
     for name, setting in flow.settings.items():
         path: Path = ("settings", name)
         fits = {
-            "int": setting.default.isdecimal(),
+            "role": bool(setting.default),
+            "int": setting.default.isdecimal() and int(setting.default) >= setting.min,
             "bool": setting.default in ("true", "false"),
             "choice": setting.default in setting.options,
             "str": True,
@@ -37,7 +44,7 @@ def wrong_settings(flow: Flow) -> Iterator[FlowFault]:
         if setting.type == "choice" and not setting.options:
             yield FlowFault(path, f"the setting '{name}' has no options to choose from")
         elif not fits[setting.type]:
-            wanted = ", ".join(setting.options) or {"int": "a whole number", "bool": "true or false"}[setting.type]
+            wanted = ", ".join(setting.options) or WANTED[setting.type]
             yield FlowFault((*path, "default"), f"the default '{setting.default}' does not fit '{name}'", wanted)
 
 
@@ -73,6 +80,14 @@ def wrong_setting_references(flow: Flow) -> Iterator[FlowFault]:
     for place in places(flow):
         for key, allowed in place.phase.word_fields():
             yield from _wrong_word(flow, (*place.path, key), str(getattr(place.phase, key)), allowed)
+        for path, call in calls_of(place):
+            if call.profile.startswith("$"):
+                yield from _unknown_setting(flow, (*path, "profile"), call.profile)
+    if flow.restarts:
+        yield from _wrong_word(flow, ("restarts", "code"), flow.restarts.code, ("keep", "reset"))
+    if flow.compact:
+        for key in ("between_stages", "between_phases"):
+            yield from _wrong_word(flow, ("compact", key), str(getattr(flow.compact, key)), ("true", "false"))
 
 
 def _counts(flow: Flow) -> Iterator[tuple[Path, int | str | None]]:
@@ -81,6 +96,7 @@ def _counts(flow: Flow) -> Iterator[tuple[Path, int | str | None]]:
     for place in places(flow):
         for key in ("max", "slots", "pause_every"):
             yield (*place.path, key), getattr(place.phase, key, None)
+        yield from (((*path, "times"), call.times) for path, call in calls_of(place))
         yield from _route_counts((*place.path, "on"), place.phase.on)
         land = place.phase.landing()
         if land:
@@ -116,8 +132,10 @@ def _conditions(flow: Flow) -> Iterator[tuple[Path, When, bool]]:
     yield from ((("stages", at, "when"), stage.when, False) for at, stage in enumerate(flow.stages))
     for place in places(flow):
         yield (*place.path, "when"), place.phase.when, place.inside is not None
+        yield (*place.path, "if"), getattr(place.phase, "condition", {}), place.inside is not None
         for path, call in calls_of(place):
             yield (*path, "when"), call.when, place.inside is not None
+            yield (*path, "by"), {fact: tuple(found) for fact, found in call.by.items()}, place.inside is not None
 
 
 def _wrong_fact(flow: Flow, path: Path, name: str, wanted: object, in_task: bool) -> Iterator[FlowFault]:
@@ -146,6 +164,11 @@ def unknown_templates(flow: Flow) -> Iterator[FlowFault]:
     for name, artifact in flow.artifacts.items():
         yield from _wrong_templates(("artifacts", name, "path"), artifact.path, PATH_NAMES)
         yield from _wrong_path(("artifacts", name), artifact.kind, artifact.path)
+    if flow.compact:
+        yield from _wrong_templates(("compact", "path"), flow.compact.path, {"of"})
+        yield from _wrong_path(("compact",), "", flow.compact.path)
+        if "{of}" not in flow.compact.path:
+            yield FlowFault(("compact", "path"), "the path of summaries needs {of}, else they replace each other")
     for place in places(flow):
         for key in place.phase.RUN_TEMPLATES:
             yield from _wrong_templates((*place.path, key), str(getattr(place.phase, key)), RUN_NAMES)

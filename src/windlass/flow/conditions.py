@@ -46,7 +46,7 @@ def fact(name: str, view: FactView) -> Json:
     if name == "mode":
         return view.mode
     owner, _, key = name.partition(".")
-    if not key:
+    if not key or name in view.settings:
         return view.settings.get(name)
     source: Json | Mapping[str, Json] = view.task if owner == "task" else view.artifacts.get(owner)
     return source.get(key) if isinstance(source, Mapping) else None

@@ -6,12 +6,13 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.errors import UserError, near
 from windlass.flow.check import check
 from windlass.flow.document import Located, load_strict
 from windlass.flow.problem import FlowError, FlowProblem
-from windlass.flow.schema import Flow
+from windlass.flow.schema import Artifact, Flow
 from windlass.flow.shape import read_shape, without_unread
 from windlass.model import is_id
 
@@ -42,7 +43,18 @@ def _checked_flow(located: Located, roles: Collection[str], contracts: Collectio
     problems = check(flow, located, roles=roles, contracts=contracts)
     if problems:
         raise FlowError(located.where, problems)
-    return flow
+    return _with_summaries(flow)
+
+
+def _with_summaries(flow: Flow) -> Flow:
+    """The flow with an artifact for the summary of each stage and each phase."""
+    if flow.compact is None:
+        return flow
+    parts = [*(stage.id for stage in flow.stages), *(phase.id for phase in flow.all_phases())]
+    made = {
+        flow.compact.artifact(of): Artifact(kind="file", path=flow.compact.path.replace("{of}", of)) for of in parts
+    }
+    return replace(flow, artifacts={**flow.artifacts, **made})
 
 
 def find_flow(name_or_path: str, folders: Sequence[Path]) -> FlowSource:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Union
 
 from windlass.conversion import Before, Parser
 from windlass.kinds import KINDS
 from windlass.kinds.routes import Target
-from windlass.kinds.spec import Count, FlowStruct, Names, PhaseSpec
+from windlass.kinds.spec import Count, FlowStruct, Names, Number, PhaseSpec
 from windlass.kinds.visit_cost import When
 
 if TYPE_CHECKING:
@@ -17,16 +19,21 @@ else:
     Phase = Union[tuple(kind.spec for kind in KINDS.values())]  # noqa: UP007
 
 
+NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
+
+
 class Setting(FlowStruct, frozen=True, kw_only=True):
     """A value of the flow: from --set, from config, from the person, or its default; in that order."""
 
     ask: str = ""
     """The question for it, when an ask phase names it."""
-    type: Literal["str", "int", "bool", "choice"] = "str"
+    type: Literal["str", "int", "bool", "choice", "role"] = "str"
     options: dict[str, str] = {}
     """Key -> its meaning; the type is then `choice`."""
     default: str = ""
     """Used when no other value is given."""
+    min: Number = 1
+    """The least value of an `int`."""
     when: When = {}
     """Asked only if these facts hold."""
 
@@ -95,7 +102,26 @@ class QuestionSpec(FlowStruct, frozen=True, kw_only=True):
 
 class Restarts(FlowStruct, frozen=True, kw_only=True):
     max: Count = 3
+    """How often each stage may be restarted."""
     then: Annotated[Target, Parser(_target)]
+    """The target after that."""
+    code: str = "keep"
+    """keep | reset | $setting: whether the code of the restarted stages stays. Code of a reset is kept under a ref."""
+
+
+class Compaction(FlowStruct, frozen=True, kw_only=True):
+    """Summaries of what is done. Prompts then name the files of earlier work instead of containing them."""
+
+    between_stages: str = "true"
+    """true | false | $setting: a summary of each stage; later stages get the files that they need by name."""
+    between_phases: str = "false"
+    """The same after each phase."""
+    path: str
+    """The path of a summary, with the placeholder {of}: the stage or the phase."""
+
+    def artifact(self, of: str) -> str:
+        """The name of the artifact with the summary of a stage or a phase."""
+        return f"summary-{of}"
 
 
 class SourceSpec(FlowStruct, frozen=True, kw_only=True):
@@ -128,8 +154,9 @@ class Flow(FlowStruct, frozen=True, kw_only=True):
     """What happens at a reached limit."""
     progress: str = ""
     """The path of the progress page, with the placeholders {date} and {slug}."""
-    projection: Literal["none", "superteam-workflow"] = "none"
-    """State files for other tools: `superteam-workflow` writes `.superteam-workflow.json`."""
+    projection: Literal["none", "superteam-workflow", "stages"] = "none"
+    """State files for other tools: `superteam-workflow` writes `.superteam-workflow.json`, `stages` writes
+    `.agents/tmp/state.json`."""
     instructions: Names = ()
     """Files of the repository that every agent of the flow must follow, such as AGENTS.md."""
     source: SourceSpec = SourceSpec()
@@ -145,6 +172,8 @@ class Flow(FlowStruct, frozen=True, kw_only=True):
     """Mode -> the roles that the need `roles ran` checks."""
     restarts: Restarts | None = None
     """How often a stage may be restarted, and the target after that."""
+    compact: Compaction | None = None
+    """Summaries between stages and phases."""
     phases: tuple[Phase, ...] = ()
     """In order."""
     stages: tuple[Stage, ...] = ()
@@ -155,6 +184,12 @@ class Flow(FlowStruct, frozen=True, kw_only=True):
 
     def phase(self, id: str) -> Phase:
         return next(phase for phase in self.all_phases() if phase.id == id)
+
+    def parts(self, settings: Mapping[str, str] = NO_SETTINGS) -> set[tuple[str, str]]:
+        """Each role that a phase calls, with its profile. A profile that is a $setting has the setting's value."""
+        found = {part for phase in self.all_phases() for part in phase.parts()}
+        known = {f"${name}": settings.get(name, one.default) for name, one in self.settings.items()}
+        return {(role, known.get(profile, profile)) for role, profile in found}
 
     def stage_of(self, phase_id: str) -> Stage | None:
         return next((stage for stage in self.stages if any(p.id == phase_id for p in stage.phases)), None)

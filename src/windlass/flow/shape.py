@@ -14,16 +14,9 @@ from windlass.model import Json
 
 NOT_YET = {
     ("Artifact", "optional"): "it will let an agent leave the artifact out",
-    ("CallSpec", "by"): "it will choose a variant of the role for each task",
-    ("CallSpec", "per"): "it will call the fixer once for each finding",
-    ("CallSpec", "times"): "it will make the call several times",
-    ("CommandSpec", "out"): "it will store the results as an artifact",
     ("Flow", "commit"): "Windlass always commits what an agent left uncommitted",
-    ("Flow", "compact"): "it will shorten the prompts between stages",
     ("Flow", "context"): "it will give all agents a summary of the run",
     ("ProduceSpec", "done"): "it will name the state after the step",
-    ("ProduceSpec", "fallback"): "it will make the artifacts when no agent plays the role",
-    ("ProduceSpec", "merge"): "it will join the results of several calls",
     ("ProduceSpec", "only"): "it will repeat only the calls that an answer names",
     ("QuestionSpec", "cancel"): "it will say where leaving the question leads",
     ("QuestionSpec", "from"): "it will offer findings as options",
@@ -34,9 +27,6 @@ NOT_YET = {
     ("QuestionSpec", "sets"): "it will make the answer a fact",
     ("QuestionSpec", "timeout"): "it will bound how long the question waits",
     ("QuestionSpec", "type"): "it will allow several options as an answer",
-    ("Restarts", "code"): "it will say what becomes of the code of a stage",
-    ("ReviewSpec", "out"): "it will store the result as an artifact",
-    ("TasksSpec", "out"): "it will store the results as an artifact",
 }
 """Keys of the grammar that nothing reads yet. They are refused, so that no flow relies on them."""
 

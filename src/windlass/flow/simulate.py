@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, reduce
 from typing import TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from windlass.errors import UserError, near
 from windlass.flow.fault import places
@@ -30,7 +31,7 @@ from windlass.flow.sizes import FlowSizes
 from windlass.kinds.routes import Target, To
 from windlass.kinds.spec import PhaseSpec
 from windlass.kinds.visit_cost import VisitCost
-from windlass.kinds.walker import END, FINISH, LAND, RouteNode
+from windlass.kinds.walker import END, FINISH, LAND, RouteNode, RouteTable, phase_table, restarted_phases
 
 MAX_STATES = 50_000
 Counters: TypeAlias = tuple[int, ...]
@@ -98,13 +99,16 @@ class _CountedEdge(Struct, frozen=True):
     way: RouteEdge
     uses: int | None
     waits: tuple[int, ...]
+    resets: Mapping[int, int] = field(default_factory=dict)
+    """Counters that begin anew, as those of phases that a restart makes pending again, each with its limit."""
 
     def take(self, counters: Counters) -> Counters | None:
         """The counters after it; None while it is closed."""
         if self.uses is None:
             return None if any(counters[slot] for slot in self.waits) else counters
         left = counters[self.uses] - 1
-        return None if left < 0 else (*counters[: self.uses], left, *counters[self.uses + 1 :])
+        after = (*counters[: self.uses], left, *counters[self.uses + 1 :])
+        return None if left < 0 else tuple(self.resets.get(slot, count) for slot, count in enumerate(after))
 
 
 class _SimulationWalk:
@@ -125,6 +129,16 @@ class _SimulationWalk:
             if uses is not None:
                 restarts = sizes.flow.restarts if way.bound == "restarts" else None
                 self._limits[uses] = sizes.number(restarts.max if restarts else way.count)
+        if sizes.flow.stages:
+            self._reset_at_restarts(phase_table(sizes.flow), slots)
+
+    def _reset_at_restarts(self, table: RouteTable, slots: Mapping[tuple[str, ...], int]) -> None:
+        for node, doors in self._doors.items():
+            for index, door in enumerate(doors):
+                if door.way.bound == "restarts":
+                    pending = restarted_phases(table, door.way.stage, node.id)
+                    resets = {slot: self._limits[slot] for name, slot in slots.items() if name[0] in pending}
+                    doors[index] = replace(door, resets=resets)
 
     def from_any(self, begin: Sequence[RouteNode]) -> VisitCost:
         start = [(node, tuple(self._limits)) for node in begin]

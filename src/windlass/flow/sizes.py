@@ -57,6 +57,6 @@ class FlowSizes(Struct, frozen=True):
 
     def count(self, calls: Sequence[CallSpec]) -> tuple[int, int]:
         """The least and the greatest number of dispatches of these calls."""
-        there = [(call, self.known(call.when)) for call in calls]
-        fewest = sum(1 for call, holds in there if holds and not call.optional)
-        return fewest, sum(1 for _, holds in there if holds is not False)
+        there = [(call, self.known(call.when), self.number(call.times)) for call in calls]
+        fewest = sum(times for call, holds, times in there if holds and not call.optional)
+        return fewest, sum(times for _, holds, times in there if holds is not False)

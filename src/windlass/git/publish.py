@@ -18,7 +18,7 @@ from windlass.model import LandResult, LandStyle
 from windlass.private_files import replace_file
 from windlass.text import plain
 
-STATE_FILES = (".superteam-workflow.json",)
+STATE_FILES = (".superteam-workflow.json", ".agents/tmp")
 
 
 class PublishedBranch(Struct, frozen=True):

@@ -160,6 +160,13 @@ def write_artifacts(root: Path, contents: Mapping[str, str]) -> None:
         place.write_text(text, encoding="utf-8", errors="surrogateescape", newline="")
 
 
+def remove_artifacts(root: Path, paths: Sequence[str]) -> None:
+    for path in paths:
+        place = safe_path(root, path)
+        if not place.is_dir():
+            place.unlink(missing_ok=True)
+
+
 def read_file(root: Path, path: str) -> str | None:
     """None when there is no such file."""
     place = safe_path(root, path)

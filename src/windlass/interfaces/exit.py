@@ -71,7 +71,7 @@ def _report(message: str, hint: str, code: Exit, argv: Sequence[str]) -> int:
 def _retry_hint(hint: str, argv: Sequence[str]) -> str:
     """For a command that drives no run, replace `windlass resume` in the hint with the command itself."""
     word = next((word for word in argv if not word.startswith("-")), "")
-    drives = word in ("", "run", "resume", "retry", "task", "answer", "drive", "demo")
+    drives = word in ("", "run", "resume", "retry", "restart", "skip", "task", "answer", "drive", "demo")
     return hint if drives else hint.replace("windlass resume", f"windlass {word}")
 
 

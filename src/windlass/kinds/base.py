@@ -27,6 +27,8 @@ class Outcome(Struct, frozen=True):
     detail: str = ""
     """The reason, for people and for the text of a question."""
     findings: tuple[Finding, ...] = ()
+    evidence: str = ""
+    """For the agents that have to do better: more of the reason than a person reads in a line."""
 
 
 class Call(Struct, frozen=True):
@@ -87,11 +89,15 @@ class PlanView(Struct, frozen=True):
 
 
 class CommandRun(Struct, frozen=True):
-    """The result of a command."""
+    """The result of commands, up to the first that failed."""
 
     ok: bool
     output: str = ""
     failing: tuple[str, ...] = ()
+    file: str = ""
+    """The first file of the project that the failing command named; '' for none, and after a timeout."""
+    commands: tuple[Mapping[str, Json], ...] = ()
+    """Each command with its result."""
 
 
 class PublishResult(Struct, frozen=True):
@@ -159,6 +165,10 @@ class Values(Protocol):
         """The content in force; None before the artifact is produced."""
         ...
 
+    def criteria(self, name: str) -> str:
+        """The text of a file with criteria; '' for no name."""
+        ...
+
     def problem(self, name: str) -> str:
         """A violation of the artifact's contract or `ensure` rules; '' when there is none."""
         ...
@@ -214,8 +224,12 @@ class Context(Protocol):
         asked again."""
         ...
 
-    async def make(self, name: str, content: str, *, cycle: int | None = None) -> None:
-        """Put an artifact in force that the kind itself made."""
+    async def make(self, name: str, content: str, *, id: str = "", cycle: int | None = None) -> None:
+        """Put an artifact in force that the kind itself made. `id`: the name of the step; by default the artifact's."""
+        ...
+
+    def withdraw(self, name: str, why: str) -> None:
+        """The artifact is no longer in force, if it was."""
         ...
 
     def refine(self, request: str) -> None:
@@ -228,8 +242,10 @@ class Context(Protocol):
         """Read a fact outside the run once, and record it."""
         ...
 
-    async def command(self, id: str, name: str, *, cycle: int | None = None) -> CommandRun:
-        """Run the configured commands of that name on this scope's code."""
+    async def command(
+        self, id: str, names: Sequence[str], *, otherwise: str = "", cycle: int | None = None
+    ) -> CommandRun:
+        """Run the configured commands of these names on this scope's code, or those named `otherwise`."""
         ...
 
     def emit(self, *events: Event, at: str = "") -> None:
@@ -244,8 +260,8 @@ class Context(Protocol):
         """The same place with all changes of the run as its scope."""
         ...
 
-    async def land_fix(self, id: str) -> str:
-        """Merge a fix for the whole run into its tip after the checks. Returns the refusal; '' when it landed."""
+    async def land_fix(self, id: str, *, cycle: int | None = None) -> str:
+        """Merge a change of the whole run into its tip after the checks. Returns the refusal; '' when it landed."""
         ...
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from windlass.events import StepEntered, TaskChanged
 from windlass.kinds.base import Call, Context, Outcome, Reply
@@ -22,10 +23,12 @@ def make_call(
     inputs: dict[str, Json] | None = None,
     context: dict[str, Json] | None = None,
     findings: Sequence[Finding] = (),
+    focus: str = "",
 ) -> Call:
     """The task's fields, the request and findings are inputs. An artifact is an input outside tasks and context inside
     them: as an input, a typo in the header of the plan would repeat every task."""
     compared: dict[str, Json] = {"request": ctx.values.facts.request, **(inputs or {})}
+    compared |= {"focus": focus} if focus else {}
     # The reason for a repeated visit goes into the prompt and is not compared: each visit has its own key.
     stored: dict[str, Json] = {**({"feedback": ctx.place.why} if ctx.place.why else {}), **(context or {})}
     if ctx.place.task is not None:
@@ -47,11 +50,28 @@ def make_call(
         inputs=compared,
         context=stored,
         outs=spec.out,
-        profile=spec.profile,
+        profile=_profile(ctx, spec),
         guard=spec.guard not in (False, "off", "false"),
         flags=spec.flags,
         instructions=spec.instructions,
     )
+
+
+def _profile(ctx: Context, spec: CallSpec) -> str:
+    for fact, choices in spec.by.items():
+        chosen = choices.get(str(ctx.values.fact(fact)), "")
+        if chosen:
+            return chosen
+    return ctx.values.setting(spec.profile)
+
+
+async def gather_replies(calls: Sequence[Awaitable[Reply]]) -> list[Reply]:
+    """Waits for all calls, also when one raises: the replies of the others are recorded then."""
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    errors = [one for one in results if isinstance(one, BaseException)]
+    if errors:
+        raise errors[0]
+    return [one for one in results if isinstance(one, Reply)]
 
 
 def ensure_check(ctx: Context) -> Callable[[Mapping[str, str]], str]:

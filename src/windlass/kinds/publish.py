@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, Protocol
 
+from msgspec import field
+
 from windlass.kinds.base import Context, Kind, Outcome, PublishResult
 from windlass.kinds.spec import PhaseSpec
+from windlass.kinds.visit_cost import When, holds
 
 
 class PublishSpec(PhaseSpec, frozen=True, kw_only=True, tag="publish"):
@@ -15,6 +18,8 @@ class PublishSpec(PhaseSpec, frozen=True, kw_only=True, tag="publish"):
     do: tuple[Literal["push", "pr", "tag"], ...]
     """In order: push the branch, open a pull request, set a tag. A step that this machine cannot do is left out, and
     its commands are shown."""
+    condition: When = field(default_factory=dict, name="if")
+    """Publish only if these facts hold. Otherwise the phase ends without doing anything."""
     remote: str = ""
     """The remote: a name or a $setting. Default: the remote that git would push to."""
     base: str = ""
@@ -32,6 +37,8 @@ class PublishesRun(Context, Protocol):
 
 
 async def run(spec: PublishSpec, ctx: PublishesRun) -> Outcome:
+    if not holds(spec.condition, ctx.values.fact):
+        return Outcome("ok", "nothing to publish")
     for what in spec.do:
         done = await ctx.publish(
             what, remote=ctx.values.setting(spec.remote), base=ctx.values.setting(spec.base), tag=spec.tag

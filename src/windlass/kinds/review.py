@@ -6,10 +6,10 @@ loop ends on a pass, at the cap, or when a cycle closes no finding.
 
 from __future__ import annotations
 
-import asyncio
 import itertools
+import json
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 
 from msgspec import Struct
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from windlass.conversion import Path
 from windlass.events import ReviewFinished, Warned
 from windlass.kinds.base import NOBODY_REVIEWED, Call, Context, Kind, Outcome, Reply
-from windlass.kinds.calls import ensure_check, format_finding, make_call, record_label
+from windlass.kinds.calls import ensure_check, format_finding, gather_replies, make_call, record_label
 from windlass.kinds.spec import CallSpec, Count, FlowView, PhaseSpec, Reference, comma_list, fixer_text, words_of
 from windlass.kinds.visit_cost import Sizes, VisitCost, holds
 from windlass.model import Choice, Finding, Json, Question, Severity, Task, Verdict, content_id
@@ -27,6 +27,16 @@ NEVER = Severity.CRITICAL + 1
 PASSES = (Verdict.PASS, Verdict.PASS_WITH_NOTES)
 USER = "user"
 MODES = ("iterative", "single-pass")
+MOST_FIXES = 10
+"""Dispatches of a fixer with `per: finding` in one round."""
+STATUS = {
+    Verdict.PASS: "approved",
+    Verdict.PASS_WITH_NOTES: "approved",
+    Verdict.FAIL: "needs_revision",
+    Verdict.HARD_STOP: "blocked",
+    Verdict.NEEDS_DECISION: "needs_decision",
+}
+"""The status in the artifact of a review."""
 DROPPED = "dropped-tasks"
 """The question about tasks that a revision of a plan left out."""
 
@@ -46,6 +56,14 @@ class ReviewSpec(PhaseSpec, frozen=True, kw_only=True, tag="review"):
 
     of: str
     """The artifact to judge."""
+    subject: str = ""
+    """What the reviewers are told that they judge, as `tests`."""
+    contract: str = ""
+    """The contract of the reviewers' answers. It replaces the contract in the role's file."""
+    blocks: Literal["status", "findings"] = "status"
+    """What blocks: findings at or above the threshold of a review that did not pass, or of any review."""
+    out: str = ""
+    """The artifact for the result. A review without a verdict has none."""
     scope: Literal["task", "run"] = "task"
     """The scope of `changes`: the task, or the whole run."""
     reviewers: tuple[CallSpec, ...]
@@ -71,11 +89,15 @@ class ReviewSpec(PhaseSpec, frozen=True, kw_only=True, tag="review"):
         return {self.of} | {name for call in calls for name in call.ins}
 
     def artifacts_out(self) -> set[str]:
-        return set(self.fixer.out) if self.fixer else set()
+        return (set(self.fixer.out) if self.fixer else set()) | ({self.out} if self.out else set())
+
+    def result_artifact(self) -> str:
+        return self.out
 
     def roles(self) -> set[str]:
         calls = [*self.reviewers, *([self.fixer] if self.fixer else [])]
-        return {name for call in calls for name in (call.role, call.profile, call.otherwise) if name}
+        names = {name for call in calls for name in (call.role, call.profile, call.otherwise)}
+        return {name for name in names if name and not name.startswith("$")}
 
     def parts(self) -> set[tuple[str, str]]:
         calls = [*self.reviewers, *([self.fixer] if self.fixer else [])]
@@ -100,6 +122,8 @@ class ReviewSpec(PhaseSpec, frozen=True, kw_only=True, tag="review"):
     def references(self) -> Iterator[Reference]:
         yield from super().references()
         yield Reference("artifact", ("of",), self.of)
+        if self.out:
+            yield Reference("output", ("out",), self.out)
         if self.feedback:
             yield Reference("question", ("feedback",), self.feedback)
         if self.completes:
@@ -118,7 +142,8 @@ class ReviewSpec(PhaseSpec, frozen=True, kw_only=True, tag="review"):
     def visit_cost(self, sizes: Sizes) -> VisitCost:
         fewest, most = sizes.count(self.reviewers)
         cycles = sizes.number(self.max) if self.fixer and "iterative" in sizes.words(self.mode) else 0
-        return VisitCost(fewest, most * (cycles + 1) + cycles)
+        fixes = MOST_FIXES if self.fixer and self.fixer.per == "finding" else 1
+        return VisitCost(fewest, most * (cycles + 1) + cycles * fixes)
 
     def summary(self) -> str:
         by = comma_list(call.role for call in self.reviewers)[1:]
@@ -144,6 +169,7 @@ class Round(Struct, frozen=True):
     blocking: tuple[Finding, ...] = ()
     noted: tuple[Finding, ...] = ()
     summary: str = ""
+    cycle: int = 1
 
 
 async def run(spec: ReviewSpec, ctx: Context) -> Outcome:
@@ -151,6 +177,27 @@ async def run(spec: ReviewSpec, ctx: Context) -> Outcome:
         return await _run(spec, ctx)
     async with ctx.whole_run() as whole:
         return await _run(spec, whole)
+
+
+async def _report(spec: ReviewSpec, ctx: Context, round: Round, outcome: Outcome) -> Outcome:
+    """Put the result in force as an artifact. Without a verdict there is none, and an older one does not count."""
+    if not spec.out:
+        return outcome
+    if round.verdict is Verdict.INCONCLUSIVE:
+        ctx.withdraw(spec.out, f"{spec.id} gave no verdict")
+        return outcome
+    # The final review of the staged flow knows no `needs_revision`: it approves, and lists what is still to fix.
+    words = {**STATUS, Verdict.FAIL: STATUS[Verdict.PASS]} if spec.blocks == "findings" else STATUS
+    result: dict[str, Json] = {
+        "status": words[round.verdict],
+        "outcome": outcome.name,
+        "issues": [finding.to_json() for finding in (*round.blocking, *round.noted)],
+        "blocking": len(round.blocking),
+        "summary": round.summary,
+        "reviews": round.cycle,
+    }
+    await ctx.make(spec.out, json.dumps(result, indent=2, ensure_ascii=False) + "\n", id="result")
+    return outcome
 
 
 async def _run(spec: ReviewSpec, ctx: Context) -> Outcome:
@@ -185,22 +232,33 @@ async def _cycles(spec: ReviewSpec, ctx: Context, reviewers: Sequence[CallSpec])
         # A change after the review has the reviewers judge the task again.
         text = f"It was changed after your review ({ctx.place.why}): does it still meet the requirements?"
         open_findings = (Finding(text, Severity.MEDIUM, role="windlass"),)
+    round, refused = Round(Verdict.INCONCLUSIVE), ""
     for cycle in range(1, cap + 2):
-        round = await _review(spec, ctx, reviewers, cycle, cap, open_findings, since)
-        if not (iterative and round.blocking) or round.verdict is Verdict.HARD_STOP:
-            return _outcome(round)
-        stuck = cycle > 1 and {f.identity for f in open_findings} <= {f.identity for f in round.blocking}
+        stuck = False
+        if not refused:
+            # After a refused fix the code is the same, so only the fixer tries again.
+            round = await _review(spec, ctx, reviewers, cycle, cap, open_findings, since)
+            if not (iterative and round.blocking) or round.verdict is Verdict.HARD_STOP:
+                return await _report(spec, ctx, round, _outcome(round))
+            stuck = cycle > 1 and {f.identity for f in open_findings} <= {f.identity for f in round.blocking}
+            open_findings, since = round.blocking, ctx.place.head
         if cycle > cap or stuck:
-            tried = f"{cycle} attempts" if cycle > 1 else "1 attempt"
-            why = f"failed after {tried}: " + (
-                "the last fix closed no finding" if stuck else f"no more than {cap} fixes"
-            )
-            return Outcome("exhausted", f"{_words(round.blocking)} ({why})", round.blocking)
-        open_findings, since = round.blocking, ctx.place.head
-        failed = await _fix(spec, ctx, open_findings, cycle, cap)
+            why = "the last fix closed no finding" if stuck else f"no more than {cap} fixes"
+            why = f"the last fix was not taken: {refused}" if refused else why
+            return await _report(spec, ctx, round, _exhausted(round, cycle, why))
+        failed = await _fix(spec, ctx, open_findings, cycle, cap, refused)
         if failed:
-            return failed
+            return await _report(spec, ctx, round, failed)
+        if spec.scope == "run" and spec.of == "changes":
+            refused = await ctx.land_fix(ctx.place.id("land"), cycle=cycle)
     raise AssertionError("the last cycle returns")
+
+
+def _exhausted(round: Round, cycle: int, why: str) -> Outcome:
+    tried = f"{cycle} attempts" if cycle > 1 else "1 attempt"
+    text = f"{_words(round.blocking)} (failed after {tried}: {why})"
+    found = "\n".join(format_finding(finding) for finding in round.blocking)
+    return Outcome("exhausted", text, round.blocking, evidence=f"A review found:\n{found}\n\n({why})")
 
 
 # -- one cycle
@@ -220,7 +278,7 @@ async def _review(
     alone = len(reviewers) == 1 and ctx.place.task
     ids = [ctx.place.id() if alone else ctx.place.id(r.role) for r in reviewers]
     calls = [ctx.dispatch(id, job, cycle=cycle) for id, job in zip(ids, jobs, strict=True)]
-    replies = await _gather(calls) if spec.order == "parallel" else [await call for call in calls]
+    replies = await gather_replies(calls) if spec.order == "parallel" else [await call for call in calls]
     rounds = [_judge(spec, ctx, r.role, reply) for r, reply in zip(reviewers, replies, strict=True)]
     for reviewer, round in zip(reviewers, rounds, strict=True):
         id, task = ctx.place.id(reviewer.role), ctx.place.task.id if ctx.place.task else ""
@@ -238,16 +296,8 @@ async def _review(
         tuple(f for round in rounds for f in round.blocking),
         tuple(f for round in rounds for f in round.noted),
         " ".join(round.summary for round in rounds if round.summary),
+        cycle,
     )
-
-
-async def _gather(calls: Sequence[Awaitable[Reply]]) -> list[Reply]:
-    """Waits for all calls, also when one raises: the replies of the others are recorded then."""
-    results = await asyncio.gather(*calls, return_exceptions=True)
-    errors = [one for one in results if isinstance(one, BaseException)]
-    if errors:
-        raise errors[0]
-    return [one for one in results if isinstance(one, Reply)]
 
 
 def _call(
@@ -259,10 +309,13 @@ def _call(
     # A replay compares the judged content.
     judged: dict[str, Json] = {"tree": ctx.place.tree} if spec.of == "changes" else {spec.of: content_id(content or "")}
     call = make_call(ctx, reviewer, f"{again}review{kind}", inputs=judged, findings=open_findings)
-    context = {**call.context, "criteria": reviewer.criteria, **({spec.of: content} if content else {})}
+    told: dict[str, Json] = {"subject": spec.subject, "criteria": ctx.values.criteria(reviewer.criteria)}
+    context = {**call.context, **told, **({spec.of: content} if content else {})}
     # The least severity that a pass cannot contain: the flow's threshold, otherwise the one in the role files.
     fits = _consistency_check(Severity.of(ctx.values.setting(spec.threshold)) if spec.threshold else Severity.MEDIUM)
-    return replace(call, cycles=cap, since=since if spec.of == "changes" else "", context=context, fits=fits)
+    fits = fits if spec.blocks == "status" else call.fits
+    since = since if spec.of == "changes" else ""
+    return replace(call, cycles=cap, since=since, context=context, fits=fits, contract=spec.contract)
 
 
 def _consistency_check(least: Severity) -> Callable[[Json], str]:
@@ -292,12 +345,14 @@ def _judge(spec: ReviewSpec, ctx: Context, role: str, reply: Reply) -> Round:
     if verdict in PASSES and spec.threshold and any(f.severity is Severity.CRITICAL for f in findings):
         # An older version recorded such an answer. Today the agent is asked again.
         verdict = Verdict.FAIL
-    if verdict not in (Verdict.FAIL, Verdict.HARD_STOP):
-        return Round(verdict, noted=tuple(findings), summary=summary)
     if spec.threshold:
         least: int = Severity.of(ctx.values.setting(spec.threshold))
     else:
         least = Severity.LOW if ctx.values.setting(spec.mode) == "iterative" else NEVER
+    if verdict in PASSES and spec.blocks == "findings" and any(f.severity >= least for f in findings):
+        verdict = Verdict.FAIL
+    if verdict not in (Verdict.FAIL, Verdict.HARD_STOP):
+        return Round(verdict, noted=tuple(findings), summary=summary)
     blocking = tuple(f for f in findings if f.severity >= least)
     return Round(verdict, blocking, tuple(f for f in findings if f.severity < least), summary)
 
@@ -327,24 +382,50 @@ def _outcome(round: Round) -> Outcome:
 # -- the fixer
 
 
-async def _fix(spec: ReviewSpec, ctx: Context, findings: tuple[Finding, ...], cycle: int, cap: int) -> Outcome | None:
-    """None: fixed, judge it again."""
+async def _fix(
+    spec: ReviewSpec, ctx: Context, findings: tuple[Finding, ...], cycle: int, cap: int, refused: str = ""
+) -> Outcome | None:
+    """None: fixed, judge it again. `refused`: why the fix before did not land."""
     record_label(ctx, spec.label.fix, f"{ctx.place.id('fix')}#{cycle}")
     before = _tasks_of(spec, ctx)
     name, number = (ctx.place.id("fix"), cycle) if cycle else (ctx.place.id("wish"), None)
-    failed = await _revise(spec, ctx, findings, name, number, cap)
-    return failed or await _settle_drops(spec, ctx, findings, before, cycle, cap)
+    assert spec.fixer is not None
+    if spec.fixer.per != "finding":
+        failed = await _revise(spec, ctx, findings, name, number, cap, refused)
+        return failed or await _settle_drops(spec, ctx, findings, before, cycle, cap)
+    for nth, share in enumerate(share_findings(findings), 1):
+        failed = await _revise(spec, ctx, share, f"{name}.{nth}", number, cap, refused)
+        if failed:
+            return failed
+    return None
+
+
+def share_findings(findings: Sequence[Finding]) -> list[tuple[Finding, ...]]:
+    """The findings of each fix: one, or as many as it takes for `MOST_FIXES`. Those of a file stay together."""
+    count = min(len(findings), MOST_FIXES)
+    if count == len(findings):
+        return [(finding,) for finding in findings]
+    ordered = sorted(findings, key=lambda finding: finding.file)
+    ends = [len(ordered) * nth // count for nth in range(count + 1)]
+    return [tuple(ordered[begin:end]) for begin, end in itertools.pairwise(ends)]
 
 
 async def _revise(
-    spec: ReviewSpec, ctx: Context, findings: tuple[Finding, ...], name: str, cycle: int | None, cap: int
+    spec: ReviewSpec,
+    ctx: Context,
+    findings: tuple[Finding, ...],
+    name: str,
+    cycle: int | None,
+    cap: int,
+    refused: str = "",
 ) -> Outcome | None:
     assert spec.fixer is not None
     purpose = "revise" if spec.of != "changes" else "fix-run" if spec.scope == "run" else "fix"
     # In the prompt, not compared: the findings and the task are the inputs of a fix.
     content = ctx.values.artifact(spec.of)
     context: dict[str, Json] = {"review_type": spec.id, **({spec.of: content} if content else {})}
-    call = make_call(ctx, spec.fixer, purpose, findings=findings, context=context)
+    inputs: dict[str, Json] = {"checks_output": refused} if refused else {}
+    call = make_call(ctx, spec.fixer, purpose, inputs=inputs, findings=findings, context=context)
     was_plan, form = bool(_tasks_of(spec, ctx)), ensure_check(ctx)
 
     def accept(outs: Mapping[str, str]) -> str:

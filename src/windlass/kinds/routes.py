@@ -51,7 +51,8 @@ class Target(Struct, frozen=True):
     to: To
     arg: str = ""
     otherwise: str = ""
-    """`restart TEST else IMPLEMENT`: taken when the first stage is disabled."""
+    """`restart TEST else IMPLEMENT`: taken when the first stage is disabled. When both are, the current stage begins
+    again."""
 
     @classmethod
     def parse(cls, text: str) -> Target:

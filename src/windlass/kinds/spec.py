@@ -64,6 +64,14 @@ class CallSpec(FlowStruct, frozen=True, kw_only=True):
     """Use that role's settings (agent, model, tools) with this role's prompt."""
     guard: bool | str = ""
     """`off`: no TDD guard, although the profile has one."""
+    by: dict[str, dict[str, str]] = {}
+    """{fact: {value: profile}}: the value of one fact, as `task.difficulty`, chooses the profile."""
+    times: Count = 1
+    """How often the call is made."""
+    focus: tuple[str, ...] = ()
+    """With `times`: the subject of each of the calls, in order. It is passed to the prompt."""
+    per: Literal["", "finding"] = ""
+    """For a fixer: `finding` calls it for each finding; many findings share calls, at most 10 in a round."""
     flags: tuple[str, ...] = ()
     """Passed to the role's prompt."""
     when: When = {}
@@ -77,9 +85,13 @@ class CallSpec(FlowStruct, frozen=True, kw_only=True):
     optional: bool = False
     """Leave the call out when no agent plays the role. Otherwise that is an error."""
     criteria: str = ""
-    """A file with the criteria of a reviewer."""
+    """For a reviewer: the file with its criteria, `prompts/NAME.md` of the project, of the user or of Windlass."""
     instructions: Names = ()
     """Files of the repository that the agent must follow, in addition to those of the flow."""
+
+    def profiles(self) -> tuple[str, ...]:
+        """The profiles that the call can use: a name, '' for none, or a $setting."""
+        return (self.profile, *(name for choices in self.by.values() for name in choices.values()))
 
 
 class Reference(Struct, frozen=True):
@@ -139,7 +151,8 @@ class PhaseSpec(FlowStruct, frozen=True, kw_only=True, tag_field="kind"):
         return set()
 
     def parts(self) -> set[tuple[str, str]]:
-        """Each role that is called, with its profile; '' means the role's own settings."""
+        """Each role that is called, with its profile; '' means the role's own settings. `Flow.parts` resolves a
+        profile that is a $setting."""
         return {(role, "") for role in self.roles()}
 
     # -- declared once for all phases of a kind
@@ -178,7 +191,9 @@ class PhaseSpec(FlowStruct, frozen=True, kw_only=True, tag_field="kind"):
 
     def role_names(self) -> Iterator[tuple[Path, str]]:
         for path, call in self.agent_calls():
-            names = (("role", call.role), ("profile", call.profile), ("or", call.otherwise))
+            names = [("role", call.role), ("or", call.otherwise), *(("by", name) for name in call.profiles()[1:])]
+            # A setting names its role later.
+            names += [("profile", call.profile)] if not call.profile.startswith("$") else []
             yield from (((*path, key), name) for key, name in names if name)
 
     def references(self) -> Iterator[Reference]:
@@ -243,6 +258,10 @@ class PhaseSpec(FlowStruct, frozen=True, kw_only=True, tag_field="kind"):
 
     def completes_tasks_of(self) -> str:
         """The id of the tasks phase that a pass of this phase completes."""
+        return ""
+
+    def result_artifact(self) -> str:
+        """The artifact with its result, which the engine makes; '' for none."""
         return ""
 
     def answer_names(self) -> set[str]:

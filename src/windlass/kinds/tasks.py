@@ -56,12 +56,17 @@ class TasksSpec(PhaseSpec, frozen=True, kw_only=True, tag="tasks"):
     """How a task's commits join the run's tip."""
     done_label: str = ""
     """The name of the state of a finished task."""
+    out: str = ""
+    """The artifact for the results of the tasks."""
 
     def artifacts_in(self) -> set[str]:
         return {self.source} | {name for step in self.steps for name in step.artifacts_in()}
 
     def artifacts_out(self) -> set[str]:
-        return {name for step in self.steps for name in step.artifacts_out()}
+        return {name for step in self.steps for name in step.artifacts_out()} | ({self.out} if self.out else set())
+
+    def result_artifact(self) -> str:
+        return self.out
 
     def roles(self) -> set[str]:
         fixer = {self.land.fixer.role} if self.land.fixer else set()
@@ -92,6 +97,8 @@ class TasksSpec(PhaseSpec, frozen=True, kw_only=True, tag="tasks"):
     def references(self) -> Iterator[Reference]:
         yield from super().references()
         yield Reference("artifact", ("from",), self.source)
+        if self.out:
+            yield Reference("output", ("out",), self.out)
 
     def word_fields(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield "failure", FAILURES

@@ -183,6 +183,8 @@ class Move(Struct, frozen=True):
     """The step that is entered, or an end."""
     note: str = ""
     """Why the walker took another target than the requested one."""
+    stage: str = ""
+    """The stage that the move restarts."""
 
 
 def next_step(table: RouteTable, state: AnyWalkState, outcome: str, facts: WalkFacts) -> tuple[AnyWalkState, Move]:
@@ -233,8 +235,27 @@ def _restart(table: RouteTable, state: AnyWalkState, target: Target, facts: Walk
     if bound is not None and bound.max is not None and bound.then is not None and count >= facts.number(bound.max):
         state, move = take(table, state, bound.then, facts)
         return state, replace(move, note=f"{stage.id} was restarted {count} times")
-    state = replace(state, at=stage.first, restarts={**state.restarts, stage.id: count + 1})
-    return state, Move(target, RouteNode(stage.first, state.mode))
+    state = replace(
+        state,
+        at=stage.first,
+        restarts={**state.restarts, stage.id: count + 1},
+        taken=_counts_after_restart(table, state.taken, restarted_phases(table, stage.id, state.at)),
+    )
+    return state, Move(target, RouteNode(stage.first, state.mode), stage=stage.id)
+
+
+def restarted_phases(table: RouteTable, stage: str, at: str) -> tuple[str, ...]:
+    """The phases that a restart makes pending again: those of the stage, of the stage of `at`, and of those between."""
+    ids = [one.id for one in table.stages]
+    first, here = ids.index(stage), table.rows[at].stage
+    last = max(first, ids.index(here)) if here else first
+    return tuple(row.id for row in table.rows.values() if row.stage in ids[first : last + 1])
+
+
+def _counts_after_restart(table: RouteTable, taken: Mapping[str, int], phases: Sequence[str]) -> dict[str, int]:
+    """A phase that is pending again begins with fresh counts."""
+    routes = {f"{id}.{outcome}" for id in phases for outcome in table.rows[id].routes}
+    return {name: count for name, count in taken.items() if name not in routes and name.partition("?")[0] not in phases}
 
 
 def _dead_end(target: Target) -> StoppedError:
@@ -281,12 +302,13 @@ def restart_stages(table: RouteTable, node: RouteNode, target: Target, known: Kn
         before = ids[: ids.index(here.id)] if here and target.arg == "previous" else []
         wanted, last = [by_id.get(id) for id in reversed(before)], here
     else:
-        wanted, last = [by_id.get(target.arg)], by_id.get(target.otherwise)
+        # When every named stage is off, the current one begins again.
+        wanted, last = [by_id.get(target.arg), by_id.get(target.otherwise)], here
     return tuple(_until_certain([stage for stage in wanted if stage], last, known))
 
 
 def _until_certain(wanted: Sequence[StageRow], last: StageRow | None, known: Known) -> Iterator[RestartChoice]:
-    """The first wanted stage that is on; otherwise the last stage, on or off."""
+    """The first wanted stage that is on; otherwise the last stage, which is on."""
     off: list[When] = []
     for stage in wanted:
         verdict = known(stage.when)
@@ -295,5 +317,5 @@ def _until_certain(wanted: Sequence[StageRow], last: StageRow | None, known: Kno
         if verdict:
             return
         off.append(stage.when)
-    if last:
-        yield RestartChoice(last, (), tuple(off))
+    if last and last.when not in off:
+        yield RestartChoice(last, (last.when,), tuple(off))

@@ -56,7 +56,7 @@ def agents(project: Project) -> list[AgentInfo]:
         # An invalid flow calls nobody.
         with suppress(UserError):
             flow = project.parse(source, roles)
-            pairs = {pair for phase in flow.all_phases() for pair in phase.parts()}
+            pairs = flow.parts(config.settings)
             borrowed |= {(flow.flow, role, profile) for role, profile in pairs if profile}
     for flow_name, role, profile in sorted(borrowed):
         agent = assign(config, roles, role, profile).agent

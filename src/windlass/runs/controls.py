@@ -1,7 +1,8 @@
-"""Change a run from another process: pause, abort, send a message."""
+"""Change a run from another process: pause, abort, restart a stage, skip a phase, send a message."""
 
 from __future__ import annotations
 
+import json
 import socket
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,21 @@ class RunControls:
             return f"run {row.id} is not running ({row.state})"
         self._store.runs.request(row.id, "pause")
         return f"run {row.id} will pause when its running agents finish"
+
+    def detour(self, run: str, target: str, by: str, comment: str = "") -> bool:
+        """Have the run leave its way: `restart STAGE`, or `waive` to go on without the phase where it is.
+
+        Returns whether a driver does it now. Otherwise the next driver does it first.
+        """
+        row = self._store.runs.get(run)
+        if row.state.final:
+            raise UserError(f"run {row.id} is {row.state}", hint="windlass runs lists the others")
+        wish = {"id": f"{self._host.new_id()}", "target": target, "by": by, "comment": comment}
+        with self._store.transaction():
+            if self._store.runs.get(row.id).wanted == "abort":
+                raise UserError(f"run {row.id} is being aborted", hint=f"windlass show {row.id}")
+            self._store.runs.request(row.id, json.dumps(wish))
+        return is_driven(self._host.place.lock(row.id))
 
     def tell(self, run: str, text: str, by: str, role: str = "") -> str:
         """Queue a message for the next dispatch of that role. Without a role: the next one that writes code."""

@@ -144,7 +144,7 @@ def _agents(project: Project) -> Iterator[DoctorFinding]:
     config, roles = project.config(), project.roles()
     flow = project.parse(project.find_flow(config.flow), roles)
     needed = needed_roles(flow)
-    pairs = sorted({pair for phase in flow.all_phases() for pair in phase.parts()})
+    pairs = sorted(flow.parts(config.settings))
     players = {role: assign(config, roles, role, profile).agent for role, profile in pairs if role in needed}
     without = [role for role, player in players.items() if player in ("", "none")]
     if without:

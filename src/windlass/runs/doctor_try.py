@@ -31,7 +31,7 @@ def try_agents(project: Project) -> Iterator[DoctorFinding]:
     config, roles = project.config(), project.roles()
     flow = project.parse(project.find_flow(config.flow), roles)
     needed = needed_roles(flow)
-    pairs = {pair for phase in flow.all_phases() for pair in phase.parts()}
+    pairs = flow.parts(config.settings)
     names = {assign(config, roles, role, profile).agent for role, profile in pairs if role in needed}
     for name in sorted(names - {"", "none"}):
         try:

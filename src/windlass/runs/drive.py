@@ -56,7 +56,7 @@ from windlass.git import user_repo
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.slots import Slots, SlotUse
 from windlass.locks import DriverId, DriverLock, boot_id, driver_lock
-from windlass.model import Json, Key, RunState, content_id
+from windlass.model import Choice, Json, Key, Question, RunState, content_id
 from windlass.paths import state_dir
 from windlass.private_files import make_private
 from windlass.redaction import redactor
@@ -65,7 +65,7 @@ from windlass.runs.role_overrides import AS_CONFIGURED, RoleOverrides
 from windlass.runs.service import Service
 from windlass.runs.settle import settle_checkout
 from windlass.runs.start import check_agents, unpriced_models
-from windlass.runs.view_files import ViewFiles, edits, restore, set_aside
+from windlass.runs.view_files import ViewFiles, deleted, edits, restore, set_aside
 from windlass.store.epoch import EpochClaim
 from windlass.store.port import Fence, Store
 from windlass.store.rows import RunRow
@@ -87,6 +87,13 @@ EXITS = {
     RunState.BLOCKED: Exit.STOPPED,
 }
 HINTS = {RunState.STOPPED: "windlass retry tries that phase again", RunState.BLOCKED: "windlass resume looks again"}
+
+
+STAGE_HINTS = {
+    RunState.STOPPED: "windlass retry tries that phase again; windlass restart begins its stage again",
+    RunState.BLOCKED: "windlass resume looks again, and offers to restore deleted files; windlass restart --stage"
+    " STAGE makes them again; windlass skip goes on without them",
+}
 
 
 class DriveResult(Struct, frozen=True):
@@ -223,7 +230,7 @@ class _Driver:
             now, roles = RoleOverrides.remembered(options), self._project.roles()
             cast_config, flow = self._project.config(cli_roles=now.roles), self._flow(row, roles)
             adapters = self._project.adapters(cast_config, str(options.get("script") or ""))
-            check_agents(adapters, flow, roles, cast_config, now)
+            check_agents(adapters, flow, roles, cast_config, now, row.settings)
         if policy is not None:
             options["policy"] = policy.to_json()
         if row.state in (RunState.STOPPED, RunState.BLOCKED):
@@ -311,8 +318,10 @@ class _Driver:
                 run.journal.emit("prices", Warned("budget", text))
             run.journal.flush()
             await _settle_edits(run, services.folder)
+            await _settle_deletions(run, services.folder)
             end = await RunLoop(run, retry=retry).run()
-            return DriveResult(row.id, end.state, EXITS[end.state], end.reason, HINTS.get(end.state, ""))
+            hints = STAGE_HINTS if flow.stages else HINTS
+            return DriveResult(row.id, end.state, EXITS[end.state], end.reason, hints.get(end.state, ""))
         except WaitingError as error:
             return DriveResult(row.id, RunState.WAITING, error.exit, error.message, error.hint)
         except (PausedError, InterruptedDriverError) as error:
@@ -415,6 +424,8 @@ class _Driver:
         requests = StopRequests(require_claim=partial(self._store.require, claim))
         apply_request(requests, row.wanted)
         engine = EngineRepo.open(user_repo.discover(here.cwd), state_dir(here.environ), fence=fence.held)
+        # An agent that commits everything must not commit the files of phases.
+        engine.ignore([path for path in _uncommitted_paths(flow, row) if path])
         journal = Journal(self._store, claim, publish=publish, crash=self._crash, barrier=engine.barrier)
         requests.read = request_reader(journal, requests)
         tip = Tip(journal, engine)
@@ -424,7 +435,8 @@ class _Driver:
         patience = QuotaPatience(config.retries.pauses, config.retries.longest_wait)
         quota = QuotaWaits(journal, patience, requests.check)
         adapters = self._project.adapters(config, str(row.options.get("script") or ""))
-        assignments = Assignments(config, roles, adapters, cast.agent, frozenset(cast.roles))
+        prompts = self._project.prompts()
+        assignments = Assignments(config, roles, adapters, cast.agent, frozenset(cast.roles), prompts)
         secrets = redactor(known_secrets(config, here.environ, engine.user.root))
 
         slots, slot_count = Slots(engine, keep_slots=bool(row.options.get("keep"))), row.options.get("slots")
@@ -456,7 +468,9 @@ class _Driver:
             prover=prover,
             lander=lander,
             publisher=Publisher(journal, engine, values, lander, requests, here.environ, secrets, pages),
-            artifacts=EngineArtifacts(journal, tip, engine, values, secrets, render, lander.branch.publish),
+            artifacts=EngineArtifacts(
+                journal, tip, engine, values, secrets, render, lander.branch.publish, views.has_file
+            ),
             slots=(slot_count if isinstance(slot_count, int) else 0) or config.workspace.slots,
         )
         return DriverServices(run, site, slots, views, folder)
@@ -514,6 +528,13 @@ def _values(flow: Flow, row: RunRow, store: Store, branch: str, repository: str,
     return values
 
 
+def _uncommitted_paths(flow: Flow, row: RunRow) -> list[str]:
+    """The files of artifacts that the engine never commits, in a flow with stages."""
+    names = {"slug": row.slug, "date": row.date, "id8": row.id[:8], "session": f"{row.date}-{row.slug}"}
+    artifacts = flow.artifacts.values() if flow.stages else ()
+    return [one.path.format_map(names) for one in artifacts if not one.commit]
+
+
 def _raised_limit(row: RunRow, config: Config) -> float | None:
     """A limit that was raised in the config since the last driver counts; an unchanged one does not."""
     before = row.options.get(CONFIG_LIMIT)
@@ -537,6 +558,35 @@ async def _settle_edits(run: RunScope, folder: Path) -> None:
             restore(store, folder, edit)
             text = f"your edit of {edit.path} was kept as {aside}" if aside else f"{edit.path} was restored"
             journal.emit(key.text, Warned("adopt", text))
+
+
+async def _settle_deletions(run: RunScope, folder: Path) -> None:
+    """Files that a gate needs and that a person deleted while no driver ran: one question for all of them."""
+    journal, id, flow = run.journal, run.values.facts.id, run.values.flow
+    lost = deleted(journal.store, id, flow, folder) if flow.stages else []
+    if not lost:
+        return
+    key = Key().child("restore", cycle=1 + sum(row.key.startswith("restore#") for row in journal.recorded_keys()))
+    names = "\n".join(edit.path for edit in lost)
+    question = Question(
+        id="restore",
+        text="Files that the run needs were deleted. Restore them from the record?",
+        options=(
+            Choice("restore", "Restore", "write them again as they were"),
+            Choice("leave", "Leave", "the run blocks where it needs them"),
+        ),
+        detail=names,
+        yes="restore",
+    )
+    answer = await run.questions.ask(key, question)
+    if answer.value == "restore":
+        for edit in lost:
+            restore(journal.store, folder, edit)
+
+    async def settled(previous: Json) -> Json:
+        return answer.value
+
+    await journal.step(key, None, settled)
 
 
 def crash_points(environ: Mapping[str, str]) -> Callable[[str], None]:

@@ -49,7 +49,21 @@ class Project(Struct, frozen=True):
 
     def roles(self, flow_file: Path | None = None) -> dict[str, Role]:
         extra = [flow_file.parent.parent / "roles"] if flow_file else []
-        return load_roles([*extra, *(folder / "roles" for folder in self.folders())])
+        roles = load_roles([*extra, *(folder / "roles" for folder in self.folders())])
+        return {name: self._with_preferred(role) if role.prefers else role for name, role in roles.items()}
+
+    def _with_preferred(self, role: Role) -> Role:
+        """The role with the CLI it prefers, if that is installed. An agent that the config names goes first."""
+        config = self._load({})
+        if role.agent or config.agents.default:
+            return role
+        binary = str(config.agents.options(role.prefers).get("bin", ""))
+        found = installed.find(role.prefers, self.host.environ, binary)
+        return replace(role, agent=role.prefers) if found else role
+
+    def prompts(self) -> tuple[Path, ...]:
+        """The folders with criteria of reviews."""
+        return tuple(folder / "prompts" for folder in self.folders())
 
     def find_flow(self, name: str) -> FlowSource:
         return find_flow(name, [folder / "flows" for folder in self.folders()])

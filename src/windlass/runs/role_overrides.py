@@ -71,7 +71,7 @@ def check_role(project: Project, row: RunRow, role: str) -> None:
     """Refuse a message for a role that the run's flow does not call: nothing would ever deliver it."""
     roles = project.roles()
     flow = project.parse(FlowSource(row.flow, project.host.place.root / row.flow, row.flow_text, "run"), roles)
-    played = {name for phase in flow.all_phases() for name, _ in phase.parts()}
+    played = {name for name, _ in flow.parts()}
     if role not in played:
         raise UserError(f"--role {role}: flow '{flow.flow}' has no such role", hint=near(role, played))
 

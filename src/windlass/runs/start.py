@@ -16,6 +16,7 @@ from windlass.agents import registry
 from windlass.agents.assignment import assign
 from windlass.agents.base import Adapter
 from windlass.agents.contracts.task_list import parse_plan
+from windlass.agents.criteria import read_criteria
 from windlass.agents.roles import Role
 from windlass.answers import AnswerPolicy
 from windlass.config.schema import Config
@@ -31,6 +32,7 @@ from windlass.git.disk import MIN_FREE_BYTES, space_problem
 from windlass.git.engine_repo import EngineRepo
 from windlass.git.publish import enter_in_place
 from windlass.git.user_repo import UserRepo
+from windlass.kinds.visit_cost import holds
 from windlass.model import Json, RunState, Usage, content_id, slugify
 from windlass.paths import state_dir
 from windlass.runs.project import Project
@@ -83,7 +85,11 @@ def start_run(project: Project, start: Start, run: str) -> str:
     flow = project.parse(source, roles)
     settings = settings_for(flow, config, start.settings)
     _check_answers(flow, start.policy)
-    check_agents(project.adapters(config, start.script), flow, roles, config, RoleOverrides(start.agent, start.roles))
+    _check_roles_of_settings(flow, settings, roles)
+    _check_stages(flow, settings, in_place=start.in_place)
+    _check_criteria(project, flow)
+    overrides = RoleOverrides(start.agent, start.roles)
+    check_agents(project.adapters(config, start.script), flow, roles, config, overrides, settings)
     return _create(project, run, start, repo, config, source, flow, settings)
 
 
@@ -134,12 +140,17 @@ def _create(
 
 
 def check_agents(
-    make: Callable[[str], Adapter], flow: Flow, roles: Mapping[str, Role], config: Config, overrides: RoleOverrides
+    make: Callable[[str], Adapter],
+    flow: Flow,
+    roles: Mapping[str, Role],
+    config: Config,
+    overrides: RoleOverrides,
+    settings: Mapping[str, str],
 ) -> None:
     """S0-19: refuse a role without an agent before anything is dispatched."""
     check_roles(overrides.roles, flow, roles)
     needed = needed_roles(flow)
-    for role, profile in sorted({pair for phase in flow.all_phases() for pair in phase.parts()}):
+    for role, profile in sorted(flow.parts(settings)):
         found = assign(config, roles, role, profile, everyone=overrides.agent, named=overrides.roles)
         if not found.has_agent and role not in needed:
             continue
@@ -156,7 +167,7 @@ def unpriced_models(
 ) -> list[str]:
     """Warnings about the models of this flow that have no known price."""
     asked: dict[tuple[str, str], None] = {}
-    for role, profile in sorted({pair for phase in flow.all_phases() for pair in phase.parts()}):
+    for role, profile in sorted(flow.parts(config.settings)):
         found = assign(config, roles, role, profile, everyone=overrides.agent, named=overrides.roles)
         options = config.agents.options(found.agent)
         model = found.model or str(options.get("model", ""))
@@ -194,17 +205,57 @@ def settings_for(flow: Flow, config: Config, given: Mapping[str, str]) -> dict[s
         setting = flow.settings[name]
         if setting.options and value not in setting.options:
             raise UserError(f"'{value}' is not a value of '{name}'", hint=near(value, setting.options))
-        if setting.type == "int" and not (value.isdigit() and int(value) > 0):
-            raise UserError(f"'{name}' must be a whole number from 1, not '{value}'", hint=f"--set {name}=3")
+        if setting.type == "int" and not (value.isdecimal() and int(value) >= setting.min):
+            least = f"'{name}' must be a whole number from {setting.min}, not '{value}'"
+            raise UserError(least, hint=f"--set {name}={setting.default}")
         if setting.type == "bool" and value not in ("true", "false"):
             raise UserError(f"'{name}' must be true or false, not '{value}'", hint=f"--set {name}=true")
     return merged
 
 
+def _check_roles_of_settings(flow: Flow, settings: Mapping[str, str], roles: Mapping[str, Role]) -> None:
+    for name, setting in flow.settings.items():
+        value = settings.get(name, setting.default)
+        if setting.type == "role" and value not in roles:
+            raise UserError(f"'{name}' is '{value}', and there is no such role", hint=near(value, roles))
+
+
+def _check_stages(flow: Flow, settings: Mapping[str, str], *, in_place: bool) -> None:
+    """Refuse settings that leave no stage, or a stage that lacks what a disabled one makes."""
+    known = {name: settings.get(name, setting.default) for name, setting in flow.settings.items()}
+    code = flow.restarts.code if flow.restarts else ""
+    if in_place and known.get(code.removeprefix("$"), code) == "reset":
+        raise UserError(
+            "--in-place cannot go with a reset of the code at a restart: your checkout never goes back",
+            hint="start without --in-place, or keep the code of restarted stages",
+        )
+    on = [stage for stage in flow.stages if holds(stage.when, known.get)]
+    if flow.stages and not on:
+        switch = next((name for stage in flow.stages for name in stage.when), "")
+        raise UserError(f"every stage of flow '{flow.flow}' is disabled", hint=f"--set {switch}=true")
+    made = {name for stage in on for phase in stage.phases for name in phase.artifacts_out()}
+    for stage in on:
+        for phase in stage.phases:
+            source = phase.task_list()
+            if source and source not in made and not flow.artifacts[source].given:
+                makers = [one.id for one in flow.stages for p in one.phases if source in p.artifacts_out()]
+                raise UserError(
+                    f"stage {stage.id} carries out '{source}', which the disabled stage {makers[0]} makes",
+                    hint=f"enable {makers[0]}, or carry out a plan of your own: windlass task --plan FILE",
+                )
+
+
+def _check_criteria(project: Project, flow: Flow) -> None:
+    calls = [call for phase in flow.all_phases() for _, call in phase.agent_calls()]
+    calls += [call for p in flow.all_phases() for step in p.task_steps() for _, call in step.agent_calls()]
+    for name in {call.criteria for call in calls if call.criteria}:
+        read_criteria(name, project.prompts())
+
+
 def _check_answers(flow: Flow, policy: AnswerPolicy) -> None:
     asked = [*flow.questions, *(question.id for question in flow.questions.values() if question.id)]
     of_phases = {name for phase in flow.all_phases() for name in phase.answer_names()}
-    known = {*asked, *of_phases, *flow.settings, "baseline", "adopt"}
+    known = {*asked, *of_phases, *flow.settings, "baseline", "adopt", *(("restore",) if flow.stages else ())}
     known |= {"over-budget"} if flow.over_budget == "ask" else set()
     for key, value in policy.answers.items():
         name = key.removesuffix("*")

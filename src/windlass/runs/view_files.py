@@ -14,22 +14,28 @@ from windlass.driver.adoption import ArtifactEdit
 from windlass.errors import TakenOverError
 from windlass.events import (
     Activity,
+    ArtifactsRemoved,
     ArtifactStored,
     Event,
     PhaseEntered,
+    PhaseFinished,
+    PhaseSkipped,
     PlanAdopted,
     QuestionAnswered,
     QuestionAsked,
     Recorded,
     ReportWritten,
     RunEnded,
+    RunResumed,
+    ScheduleMade,
+    StageRestarted,
 )
 from windlass.flow.schema import Flow
 from windlass.git.slot import read_file
 from windlass.model import RunState, content_id
 from windlass.store.port import Store
 from windlass.store.rows import RunRow
-from windlass.views import superteam
+from windlass.views import state_file, superteam
 from windlass.views.build import ViewBuilder
 from windlass.views.files import IN_PLACE_MEMORY, Projector, write_view
 from windlass.views.progress import render_progress
@@ -44,7 +50,10 @@ TRAIL_S = 0.1
 #: the largest share of time to spend on these files, however many tasks they list
 SHARE = 0.1
 Later: TypeAlias = Callable[[float, Callable[[], None]], "ScheduledWrite"]
-AT_ONCE = (RunEnded, QuestionAsked, QuestionAnswered, PhaseEntered, ReportWritten)
+AT_ONCE = (
+    *(RunEnded, QuestionAsked, QuestionAnswered, PhaseEntered, PhaseFinished, PhaseSkipped, ReportWritten),
+    *(StageRestarted, ScheduleMade),
+)
 FILES = "files"
 PROGRESS = "progress"
 
@@ -73,6 +82,7 @@ class ViewFiles:
         self._store = store
         self._row = row
         self._flow = flow
+        self._folder = folder
         self._clock = clock
         self._fence = fence
         """Files are written behind the fence: after another driver took over the run, the files belong to that one."""
@@ -85,11 +95,23 @@ class ViewFiles:
         there = [Projector(in_place, folder / IN_PLACE_MEMORY)] if in_place else []
         self._projectors = [Projector(folder, private=True), *there]
         self._files = Projector(folder / FILES, private=True)
+        self._stage_files = [self._files, *there]
+        """The files of a run with stages are also in the user's checkout, with --in-place."""
         names = {"slug": row.facts.slug, "date": row.facts.date, "id8": row.id[:8]}
         self._progress = flow.progress.format_map({**names, "session": f"{row.facts.date}-{row.facts.slug}"})
         self._report: ReportWritten | None = None
+        self._paths: dict[str, str] = {}
+        """Artifact -> its path, also of those that are no longer in force."""
+        self._removed: dict[str, None] = {}
+        """Paths of artifacts that are no longer in force."""
+        self._rested = False
+        """The last driver ended properly, so its files were complete."""
+        self._uncommitted = {one.path for one in flow.artifacts.values() if one.path and not one.commit}
         for recorded in chain.from_iterable(store.events.pages(row.id)):
             self._builder.feed(recorded)
+            self._note_path(recorded.event)
+            if isinstance(recorded.event, RunEnded | RunResumed):
+                self._rested = isinstance(recorded.event, RunEnded)
             if isinstance(recorded.event, ReportWritten):
                 self._report = recorded.event
         self._write(lambda: self._rebuild(folder))
@@ -98,9 +120,13 @@ class ViewFiles:
     def view(self) -> View:
         return self._builder.live
 
+    def has_file(self, path: str) -> bool:
+        return (self._folder / FILES / path).is_file()
+
     def feed(self, recorded: Recorded) -> None:
         self._builder.feed(recorded)
-        if isinstance(recorded.event, ArtifactStored | ReportWritten):
+        self._note_path(recorded.event)
+        if isinstance(recorded.event, ArtifactStored | ArtifactsRemoved | ReportWritten):
             self._write(lambda: self._store_file(recorded.event))
         if isinstance(recorded.event, Activity):
             # No file shows the current activity of an agent.
@@ -110,6 +136,16 @@ class ViewFiles:
             return
         self._cancel_trailing()
         self._trailing = self._later(TRAIL_S, self.flush)
+
+    def _note_path(self, event: Event) -> None:
+        match event:
+            case ArtifactStored(name=name, path=path) if path:
+                self._paths[name] = path
+                self._removed.pop(path, None)
+            case ArtifactsRemoved():
+                self._removed |= dict.fromkeys(self._paths_of(event))
+            case _:
+                pass
 
     def close(self) -> None:
         if self._trailing:
@@ -143,6 +179,10 @@ class ViewFiles:
     def _flush(self, *, final: bool) -> None:
         if self._progress:
             self._files.write(self._progress, render_progress(self.view, self._settings()))
+        if self._flow.projection == "stages":
+            text = state_file.render_state(self.view)
+            for projector in self._stage_files:
+                projector.write(state_file.FILE, text)
         if self._flow.projection != "superteam-workflow":
             return
         if final or self.view.state in ("finished", "aborted"):
@@ -176,16 +216,35 @@ class ViewFiles:
     def _store_file(self, event: Event) -> None:
         match event:
             case ArtifactStored(path=path, sha=sha) if path:
-                self._files.write(path, self._store.blobs.get(sha))
+                self._removed.pop(path, None)
+                for projector in self._projectors_for(path):
+                    projector.write(path, self._store.blobs.get(sha))
+            case ArtifactsRemoved():
+                for path in self._paths_of(event):
+                    self._remove(path)
             case ReportWritten(path=path, text=text):
                 self._projectors[0].write(path, text)
             case _:
                 pass
 
+    def _projectors_for(self, path: str) -> list[Projector]:
+        return self._stage_files if self._flow.projection == "stages" and path in self._uncommitted else [self._files]
+
+    def _paths_of(self, event: ArtifactsRemoved) -> list[str]:
+        return [path for name in event.names if (path := self._paths.get(name))]
+
+    def _remove(self, path: str) -> None:
+        for projector in self._projectors_for(path):
+            projector.remove(path)
+
     def _rebuild(self, folder: Path) -> None:
-        """Write missing files again. Leave edited files: the driver will ask about them."""
-        for artifact in self.view.artifacts.values():
-            if artifact.path and not (folder / FILES / artifact.path).exists():
+        """Write missing files again, and remove those that a killed driver left. Leave edited files: the driver will
+        ask about them. After a proper end, a missing file that a gate needs was deleted: the driver asks about it."""
+        for path in self._removed:
+            self._remove(path)
+        asked = gate_files(self._flow) if self._rested else set()
+        for name, artifact in self.view.artifacts.items():
+            if artifact.path and name not in asked and not (folder / FILES / artifact.path).exists():
                 self._files.write(artifact.path, self._store.blobs.get(artifact.sha))
         if self._report and not (folder / self._report.path).exists():
             self._projectors[0].write(self._report.path, self._report.text)
@@ -201,6 +260,9 @@ def edits(store: Store, run: str, folder: Path) -> list[ArtifactEdit]:
                 made[name], recorded_sha[name] = event, sha
             case PlanAdopted(name=name, sha=sha):
                 recorded_sha[name] = sha
+            case ArtifactsRemoved(names=names):
+                for name in names:
+                    made.pop(name, None)
             case _:
                 pass
     contents = {name: read_file(folder / FILES, event.path) for name, event in made.items()}
@@ -208,6 +270,33 @@ def edits(store: Store, run: str, folder: Path) -> list[ArtifactEdit]:
         ArtifactEdit(name, event.path, event.key, recorded_sha[name], content)
         for name, event in made.items()
         if (content := contents[name]) is not None and content_id(content) != recorded_sha[name]
+    ]
+
+
+def gate_files(flow: Flow) -> set[str]:
+    """The artifacts whose files a gate looks at: those of a flow with stages."""
+    needs = (need.split() for phase in flow.all_phases() for need in phase.needs) if flow.stages else ()
+    return {words[1] for words in needs if words[0] == "file"}
+
+
+def deleted(store: Store, run: str, flow: Flow, folder: Path) -> list[ArtifactEdit]:
+    """Artifacts in force that a gate needs and whose files are gone."""
+    made: dict[str, ArtifactStored] = {}
+    for recorded in chain.from_iterable(store.events.pages(run)):
+        match recorded.event:
+            case ArtifactStored(name=name, path=path) as event if path and name in gate_files(flow):
+                made[name] = event
+            case PlanAdopted(name=name, sha=sha) if name in made:
+                made[name] = replace(made[name], sha=sha)
+            case ArtifactsRemoved(names=names):
+                for name in names:
+                    made.pop(name, None)
+            case _:
+                pass
+    return [
+        ArtifactEdit(name, event.path, event.key, event.sha, "")
+        for name, event in made.items()
+        if not (folder / FILES / event.path).exists()
     ]
 
 

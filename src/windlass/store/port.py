@@ -9,7 +9,7 @@ transaction. If another driver has taken over, it raises TakenOverError and roll
 **People.** These writes carry no epoch, because people make them under any driver:
 
 - `runs.add` creates a run, which has no driver yet; `runs.take` begins a new epoch;
-- `runs.request` asks for a pause or an abort; `messages.add` stores a message to an agent;
+- `runs.request` asks for a pause, an abort or a detour; `messages.add` stores a message to an agent;
 - `questions.answer`, `events.add`, `runs.set_budget` and `runs.set_options` take a `Writer`: a driver's claim, or a
   `Person` for the commands answer, tell, budget, land and for a run that continues in the background.
 
@@ -43,7 +43,7 @@ class RunStore(Protocol):
     def take(self, run: str, driver: str = "", require_lock: Callable[[], None] = lambda: None) -> EpochClaim:
         """Begins the next epoch. Claims of earlier epochs are refused from now on. `driver`: a DriverId as text.
 
-        Drops a requested pause, which was for the last driver, and keeps a requested abort.
+        Drops a requested pause, which was for the last driver, and keeps every other request.
         """
 
     def get(self, run: str) -> RunRow:
@@ -59,7 +59,7 @@ class RunStore(Protocol):
     def set_options(self, writer: Writer, options: Mapping[str, Json]) -> None: ...
 
     def request(self, run: str, wanted: str) -> None:
-        """A person's request to the run's driver: 'pause' or 'abort'; '' withdraws the request."""
+        """A person's request to the run's driver: 'pause', 'abort', or a detour as JSON; '' withdraws the request."""
 
 
 class TipStore(Protocol):

@@ -41,5 +41,8 @@ def tip_of_step(step: StepRow) -> str:
         # The landing of a task, or of a fix for the whole run.
         landed = result["kind"] == "landed" if "kind" in result else not result.get("refused", True)
         return str(result["tip"]) if landed else ""
+    if isinstance(result, dict) and last == "restart":
+        # Only a restart that resets the code moves the tip.
+        return str(result["tip"]) if result["kept"] else ""
     commits = last in ("commit", "progress") or last.startswith(("adopted.", "tip."))
     return result if commits and isinstance(result, str) else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Sequence
 
 from msgspec import Struct
 
@@ -59,24 +60,38 @@ class Checker:
         all_green = all(result.ok for result, _ in results)
         return CheckVerdict(True, "passed" if all_green else "known failures", events=events)
 
-    async def command(self, key: Key, name: str, workspace: Workspace) -> CommandRun:
+    async def command(self, key: Key, names: Sequence[str], otherwise: str, workspace: Workspace) -> CommandRun:
+        """The commands of these names, without those of several that are not configured; or those of `otherwise`."""
         known: dict[str, CommandSet] = {**self._config.commands, "checks": self._config.checks}
-        if name not in known:
-            raise UserError(f"no commands named '{name}' are configured", hint=near(name, known))
-        commands = known[name]
+        chosen = [known[name] for name in names if name in known] or [known[one] for one in (otherwise,) if one]
+        if not chosen:
+            raise UserError(f"no commands named '{', '.join(names)}' are configured", hint=near(names[0], known))
+        commands = [argv for one in chosen for argv in one.commands]
 
         async def run(previous: Json) -> Json:
-            results = await self._all(key, commands, workspace, workspace.head, workspace.tree)
-            return [result.to_json() for result, _ in results]
+            results: list[Json] = []
+            for one in chosen:
+                head, tree = workspace.head, workspace.tree
+                for result, _ in await self._all(key, one, workspace, head, tree, len(results) + 1):
+                    results.append(result.to_json())
+                    if not acceptable(result, self.known):
+                        return results
+            return results
 
         def event_list(found: Json) -> list[Event]:
             return [_event(key, _result(one), cached=False) for one in found] if isinstance(found, list) else []
 
-        inputs: Json = {"tree": workspace.tree, "commands": [list(c) for c in commands.commands]}
+        inputs: Json = {"tree": workspace.tree, "commands": [list(argv) for argv in commands]}
         found = await self._journal.step(key, inputs, run, events=event_list)
         results = [_result(one) for one in found] if isinstance(found, list) else []
         red = [result for result in results if not acceptable(result, self.known)]
-        return CommandRun(not red, "\n".join(r.tail for r in red), tuple(test for r in red for test in r.failing))
+        return CommandRun(
+            not red,
+            "\n".join(_failure_text(result) for result in red),
+            tuple(test for result in red for test in result.failing),
+            red[0].file if red and not red[0].timed_out else "",
+            tuple(_summary(result, self.known) for result in results),
+        )
 
     async def canary(self, key: Key, workspace: Workspace) -> str:
         """'' when the checks really test the checkout; otherwise the warning."""
@@ -95,15 +110,15 @@ class Checker:
     # -- helpers
 
     async def _all(
-        self, key: Key, commands: CommandSet, workspace: Workspace, commit: str, tree: str
+        self, key: Key, commands: CommandSet, workspace: Workspace, commit: str, tree: str, first: int = 1
     ) -> list[tuple[CheckResult, bool]]:
-        """In order, up to the first failure."""
+        """In order, up to the first failure. `first`: the number of the first command."""
         await workspace.ready(key.text, 0)
         if tree != workspace.tree:
             await workspace.checkout.check_out(commit)
             workspace.mark_dirty()
         results: list[tuple[CheckResult, bool]] = []
-        for number, argv in enumerate(commands.commands, 1):
+        for number, argv in enumerate(commands.commands, first):
             check, name = Check(argv, commands.timeout), f"attempts/{key}/check{number}"
             result, cached = await self._one(check, name, workspace.checkout, tree)
             results.append((result, cached))
@@ -123,6 +138,18 @@ class Checker:
         if result.ok:
             store.checks.put(self._journal.claim, tree, check.command, setup, result.to_json())
         return result, False
+
+
+def _summary(result: CheckResult, known: Collection[str]) -> dict[str, Json]:
+    return {
+        "command": result.command,
+        "ok": acceptable(result, known),
+        "code": result.code,
+        "seconds": result.seconds,
+        "timed_out": result.timed_out,
+        "failing": [*result.failing],
+        "output": result.tail,
+    }
 
 
 def _failure_text(result: CheckResult) -> str:

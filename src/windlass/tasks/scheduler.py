@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, assert_never
 
 from msgspec import Struct
@@ -70,6 +70,11 @@ class TaskScheduler:
         route = spec.on.get("stopped")
         self._stops_here = route is None or route.target.to is To.STOP
         """A failure stops the run in this phase, so that a retry repeats only the failed task."""
+
+    @property
+    def endings(self) -> Mapping[str, Ending]:
+        """How each task ended that has ended."""
+        return self._states.endings
 
     async def work(self) -> Outcome:
         try:

@@ -11,6 +11,7 @@ from windlass import events as e
 from windlass.events import Event, Recorded
 from windlass.model import Json, RunState
 from windlass.text import money, plural, short_sha, spoken
+from windlass.views import stages
 from windlass.views import state as p
 from windlass.views.brainstorm import propose
 from windlass.views.state import View
@@ -63,6 +64,9 @@ def _apply(view: View, at: float, event: Event) -> None:
             _run(view, at, event)
         case e.PhaseEntered() | e.PhaseFinished() | e.PhaseSkipped():
             _phase(view, at, event)
+            stages.note_phase(view, at, event)
+        case e.ScheduleMade() | e.StageRestarted():
+            stages.note_schedule(view, at, event)
         case e.StepEntered() | e.TasksListed() | e.TaskChanged() | e.TaskLanded() | e.TaskProved() | e.LandingRefused():
             _task(view, at, event)
         case e.ReviewFinished():
@@ -73,6 +77,7 @@ def _apply(view: View, at: float, event: Event) -> None:
             propose(view, event)
         case (
             e.ArtifactStored()
+            | e.ArtifactsRemoved()
             | e.PlanAdopted()
             | e.ReportWritten()
             | e.FixLanded()
@@ -204,7 +209,7 @@ def _phase(view: View, at: float, event: e.PhaseEntered | e.PhaseFinished | e.Ph
             if event.phase in view.reviews:
                 _note(view, at, f"{spoken(event.phase)} {REVIEWED.get(event.outcome, event.outcome)}")
         case e.PhaseSkipped():
-            view.skipped.append(p.SkippedPhase(event.phase, event.reason, event.waived))
+            view.skipped.append(p.SkippedPhase(event.phase, event.reason, event.waived, event.by, at))
             if event.waived:
                 _note(view, at, f"{spoken(event.phase)} waived: {event.reason}")
         case _:
@@ -351,6 +356,7 @@ def _in_elicit(view: View) -> bool:
 
 OutputEvent = (
     e.ArtifactStored
+    | e.ArtifactsRemoved
     | e.PlanAdopted
     | e.ReportWritten
     | e.FixLanded
@@ -369,6 +375,9 @@ def _output(view: View, at: float, event: OutputEvent) -> None:
             if event.name != "plan" and (event.path or not elicit):
                 done = "approved" if elicit else "completed" if event.name == "scout" else "written"
                 _note(view, at, f"{spoken(event.name)} {done}" + (f" ({event.note})" if event.note else ""))
+        case e.ArtifactsRemoved():
+            for name in event.names:
+                view.artifacts.pop(name, None)
         case e.PlanAdopted():
             path = view.artifacts[event.name].path if event.name in view.artifacts else ""
             view.artifacts[event.name] = p.ArtifactView(event.name, path, event.sha)
@@ -377,7 +386,8 @@ def _output(view: View, at: float, event: OutputEvent) -> None:
             view.report_path = event.path
         case e.FixLanded():
             view.tip, view.fixed = event.tip, (*view.fixed, *event.files)
-            _note(view, at, f"Fixes after the final review landed at {short_sha(event.tip)}")
+            what = f"Changes of {p.phase_of(event.key)}" if view.stages else "Fixes after the final review"
+            _note(view, at, f"{what} landed at {short_sha(event.tip)}")
         case e.BranchPublished():
             view.published, view.shown_at, view.tip = event.branch, event.commit, event.tip or event.commit
         case e.PublishFinished():

@@ -20,12 +20,8 @@ def describe(event: Event) -> str:
     match event:
         case e.RunStarted() | e.RunResumed() | e.RunTold() | e.RunSaid() | e.RunEnded():
             return _run(event)
-        case e.PhaseEntered():
-            return f"{event.key} ({event.kind}){_tail(event.label)}"
-        case e.PhaseFinished():
-            return f"{event.key} -> {event.outcome}{_tail(event.detail)}"
-        case e.PhaseSkipped():
-            return f"{event.key} {'waived' if event.waived else 'skipped'}{_tail(event.reason)}"
+        case e.PhaseEntered() | e.PhaseFinished() | e.PhaseSkipped() | e.ScheduleMade() | e.StageRestarted():
+            return _phase(event)
         case e.StepEntered() | e.TasksListed() | e.TaskChanged() | e.TaskLanded() | e.TaskProved() | e.LandingRefused():
             return _task(event)
         case e.DispatchStarted() | e.DispatchFinished() | e.DispatchCosted() | e.ReviewFinished() | e.Activity():
@@ -38,6 +34,7 @@ def describe(event: Event) -> str:
             return f"{event.key}: {len(event.items)} {event.item}"
         case (
             e.ArtifactStored()
+            | e.ArtifactsRemoved()
             | e.PlanAdopted()
             | e.ReportWritten()
             | e.FixLanded()
@@ -68,6 +65,24 @@ def _run(event: RunEvent) -> str:
             return clean(event.text, 400)
         case e.RunEnded():
             return f"{event.state}{_tail(event.reason)}"
+        case _:
+            assert_never(event)
+
+
+def _phase(event: e.PhaseEntered | e.PhaseFinished | e.PhaseSkipped | e.ScheduleMade | e.StageRestarted) -> str:
+    match event:
+        case e.PhaseEntered():
+            return f"{event.key} ({event.kind}){_tail(event.label)}"
+        case e.PhaseFinished():
+            return f"{event.key} -> {event.outcome}{_tail(event.detail)}"
+        case e.PhaseSkipped():
+            by = f" by {event.by}" if event.by else ""
+            return f"{event.key} {'waived' if event.waived else 'skipped'}{by}{_tail(event.reason)}"
+        case e.ScheduleMade():
+            return ", ".join(str(one.get("id")) for one in event.stages if isinstance(one, dict))
+        case e.StageRestarted():
+            where = f" from {event.source}" if event.source != event.stage else ""
+            return f"{event.stage}{where} ({event.count}, by {event.by}){_tail(event.reason)}"
         case _:
             assert_never(event)
 
@@ -121,6 +136,8 @@ def _output(event: OutputEvent) -> str:
     match event:
         case e.ArtifactStored():
             return f"{event.name} {event.path or event.sha[:12]}{_tail(event.note)}"
+        case e.ArtifactsRemoved():
+            return f"{', '.join(event.names)}{_tail(event.why)}"
         case e.PlanAdopted():
             return f"{event.name} by {event.by}, {plural(len(event.again), 'step')} again"
         case e.ReportWritten():

@@ -9,6 +9,7 @@ from windlass.model import RunState
 from windlass.text import clean, clean_block, elapsed, plural, reckoned, short_sha, spoken
 from windlass.views.outlook import diff_command, land_command, message_line
 from windlass.views.show import evidence, finding_line, tdd_words
+from windlass.views.stages import restart_text
 from windlass.views.state import (
     COMPLETE,
     ESCALATED,
@@ -45,6 +46,34 @@ def _plan(view: View, now: float) -> list[list[str]]:
         _files(view),
         _where(view),
     ]
+
+
+def _staged(view: View, now: float) -> list[list[str]]:
+    return [
+        [f"# {title(view)}"],
+        _request(view),
+        _stages(view),
+        _section("Restarts", (f"- {clean(restart_text(one), 1000)}" for one in view.restarts)),
+        *_publish_sections(view),
+        _tasks(view),
+        _stats(view, now),
+        *_judgement(view),
+        *_decisions(view),
+        _files(view),
+        _where(view),
+    ]
+
+
+def _stages(view: View) -> list[str]:
+    """Each stage with its phases. The report itself is written in the last one."""
+    lines = []
+    for stage in view.stages.values():
+        again = f", {plural(stage.restarts, 'restart')}" if stage.restarts else ""
+        lines.append(f"- {clean(stage.id, 60)}: {stage.status}{again}")
+        if stage.enabled:
+            phases = (f"{clean(phase.id, 60)} {phase.status}" for phase in stage.phases)
+            lines.append(f"  - {', '.join(phases)}")
+    return _section("Stages", lines)
 
 
 def _task(view: View, now: float) -> list[list[str]]:
@@ -112,6 +141,7 @@ TEMPLATES: dict[str, Callable[[View, float], list[list[str]]]] = {
     "plan": _plan,
     "task": _task,
     "brainstorm": _plan,
+    "staged": _staged,
     "pull-request": _pull_request,
     "failure": _failure,
     "pull-request-body": _pull_request_body,
@@ -253,7 +283,11 @@ def accepted_findings(view: View) -> list[str]:
 
 
 def _decisions(view: View) -> list[list[str]]:
-    waived = (f"- {spoken(clean(one.phase, 80))}: {clean(one.reason)}" for one in view.skipped if one.waived)
+    waived = (
+        f"- {spoken(clean(one.phase, 80))}: {clean(one.reason)}" + (f" (by {clean(one.by, 60)})" if one.by else "")
+        for one in view.skipped
+        if one.waived
+    )
     decisions = (
         f"- {clean(one.id or one.key, 120)}: {clean(one.answer)} (by {clean(one.by, 60)})"
         + (f": {clean(one.comment)}" if one.comment else "")

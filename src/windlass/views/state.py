@@ -17,6 +17,7 @@ from windlass.events import DispatchCosted, DispatchFinished, PublishFinished, Q
 from windlass.model import Finding, Json, RunState, Verdict
 
 COMPLETE, SKIPPED, ESCALATED, PENDING = "complete", "skipped", "escalated", "pending"
+COMPLETED, IN_PROGRESS, BLOCKED, RESTARTING = "completed", "in_progress", "blocked", "restarting"
 IMPLEMENTED = "implemented"
 ENDED = frozenset({COMPLETE, SKIPPED, ESCALATED, "failed", IMPLEMENTED})
 UNCHANGED = "Nothing was changed: there is no code to take."
@@ -273,6 +274,57 @@ class SkippedPhase(NamedTuple):
     phase: str
     reason: str
     waived: bool
+    by: str = ""
+    at: float = 0.0
+
+
+class PhaseRecord(NamedTuple):
+    """A phase of the schedule."""
+
+    id: str
+    kind: str
+    status: str = PENDING
+    """pending | in_progress | completed | failed | skipped"""
+    outcome: str = ""
+    started_at: float | None = None
+    ended_at: float | None = None
+
+
+class StageView(Struct, frozen=True):
+    """A stage of the schedule."""
+
+    id: str
+    enabled: bool
+    phases: tuple[PhaseRecord, ...]
+    status: str = PENDING
+    """pending | in_progress | completed | skipped | blocked | restarting"""
+    restarts: int = 0
+    reason: str = ""
+    """Why it is blocked."""
+
+    @property
+    def is_done(self) -> bool:
+        return all(phase.status in (COMPLETED, SKIPPED) for phase in self.phases)
+
+
+class RestartView(NamedTuple):
+    stage: str
+    source: str
+    reason: str
+    by: str
+    number: int
+    """How often the stage was restarted, this time included."""
+    kept: str
+    at: float
+
+
+class PhaseFailure(NamedTuple):
+    """A phase that ended without success."""
+
+    phase: str
+    outcome: str
+    detail: str
+    at: float
 
 
 class LogEntry(NamedTuple):
@@ -299,6 +351,12 @@ class View(Struct):
     stage: str = ""
     step: str = ""
     """The label of the last checkpoint that the run reached."""
+    stages: dict[str, StageView] = field(default_factory=dict)
+    """The schedule of a flow with stages, in order."""
+    max_restarts: int = 0
+    restarts: list[RestartView] = field(default_factory=list)
+    failures: list[PhaseFailure] = field(default_factory=list)
+    """Phases of the schedule that ended without success."""
     outcomes: dict[str, PhaseEnd] = field(default_factory=dict)
     """The last outcome of each phase that ended, by phase id, in the order they first ended."""
     skipped: list[SkippedPhase] = field(default_factory=list)
@@ -405,6 +463,9 @@ class View(Struct):
     def copy(self) -> View:
         return replace(
             self,
+            stages=dict(self.stages),
+            restarts=list(self.restarts),
+            failures=list(self.failures),
             outcomes=dict(self.outcomes),
             skipped=list(self.skipped),
             tasks=list(self.tasks),

@@ -20,7 +20,17 @@ from windlass.views.outlook import (
     outlook,
     running_line,
 )
-from windlass.views.state import COMPLETE, UNCHANGED, QuestionView, TaskView, Totals, View, publish_label
+from windlass.views.stages import stage_line
+from windlass.views.state import (
+    COMPLETE,
+    UNCHANGED,
+    QuestionView,
+    StageView,
+    TaskView,
+    Totals,
+    View,
+    publish_label,
+)
 
 NARROW = 72
 
@@ -35,6 +45,8 @@ def render_status(
     since = ""
     if view.phase and not view.state.final:
         since = f", since {hhmm(view.phase.since)} UTC ({elapsed(now - view.phase.since)})"
+    if view.stages:
+        page.field("Stages", stage_line(view))
     page.field("Phase", headline(view) + since)
     if view.tasks:
         page.field("Tasks", task_counts(view))
@@ -167,6 +179,9 @@ def status_json(view: View, now: float | None = None, *, driver_alive: bool | No
         "driver_alive": driver_alive,
         "phase": _json(view.phase),
         "stage": view.stage,
+        "stages": [_stage_json(stage) for stage in view.stages.values()],
+        "restarts": [_json(restart) for restart in view.restarts],
+        "waivers": [_json(one) for one in view.skipped if one.waived],
         "step": view.step,
         "tasks": [task_json(task) for task in view.tasks],
         "current_task": view.current,
@@ -193,6 +208,17 @@ def status_json(view: View, now: float | None = None, *, driver_alive: bool | No
         "ended_at": view.ended_at,
         "waiting_for": ahead.waiting,
         "next": ahead.command,
+    }
+
+
+def _stage_json(stage: StageView) -> dict[str, Json]:
+    return {
+        "id": stage.id,
+        "enabled": stage.enabled,
+        "status": stage.status,
+        "restarts": stage.restarts,
+        "reason": stage.reason,
+        "phases": [_json(phase) for phase in stage.phases],
     }
 
 

@@ -292,7 +292,8 @@ def _unique(items: str, block: schemas.ContractBlock) -> Parsed:
 
 
 _REVIEW_WORDS = {"pass": Verdict.PASS, "fail": Verdict.FAIL, "inconclusive": Verdict.INCONCLUSIVE}
-_STAGED_WORDS = {"approved": Verdict.PASS, "needs_revision": Verdict.FAIL, "blocked": Verdict.HARD_STOP}
+_STAGED_WORDS = {"approved": Verdict.PASS, "needs_revision": Verdict.FAIL}
+_FINAL_WORDS = {"approved": Verdict.PASS, "blocked": Verdict.HARD_STOP}
 _CONTRACT_WORDS = {
     "ok": Verdict.PASS,
     "pass_with_notes": Verdict.PASS_WITH_NOTES,
@@ -357,6 +358,10 @@ CONTRACTS = {contract.name: contract for contract in (
              f'{{"status": "needs_revision", "issues": [{_EXAMPLE_FINDING}], "summary": "Refill is missing."}}',
              lambda block: _review_value("staged-review", block.status, block.issues, block.summary),
              verdicts=_STAGED_WORDS),
+    Contract("final-review", _JSON, schemas.FinalReview,
+             f'{{"status": "approved", "issues": [{_EXAMPLE_FINDING}], "summary": "Ready once refill is mended."}}',
+             lambda block: _review_value("final-review", block.status, block.issues, block.summary),
+             verdicts=_FINAL_WORDS),
     Contract("contract-review", _JSON, schemas.ContractReview, f'{{"status": "BLOCKED", {_EXAMPLE_FINDINGS}}}',
              lambda block: _review_value("contract-review", block.status, block.findings, block.summary),
              verdicts=_CONTRACT_WORDS),

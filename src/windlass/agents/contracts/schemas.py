@@ -91,8 +91,16 @@ class Review(ContractBlock, frozen=True, kw_only=True):
 
 
 class StagedReview(ContractBlock, frozen=True, kw_only=True):
-    status: Annotated[str, Word, Meta(description="`approved`, `needs_revision` or `blocked`")]
+    status: Annotated[str, Word, Meta(description="`approved` or `needs_revision`")]
     issues: Annotated[Findings, Meta(description="empty when approved")] = ()
+    summary: Text = ""
+
+
+class FinalReview(ContractBlock, frozen=True, kw_only=True):
+    status: Annotated[
+        str, Word, Meta(description="`approved`, or `blocked` if this must not be released and a person has to decide")
+    ]
+    issues: Annotated[Findings, Meta(description="what has to be fixed before the release; empty for nothing")] = ()
     summary: Text = ""
 
 

@@ -18,6 +18,8 @@ COMMANDS = {
     "run": "drive",
     "resume": "drive",
     "retry": "drive",
+    "restart": "drive",
+    "skip": "drive",
     "task": "drive",
     "workflow": "drive",
     "drive": "drive",

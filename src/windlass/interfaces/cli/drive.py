@@ -11,7 +11,7 @@ import click
 from msgspec.structs import replace
 
 from windlass.answers import AnswerPolicy
-from windlass.errors import Exit, UserError, require_text
+from windlass.errors import Exit, UserError, near, require_text
 from windlass.interfaces.cli import completion
 from windlass.interfaces.cli.common import (
     app,
@@ -212,18 +212,35 @@ def workflow(ctx: click.Context, text: tuple[str, ...]) -> int:
     help="Use this agent for one role; also NAME=AGENT:MODEL:EFFORT.",
 )
 @click.option("--script", default="", metavar="FILE", help="Another script for the scripted agent.")
+@click.option("--restart", "stage", default="", metavar="STAGE", help="Begin this stage again; see windlass restart.")
 @click.option("--detach", is_flag=True, help="Drive the run in the background.")
 @click.option("--wait", is_flag=True, help="Without a terminal: wait until another process answers.")
 @json_option
-def resume(run: str, budget: float | None, agent: str, script: str, detach: bool, as_json: bool, **options: Any) -> int:
+def resume(
+    run: str,
+    budget: float | None,
+    agent: str,
+    script: str,
+    stage: str,
+    detach: bool,
+    as_json: bool,
+    **options: Any,
+) -> int:
     """Continue a run where it stopped. Steps that have a result are not repeated.
 
     \b
       windlass resume
       windlass resume 3f2a --budget 40
       windlass resume --role implementer=codex
+      windlass resume --restart PLAN
     """
     here = app()
+    if stage:
+        row = here.service.run_to_change(run)
+        target = f"restart {_stage(here, row.id, stage)}"
+        if here.service.controls.detour(row.id, target, "windlass resume"):
+            click.echo(f"run {row.id} will {target} as soon as its agents have ended; see windlass status")
+            return 0
     more = {"budget": budget, "agent": agent, "script": _path(script), "roles": _roles(options.pop("roles"))}
     policy = _policy(options) if any(options.values()) else None
     return continue_run(here, here.service.run_to_change(run).id, as_json, policy, detach=detach, **more)
@@ -243,6 +260,74 @@ def retry(run: str, as_json: bool) -> int:
     if row.state not in (RunState.STOPPED, RunState.BLOCKED):
         raise UserError(f"run {row.id} is {row.state}, not stopped", hint="continue it with windlass resume")
     return continue_run(here, row.id, as_json)
+
+
+@click.command(short_help="Begin a stage of a run again.")
+@run_argument
+@click.option("--stage", default="", metavar="STAGE", help="The stage. Default: the one where the run is.")
+@click.option("--why", default="", metavar="TEXT", help="What should be different. The agents of the stage get it.")
+@json_option
+def restart(run: str, stage: str, why: str, as_json: bool) -> int:
+    """Begin a stage again. What its phases made is removed, and so is what later stages made; earlier stages stay.
+
+    The code that has landed stays, unless the flow resets it. Running agents end, and their work is kept.
+
+    \b
+      windlass restart
+      windlass restart --stage PLAN --why "split the tasks by module"
+    """
+    here = app()
+    row = here.service.run_to_change(run)
+    return _detour(here, row.id, f"restart {_stage(here, row.id, stage)}", why, as_json)
+
+
+@click.command(short_help="Go on without the phase where a run is.")
+@run_argument
+@click.option("--why", default="", metavar="TEXT", help="The reason, for the report.")
+@json_option
+def skip(run: str, why: str, as_json: bool) -> int:
+    """Go on without the phase where the run is, or without the files that it lacks to begin.
+
+    The run records who skipped what, and its report repeats it. No file is made up.
+
+    \b
+      windlass skip --why "reviewed by hand"
+    """
+    here = app()
+    row = here.service.run_to_change(run)
+    _stage(here, row.id, "")
+    return _detour(here, row.id, "waive", why, as_json)
+
+
+def _stage(here: App, run: str, name: str) -> str:
+    """The stage to restart: one that has begun and is not disabled."""
+    view = here.service.view(run)
+    if not view.stages:
+        if view.phase is None and not view.state.final:
+            raise UserError(f"run {run} has not begun", hint="windlass resume")
+        raise UserError(f"flow '{view.flow}' has no stages", hint="windlass retry repeats a failed step")
+    known, current = list(view.stages), view.stage or next(iter(view.stages))
+    stage = name or current
+    if stage not in known:
+        raise UserError(f"there is no stage '{stage}'", hint=near(stage, known))
+    if not view.stages[stage].enabled:
+        raise UserError(f"stage {stage} is disabled in this run", hint="start a new run to enable it")
+    if known.index(stage) > known.index(current):
+        raise UserError(f"stage {stage} has not begun: the run is in {current}", hint="windlass status")
+    return stage
+
+
+def _detour(here: App, run: str, target: str, why: str, as_json: bool) -> int:
+    command = "windlass skip" if target == "waive" else "windlass restart"
+    driven = here.service.controls.detour(run, target, command, why)
+    if not driven:
+        return continue_run(here, run, as_json)
+    what = "will go on without this phase" if target == "waive" else f"will {target}"
+    if as_json:
+        echo_json({"run": run, "state": here.service.run(run).state, "message": f"run {run} {what}"})
+    else:
+        click.echo(f"run {run} {what} as soon as its agents have ended; see windlass status")
+    return 0
 
 
 @click.command(hidden=True)
@@ -413,4 +498,13 @@ def _path(script: str) -> str:
     return str(Path(script).resolve()) if script else ""
 
 
-COMMANDS = {"run": run, "task": task, "resume": resume, "retry": retry, "workflow": workflow, "drive": drive}
+COMMANDS = {
+    "run": run,
+    "task": task,
+    "resume": resume,
+    "retry": retry,
+    "restart": restart,
+    "skip": skip,
+    "workflow": workflow,
+    "drive": drive,
+}

@@ -11,7 +11,10 @@ from windlass.views.show import finding_line, verdict_mark
 from windlass.views.state import PASSED, ReviewView, ended_cost, finding_from
 
 PAUSE_WORDS = {"paused": "Paused", "waiting": "Waiting for an answer"}
-BAD_OUTCOMES = frozenset({"failed", "empty", "invalid", "exhausted", "blocking", "stopped", "hard_stop"})
+BAD_OUTCOMES = frozenset({
+    "failed", "failed.test", "failed.source", "failed.unknown", "empty", "invalid", "exhausted", "blocking", "stopped",
+    "hard_stop",
+})  # fmt: skip
 BY_ROLE = {"scout": "Scouting codebase", "swe-tester": "Running the tests"}
 ROLE_DONE = {"scout": "Scouted", "swe-tester": "Tests run"}
 BY_PURPOSE = {

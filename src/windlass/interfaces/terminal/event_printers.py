@@ -21,9 +21,11 @@ from windlass.views.outlook import (
     land_command,
     resume_command,
 )
+from windlass.views.stages import restart_text
 from windlass.views.state import (
     COMPLETE,
     ENDED,
+    IMPLEMENTED,
     UNCHANGED,
     QuestionView,
     Running,
@@ -33,7 +35,7 @@ from windlass.views.state import (
     publish_label,
 )
 
-PhaseEvent: TypeAlias = e.PhaseEntered | e.PhaseFinished | e.PhaseSkipped
+PhaseEvent: TypeAlias = e.PhaseEntered | e.PhaseFinished | e.PhaseSkipped | e.ScheduleMade | e.StageRestarted
 DispatchEvent: TypeAlias = e.DispatchStarted | e.DispatchCosted | e.DispatchFinished
 NoticeEvent: TypeAlias = e.BudgetChanged | e.WaitStarted | e.Warned | e.CommandFinished
 #: phases of these kinds print no heading: their questions and their report are their output
@@ -170,7 +172,7 @@ class TaskPrinter(EventPrinter):
         took = f", {elapsed(task.ended_at - task.started_at)}" if task.started_at and task.ended_at else ""
         cost = f"{task.cost.cost.text}{took}; run so far {self._view.cost.text}"
         line = f"Task {task.index} {event.state}{reason} ({cost})"
-        self._good(line) if event.state == COMPLETE else self._bad(line)
+        self._good(line) if event.state in (COMPLETE, IMPLEMENTED) else self._bad(line)
 
 
 class RunPrinter(EventPrinter):
@@ -218,7 +220,14 @@ class RunPrinter(EventPrinter):
                     self._bad(f"{spoken(event.phase)}: {event.outcome}" + (f": {event.detail}" if event.detail else ""))
             case e.PhaseSkipped():
                 how = "waived" if event.waived else "skipped"
-                self._out.line(f"– {spoken(event.phase)} {how}: {event.reason}", paint=Paint.DIM)
+                by = f" by {event.by}" if event.by else ""
+                self._out.line(f"– {spoken(event.phase)} {how}{by}: {event.reason}", paint=Paint.DIM)
+            case e.ScheduleMade():
+                enabled = [stage for stage in self._view.stages.values() if stage.enabled]
+                self._out.line(f"stages: {' → '.join(stage.id for stage in enabled)}", indent=2)
+            case e.StageRestarted():
+                self._out.line()
+                self._out.line(f"↻ {restart_text(self._view.restarts[-1])}", paint=Paint.YELLOW)
             case _:
                 assert_never(event)
 
@@ -288,7 +297,10 @@ class RunPrinter(EventPrinter):
         self._out.verbatim(land_command(view), indent=4)
 
     def _phase_name(self, phase: str, label: str = "") -> str:
-        return "Final review" if phase == self._view.final_phase else spoken(label or phase)
+        if phase == self._view.final_phase and not self._view.stages:
+            return "Final review"
+        known = self._view.phase.label if self._view.phase and self._view.phase.id == phase else ""
+        return spoken(label or known or phase)
 
 
 class AgentPrinter(EventPrinter):
@@ -354,6 +366,8 @@ class OutputPrinter(EventPrinter):
                 note = f" ({event.note})" if event.note else ""
                 if event.path or note:
                     self._out.line(f"{event.name} → {event.path or 'stored'}{note}", indent=2)
+            case e.ArtifactsRemoved():
+                self._out.line(f"removed: {', '.join(event.names)}", indent=2, paint=Paint.DIM)
             case e.PlanAdopted():
                 again = plural(len(event.again), "step")
                 self._out.line(f"edited {event.name} adopted by {event.by}; {again} will run again", indent=2)

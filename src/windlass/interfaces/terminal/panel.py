@@ -7,12 +7,15 @@ from windlass.interfaces.terminal.live_state import Live, Mood
 from windlass.interfaces.terminal.spans import BLANK, Line, Look, Span, Tone, cut, row
 from windlass.text import elapsed, hhmm, money, plural, spoken
 from windlass.views.outlook import elicit_progress, headline
+from windlass.views.stages import stage_line
 from windlass.views.state import COMPLETE, ENDED, IMPLEMENTED, SKIPPED, TaskView, View
 
 CELLS = 20
 #: rows that the task list keeps when the screen is too small for everything
 LEAST_TASKS = 4
 QUIET_S = 90.0
+#: rows of a screen that has no room for the line of stages
+LOW = 10
 KEYS = (("p", "pause"), ("t", "tell"), ("d", "details"), ("b", "background"))
 
 
@@ -50,7 +53,15 @@ def _top(live: Live, look: Look, now: float) -> list[Line]:
     sign = "✓" if live.ended and view.state.final else "▸"
     tone = Tone.DIM if live.ended else Tone.NOW
     left = (look.span(sign, tone), Span(" "), look.span(headline(view), tone))
-    return [head, row(left, (Span(since, Tone.DIM),) if since else (), look)]
+    now_line = row(left, (Span(since, Tone.DIM),) if since else (), look)
+    return [head, *_stages(view, look), now_line]
+
+
+def _stages(view: View, look: Look) -> list[Line]:
+    """One line with all stages, if the flow has some and the screen has the room."""
+    if not view.stages or look.height < LOW:
+        return []
+    return [cut((look.span(stage_line(view), Tone.DIM),), look.width, look.ellipsis)]
 
 
 # -- tasks

@@ -54,7 +54,7 @@ class PlainDisplay:
         match event:
             case e.RunStarted() | e.RunResumed() | e.RunTold() | e.RunSaid() | e.RunEnded():
                 self._run.run(event)
-            case e.PhaseEntered() | e.PhaseFinished() | e.PhaseSkipped():
+            case e.PhaseEntered() | e.PhaseFinished() | e.PhaseSkipped() | e.ScheduleMade() | e.StageRestarted():
                 self._run.phase(event)
             case e.BudgetChanged() | e.WaitStarted() | e.Warned() | e.CommandFinished():
                 self._run.notice(event)
@@ -82,6 +82,7 @@ class PlainDisplay:
                 self.output.answer(event)
             case (
                 e.ArtifactStored()
+                | e.ArtifactsRemoved()
                 | e.PlanAdopted()
                 | e.ReportWritten()
                 | e.FixLanded()

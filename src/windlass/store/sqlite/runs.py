@@ -34,7 +34,7 @@ class RunTable:
         with self._database.write(None) as connection:
             connection.execute(
                 "UPDATE run SET epoch = epoch + 1, driver = ?,"
-                " wanted = CASE wanted WHEN 'abort' THEN wanted ELSE '' END WHERE id = ?",
+                " wanted = CASE wanted WHEN 'pause' THEN '' ELSE wanted END WHERE id = ?",
                 (driver, run),
             )
             # The claim that was compared in this transaction may be the one that this driver replaces.
