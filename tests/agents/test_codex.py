@@ -72,7 +72,7 @@ def test_a_role_that_writes_is_confined_to_its_directory() -> None:
 
 
 def test_a_protected_folder_of_a_declared_output_is_writable() -> None:
-    root = 'sandbox_workspace_write.writable_roots=["{}/.agents"]'.format(a_job().cwd)
+    root = f'sandbox_workspace_write.writable_roots=["{a_job().cwd}/.agents"]'
     assert root in flags(outs={"plan": ".agents/tmp/phases/1.2-plan.md"})
     assert "writable_roots" not in flags(outs={"plan": "docs/plans/plan.md"})
 
