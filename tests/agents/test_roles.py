@@ -157,7 +157,7 @@ def test_there_is_a_prompt_for_every_dispatch_of_the_flows_that_ship() -> None:
         "simplifier": {"draft"},
         "test-analyst": {"draft"},
         "docs-writer": {"draft"},
-        **dict.fromkeys(("codex-high", "codex-xhigh", "sonnet-4.5", "opus-4.5"), set()),
+        **{profile: set() for profile in ("codex-high", "codex-xhigh", "sonnet-4.5", "opus-4.5")},
     }
 
 
