@@ -250,7 +250,8 @@ def _task(view: View, at: float, event: TaskEvent) -> None:
             _change_task(view, at, event)
         case e.TaskLanded():
             task = _ensure_task(view, event.task)
-            _put(view, replace(task, landed=event.commit, checks=event.checks, changed=tuple(event.files)))
+            changed = tuple(dict.fromkeys((*task.changed, *event.files)))
+            _put(view, replace(task, landed=event.commit, checks=event.checks, changed=changed))
             view.tip = event.tip or event.commit
         case e.TaskProved():
             _put(view, replace(_ensure_task(view, event.task), proof=p.proof_from(event)))
