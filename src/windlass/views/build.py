@@ -250,6 +250,7 @@ def _task(view: View, at: float, event: TaskEvent) -> None:
             _change_task(view, at, event)
         case e.TaskLanded():
             task = _ensure_task(view, event.task)
+            # After a restart of its stage a task lands again: what it changed before is still there.
             changed = tuple(dict.fromkeys((*task.changed, *event.files)))
             _put(view, replace(task, landed=event.commit, checks=event.checks, changed=changed))
             view.tip = event.tip or event.commit
@@ -305,6 +306,8 @@ def _change_task(view: View, at: float, event: e.TaskChanged) -> None:
         if task.ended:
             reason = f": {task.reason}" if task.reason and task.state != p.COMPLETE else ""
             _note(view, at, f"Task {task.index} {task.state} ({task.cost.cost.text}){reason}")
+        if view.stages and view.phase and task.state == "failed" != before:
+            view.failures.append(p.PhaseFailure(view.phase.id, task.state, f"{task.title}: {task.reason}", at))
     _put(view, task)
 
 
