@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import signal
 import socket
 from collections import Counter
 from collections.abc import Iterator
@@ -40,10 +41,16 @@ ENOUGH = 6 << 30
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Put temporary folders into memory where there is enough of it: the journal and git wait for the disk often.
+    """Do not ignore Ctrl-C, and put temporary folders into memory where there is enough of it.
 
-    Not for the live suite: the sandbox of a real CLI has a /dev of its own, without these folders.
+    A shell starts its background jobs with SIGINT ignored, and processes inherit that: the tests of Ctrl-C would send
+    it to processes that ignore it, as Windlass does on purpose.
+
+    The journal and git wait for the disk often. The live suite needs it: the sandbox of a real CLI has a /dev of its
+    own, without these folders.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     live = any("live" in Path(str(argument).partition("::")[0]).parts for argument in config.args)
     if live or not os.access(MEMORY, os.W_OK):
         return

@@ -194,3 +194,14 @@ def test_ctrl_c_at_python_s_own_end_changes_neither_output_nor_exit_code(front: 
     done = subprocess.run(argv, cwd=front.root, env=front.env, capture_output=True, text=True, check=False)
     assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
     assert "No runs here yet" in done.stdout
+
+
+@pytest.mark.long
+def test_the_tests_of_ctrl_c_hold_in_a_background_job_that_ignores_it(tmp_path: Path) -> None:
+    """Otherwise Windlass ignores the signal too, and the tests prove nothing."""
+    test = f"{Path(__file__)}::test_ctrl_c_while_modules_are_loaded_prints_no_traceback[click]"
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={tmp_path / 'inner'}", test]
+    done = subprocess.run(
+        ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *argv], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

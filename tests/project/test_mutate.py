@@ -11,11 +11,11 @@ import mutate
 
 ROOT = Path(__file__).parents[2]
 HALF = "def half(n):\n    return n / 2\n"
-TESTS = """import sys
+SRC_FIRST = 'sys.path.insert(0, str(Path(__file__).parents[2] / "src"))\n'
+TESTS = f"""import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
-from half import half
+{SRC_FIRST}from half import half
 
 
 def test_half():
@@ -72,6 +72,13 @@ def test_a_mutation_that_a_test_notices_is_killed_and_the_tree_stays_as_it_was(
 def test_a_mutation_that_nobody_notices_survives_and_is_named(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tree, listed(tests=["tests/test_half.py::test_nothing"])) == 1
     assert "survived: twice (src/half.py)" in capsys.readouterr().out
+
+
+@pytest.mark.long
+def test_a_set_pythonpath_does_not_hide_the_mutation(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tree / "tests/test_half.py").write_text(TESTS.replace(SRC_FIRST, ""))
+    monkeypatch.setenv("PYTHONPATH", str(tree / "src"))
+    assert run(tree, listed()) == 0
 
 
 @pytest.mark.parametrize(
