@@ -29,6 +29,7 @@ ONE = ({"title": "Add sub", "description": "Do sub."},)
 SOURCE = "test -e src/fixed.py || { echo 'src/app.py:1: it is wrong'; exit 1; }"
 """A test that finds the fault in the source, until a worker adds a file."""
 TESTS = "test -e tests/fixed.py || { echo 'tests/test_t1.py:7: it is wrong'; exit 1; }"
+WRONG = "failure in src/app.py: src/app.py:1: it is wrong"
 STUCK = "(failed after 2 attempts: the last fix closed no finding)"
 
 
@@ -164,7 +165,7 @@ def test_the_state_shows_the_target_restarting_and_the_stage_that_failed_blocked
     assert (state["currentStage"], state["currentPhase"]) == ("IMPLEMENT", "2.1")
     target, left = state["stages"]["IMPLEMENT"], state["stages"]["TEST"]
     assert (target["status"], target["restartCount"]) == ("restarting", 1)
-    assert (left["status"], left["reason"], left["restartCount"]) == ("blocked", "src/app.py:1: it is wrong", 0)
+    assert (left["status"], left["reason"], left["restartCount"]) == ("blocked", WRONG, 0)
     phases = {id: phase["status"] for stage in (target, left) for id, phase in stage["phases"].items()}
     assert phases == dict.fromkeys(("2.1", "2.2", "2.3", "3.1", "3.2", "3.3"), "pending")
     assert state["stages"]["PLAN"]["status"] == "completed"
@@ -186,9 +187,9 @@ def test_the_state_shows_the_target_restarting_and_the_stage_that_failed_blocked
 def test_the_failure_is_kept_in_the_state_with_its_class_and_the_report_tells_the_restart(source: Staged) -> None:
     (failure,) = source.state["failures"]
     assert (failure["phase"], failure["outcome"]) == ("3.1", "failed.source")
-    assert failure["reason"] == "src/app.py:1: it is wrong"
+    assert failure["reason"] == WRONG
     told = source.report.split("## Restarts")[1].split("##")[0]
-    assert "IMPLEMENT restarted from TEST, 1 restart so far: src/app.py:1: it is wrong" in told
+    assert f"IMPLEMENT restarted from TEST, 1 restart so far: {WRONG}" in told
     assert "- IMPLEMENT: completed, 1 restart\n" in source.report
     assert {"- `src/t1.py`", "- `src/fixed.py`"} <= set(source.report.splitlines())
 
