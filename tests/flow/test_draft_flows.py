@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flow_files import by_outcome, labels, load, review_of, step, tasks_of
+from flow_files import by_outcome, labels, load, step, tasks_of
 from windlass.flow.route_graph import step_edges
 from windlass.kinds import publish, tasks
 
