@@ -27,6 +27,8 @@ from windlass.model import Json, Key, RunState
 from windlass.tasks.context import COMPLETE, EndRunError
 
 WINDLASS = "windlass"
+RESTORE = "restore"
+"""The key of the question about deleted files. It is asked before the loop begins."""
 
 
 class Turn(Struct, frozen=True):
@@ -217,7 +219,8 @@ class RunLoop:
         return Turn(after, reason, str(found["by"]), str(found["comment"]))
 
     async def _record_detour(self, key: Key, phase: str, workspace: Workspace) -> dict[str, Json]:
-        """Record the request under this key, once, and close the questions of the phase that is left."""
+        """Record the request under this key, once, and close the questions of the phase that is left, and those about
+        deleted files: the person's way is the answer."""
         run, journal = self._run, self._journal
 
         async def record(previous: Json) -> Json:
@@ -233,7 +236,7 @@ class RunLoop:
             journal.store.runs.request(journal.run, "")
         run.requests.go_on()
         for row in journal.store.questions.all(journal.run, pending=True):
-            if Key.parse(row.key.partition("!")[0]).parts[0].id == phase:
+            if Key.parse(row.key.partition("!")[0]).parts[0].id in (phase, RESTORE):
                 target, by = str(found["target"]), str(found["by"])
                 with journal.writing(f"{row.key}.left"):
                     if journal.store.questions.answer(journal.claim, row.key, target, "", by):
@@ -291,7 +294,7 @@ class RunLoop:
         key = Key().child(state.at, visit=state.visit)
         if target.to is To.WAIVE and not (state.ended and state.ended.fresh):
             # The gate stopped the run: the phase begins without what the gate misses.
-            self._waive(state, key.child("gate"), f"its gate was waived: {end.reason}", by)
+            self._waive(state, key.child("gate"), f"{reason}; its gate was waived: {end.reason}", by)
             return Turn(machine.after_waived_gate(state), reason, by)
         if target.to is To.WAIVE:
             self._waive(state, key, f"{reason}; {end.reason}", by)
