@@ -90,8 +90,8 @@ STORIES = {
         then=[("restart", "--stage", "PLAN", "--why", "smaller")],
         points=(
             "windlass.runs.controls:RunControls.detour after 1",
-            "before left/3.3/asked#1",
-            "after left/3.3/asked#1",
+            "before left/3.3/asked#1/failure",
+            "after left/3.3/asked#1/failure",
             "before 3.3/asked#1!failure.left",
             "after 3.3/asked#1!failure.left",
             *RESTART,
@@ -245,7 +245,7 @@ def test_killed_again_and_again_in_one_restart_it_happens_once(uninterrupted: An
         f"{REMOVAL} before 2",
         "windlass.driver.stages:restart before 1",
         "before 2.1+2/tasks",
-        "after 2.1+2/t1+2/implement@1.finish",
+        "before 2.1+2/result",
         "before 3.1+2/result",
     ]
     [argv] = commands(front, STORIES[name])
