@@ -250,7 +250,9 @@ def _task(view: View, at: float, event: TaskEvent) -> None:
             _change_task(view, at, event)
         case e.TaskLanded():
             task = _ensure_task(view, event.task)
-            _put(view, replace(task, landed=event.commit, checks=event.checks, changed=tuple(event.files)))
+            # After a restart of its stage a task lands again: what it changed before is still there.
+            changed = tuple(dict.fromkeys((*task.changed, *event.files)))
+            _put(view, replace(task, landed=event.commit, checks=event.checks, changed=changed))
             view.tip = event.tip or event.commit
         case e.TaskProved():
             _put(view, replace(_ensure_task(view, event.task), proof=p.proof_from(event)))
@@ -281,6 +283,9 @@ def _list_tasks(view: View, at: float, listed: list[Json]) -> None:
                 group=int(str(raw.get("group") or 0)),
             )
         )
+    # The code of a task that the new plan does not have stays on the branch.
+    gone = [task for id, task in known.items() if id not in view.positions]
+    view.fixed = (*view.fixed, *(name for task in gone for name in task.changed))
     if [task.title for task in view.tasks] != titles:
         _note(view, at, f"Plan {verb} ({plural(len(view.tasks), 'task')})")
 

@@ -70,8 +70,10 @@ def _restart(view: View, at: float, event: e.StageRestarted) -> None:
         view.reviews.pop(phase, None)
     kinds = {phase.kind for stage in view.stages.values() for phase in stage.phases if phase.id in event.phases}
     if "tasks" in kinds:
-        fresh_tasks = [replace(task, state=PENDING, step="", reason="", ended_at=None) for task in view.tasks]
-        view.tasks, view.current = fresh_tasks, ""
+        # A reset takes the code of the tasks away, and the fixes that came after it.
+        gone = {"changed": ()} if event.kept else {}
+        view.tasks = [replace(task, state=PENDING, step="", reason="", ended_at=None, **gone) for task in view.tasks]
+        view.current, view.fixed = "", () if event.kept else view.fixed
     view.stage = event.stage
     view.log.append(LogEntry(at, restart_text(view.restarts[-1])))
 
