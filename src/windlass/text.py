@@ -78,7 +78,7 @@ class Page:
         self._lines += wrapped(safe, self.width, " " * indent, " " * (indent + hang)) or [""]
 
     def field(self, label: str, text: str, *, column: int = 11) -> None:
-        head = self._fit(f"{clean(label, 40)}:").ljust(column)
+        head = self._fit(f"{clean(label, 40)}: ").ljust(column)
         safe = self._fit(clean(text, 2000))
         self._lines += wrapped(safe, self.width, head, " " * column) or [head.rstrip()]
 

@@ -232,8 +232,8 @@ def test_windlass_agents_shows_who_plays_every_role_of_every_flow(tmp_path: Path
     """Every role an agent of its own, and one role that only lends: shown as the run's own assignment has it."""
     front = Front(tmp_path)
     roles = sorted(load_roles([]))
-    agents = "".join(f'[agents.a-{role}]\nargv = ["echo", "x"]\n' for role in roles)
-    tables = "".join(f'[roles.{role}]\nagent = "a-{role}"\n' for role in roles if role != "planner")
+    agents = "".join(f'[agents."a-{role}"]\nargv = ["echo", "x"]\n' for role in roles)
+    tables = "".join(f'[roles."{role}"]\nagent = "a-{role}"\n' for role in roles if role != "planner")
     front.configure(scripted(front) + agents + tables)
     shown = {one["name"]: one["roles"] for one in json.loads(front("agents", "--json").out)}
     kit = Project(front.service.host)
@@ -241,7 +241,7 @@ def test_windlass_agents_shows_who_plays_every_role_of_every_flow(tmp_path: Path
     walked = set()
     for source in list_flows([]):
         flow = kit.parse(source, loaded)
-        for role, profile in {part for phase in flow.all_phases() for part in phase.parts()}:
+        for role, profile in flow.parts():
             agent = assign(config, loaded, role, profile).agent
             lent = f"{role} (in flow '{flow.flow}', as {profile})"
             assert {role, lent} & set(shown[agent]), (flow.flow, role, profile, agent)

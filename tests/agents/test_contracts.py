@@ -157,7 +157,10 @@ def test_a_review_block_gives_verdict_and_findings() -> None:
         ("review", "approved", Verdict.INCONCLUSIVE),
         ("staged-review", "approved", Verdict.PASS),
         ("staged-review", "needs_revision", Verdict.FAIL),
-        ("staged-review", "blocked", Verdict.HARD_STOP),
+        ("staged-review", "blocked", Verdict.INCONCLUSIVE),
+        ("final-review", "approved", Verdict.PASS),
+        ("final-review", "blocked", Verdict.HARD_STOP),
+        ("final-review", "needs_revision", Verdict.INCONCLUSIVE),
         ("staged-review", "pass", Verdict.INCONCLUSIVE),
         ("contract-review", "OK", Verdict.PASS),
         ("contract-review", "PASS WITH NOTES", Verdict.PASS_WITH_NOTES),
@@ -168,7 +171,7 @@ def test_a_review_block_gives_verdict_and_findings() -> None:
 )
 def test_every_document_s_words_map_to_the_six_verdicts(contract: str, word: str, meant: Verdict) -> None:
     finding = {"severity": "low", "message": "m"}
-    key = "issues" if contract == "staged-review" else "findings"
+    key = "issues" if contract in ("staged-review", "final-review") else "findings"
     parsed = parse(contract, block(json.dumps({"status": word, key: [finding]})))
     assert ReviewBlock.from_json(parsed.value).verdict is meant is verdict(contract, word)
     known = CONTRACTS[contract].verdicts

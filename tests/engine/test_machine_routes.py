@@ -142,7 +142,7 @@ def test_the_same_question_asked_again_has_the_next_number() -> None:
 def test_a_stage_that_is_off_is_skipped_with_the_reason_and_one_that_is_on_runs() -> None:
     skipped = machine.decide(STAGED, at("b"), FLAT)
     assert isinstance(skipped, SkipPhase)
-    assert skipped.reason == "stage two is off: deep is True"
+    assert skipped.reason == "stage two is disabled: it runs only when deep is true"
     assert isinstance(machine.decide(STAGED, at("b"), DEEP), RunPhase)
 
 

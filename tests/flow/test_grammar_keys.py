@@ -28,11 +28,13 @@ CALLED = {
     "BudgetSettings": ("budget", "money"),
     "CallSpec": ("call", "fixer", "reviewer", "spec", "r"),
     "CommandSet": ("checks", "commands"),
+    "Compaction": ("compact",),
     "Config": ("config", "_config"),
     "Empty": ("empty",),
     "Flow": ("flow", "_flow", "_load"),
     "Label": ("label",),
     "Land": ("land",),
+    "LandedChange": ("land",),
     "LimitSettings": ("limits",),
     "NotifySettings": ("notify",),
     "PhaseSpec": ("phase", "step", "steps", "spec"),
@@ -47,6 +49,7 @@ CALLED = {
     "WorkspaceSettings": ("workspace",),
 }
 FOR_THE_CHECK = {
+    "Compaction.path": "the loader makes the artifacts of the summaries from it",
     "AskSpec.bound": "says to the check of loops that a person bounds this one",
     "QuestionSpec.per": "says to the check of questions that only steps of a task ask it",
 }

@@ -339,6 +339,8 @@ def test_a_role_has_the_model_of_its_profile_on_a_cli_that_serves_it() -> None:
         "implementer": "claude-opus-4-6",
         "spec-reviewer": "claude-opus-4-6",
         "quality-reviewer": "claude-sonnet-4-5",
+        "sonnet-4.5": "claude-sonnet-4-5",
+        "opus-4.5": "claude-opus-4-5",
     }
     assert models("codex") == {"architect": "gpt-5.2", "security-reviewer": "gpt-5.3-codex"}
     assert roles["performance-reviewer"].recommended == "gemini-3-pro-high"

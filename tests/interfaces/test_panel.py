@@ -247,3 +247,17 @@ def test_a_row_is_never_wider_than_the_screen(left: str, right: str, width: int)
 
 def test_wide_letters_count_as_two_cells() -> None:
     assert plain([cut((Span("日本語の長い題名"),), 9)]) == "日本語の…\n"
+
+
+def test_the_line_of_stages_shortens_its_restarts_on_a_narrow_screen() -> None:
+    stages = ("EXPLORE", "PLAN", "IMPLEMENT", "TEST", "FINAL")
+    schedule: list[e.Json] = [
+        {"id": id, "enabled": True, "phases": [{"id": id.lower(), "kind": "produce"}]} for id in stages
+    ]
+    again = ["implement", "test"]
+    restart = e.StageRestarted("IMPLEMENT", "implement", "TEST", "a code error", "windlass", 1, again)
+    entered = e.PhaseEntered("implement", "implement+2", "produce", "Implement", "IMPLEMENT")
+    found = live([e.ScheduleMade(schedule, 3), restart, entered])
+    assert "○ EXPLORE ○ PLAN ▸ IMPLEMENT ↻1 ✗ TEST ○ FINAL" in shown(found, 60)
+    assert "○ EXPLORE ○ PLAN ▸ IMPLEMENT (restart 1 of 3) ✗ TEST ○ FINAL" in shown(found, 80)
+    assert "o EXPLORE o PLAN > IMPLEMENT ~1 x TEST o FINAL" in shown(found, 60, unicode=False)

@@ -239,6 +239,22 @@ def test_a_text_about_git_may_show_conflict_marks(tmp_path: Path) -> None:
     assert landed(crew) == ["t1", "t2"], details(crew)
 
 
+def test_a_conflict_that_a_person_accepts_does_not_land_and_the_task_is_skipped(tmp_path: Path) -> None:
+    crew, clash = crew_with_base(tmp_path), CLASHES["contents"]
+    land = {"checks": "all", "max": 0, "on": {"conflict": "ask stuck", "red": "fail"}}
+    rules = [plan_rule([{"title": "A"}, {"title": "B"}]), work("t1", clash.first), work("t2", clash.second)]
+    text = flow("skip", "accept", order="waves", failure="continue", land=land)
+    assert crew.go(text, rules).code == 10
+    done = crew("answer", "accept")
+    assert done.code == 14, done.out
+    assert landed(crew) == ["t1"]
+    assert crew.show("note.txt") == "one"
+    task = crew.view.tasks[1]
+    assert task.state == "skipped"
+    assert task.reason.startswith("it cannot be accepted as it is: landing refused (conflict)")
+    assert len(details(crew)) == 1, "an acceptance joins nothing, so it does not try to land again"
+
+
 # -- the flows that ship
 
 

@@ -236,6 +236,16 @@ def test_a_red_chain_is_halved_and_only_the_culprit_is_refused(tmp_path: Path) -
     assert [event.task for event in crew.events(LandingRefused)] == ["t3"]
 
 
+def test_a_conflict_with_a_task_that_is_then_refused_keeps_no_task_from_landing(tmp_path: Path) -> None:
+    crew = together(tmp_path, "! grep -q 10 src/app.py\n")
+    sides = [rule(f"t{n}", {"src/app.py": f"x = {n}0\n"}) for n in (1, 2)]
+    done = crew.go(flow(order="waves", failure="continue"), [plan_rule(titles("A", "B")), *sides])
+    assert done.code == 14, done.out
+    assert [(event.task, event.why) for event in crew.events(LandingRefused)] == [("t1", "red")]
+    assert landed(crew) == ["t2"]
+    assert crew.show("src/app.py") == "x = 20"
+
+
 def test_after_a_red_chain_came_to_its_end_the_next_tasks_land_together_again(tmp_path: Path) -> None:
     crew = together(tmp_path, "! [ -e src/t3.py ]\n")
     second = [{"title": title, "depends_on": ["A"]} for title in ("E", "F")]

@@ -51,6 +51,16 @@ def test_a_review_keeps_the_last_verdict_of_each_role(whole: View) -> None:
     assert whole.tasks[1].fixes == 1
 
 
+def test_a_fix_that_needs_a_second_attempt_is_one_fix() -> None:
+    view = folded(
+        e.TasksListed("plan", [s.task_json(1)]),
+        e.DispatchStarted("execute/t1/spec.fix#1", 1, "implementer", "claude", purpose="fix", task="t1"),
+        e.DispatchFinished("execute/t1/spec.fix#1", 1, "implementer", "claude", error="crashed", task="t1"),
+        e.DispatchStarted("execute/t1/spec.fix#1", 2, "implementer", "codex", purpose="fix", task="t1"),
+    )
+    assert view.tasks[0].fixes == 1
+
+
 def test_findings_of_a_passing_review_go_to_the_ledger_once() -> None:
     note: dict[str, Json] = {"message": "a name", "severity": "low", "file": "x.py"}
     view = folded(
@@ -133,6 +143,31 @@ def test_a_revised_plan_keeps_what_is_known_of_a_task_and_its_new_place() -> Non
         e.TaskChanged("t2", "reviewing"),
     )
     assert [(t.id, t.index, t.state) for t in view.tasks] == [("t2", 1, "reviewing"), ("t3", 2, "pending")]
+
+
+def test_a_task_that_the_tip_already_contains_leaves_the_tip_where_it_is() -> None:
+    view = folded(
+        e.TaskLanded("t1", s.commit(2), s.commit(2), "passed", []),
+        e.TaskLanded("t2", s.commit(3), s.commit(3), "passed", []),
+        e.TaskLanded("t3", s.commit(2), s.commit(3), "passed", []),
+    )
+    assert view.tip == s.commit(3)
+    assert [task.landed for task in view.tasks] == [s.commit(2), s.commit(3), s.commit(2)]
+
+
+def test_a_warning_about_a_task_is_kept_with_the_task_and_with_the_run() -> None:
+    view = folded(
+        e.TasksListed("plan", [s.task_json(1), s.task_json(2)]),
+        e.Warned("role", "src/a.py was put back", task="t2"),
+        e.Warned("budget", "half of it is spent"),
+        e.Warned("role", "src/b.py was put back", task="t2"),
+    )
+    assert [task.warnings for task in view.tasks] == [(), ("src/a.py was put back", "src/b.py was put back")]
+    assert [(warning.task, warning.code) for warning in view.warnings] == [
+        ("t2", "role"),
+        ("", "budget"),
+        ("t2", "role"),
+    ]
 
 
 def test_plan_revisions_count_the_fixers_results_before_the_tasks_begin() -> None:

@@ -168,7 +168,8 @@ class RunLoop:
     async def _ask(self, state: State, todo: AskQuestion, workspace: Workspace) -> Turn:
         key = Key().child(todo.phase.id, visit=todo.visit).child("asked", cycle=todo.nth)
         ctx = StepContext(self._run, StepPlace(key, todo.phase, workspace))
-        question = ctx.values.question(todo.question, todo.reason)
+        found = self._run.outcomes.get(todo.phase.id)
+        question = ctx.values.question(todo.question, todo.reason, found.findings if found else ())
         is_done = self._run.questions.recorded_answer(key, question) is not None
 
         async def ask() -> Turn:
@@ -180,7 +181,6 @@ class RunLoop:
             reason = f"{todo.reason}: {answer.comment}" if answer.comment else todo.reason
             if target.to is To.WAIVE:
                 self._waive(state, key, reason, answer.by)
-            found = self._run.outcomes.get(todo.phase.id)
             told = "\n\n".join(filter(None, (answer.comment, found.evidence or found.detail if found else "")))
             return Turn(after, reason, answer.by, told)
 

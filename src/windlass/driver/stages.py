@@ -150,7 +150,9 @@ async def summarize(run: RunScope, place: Key, entered: str) -> None:
     flow, values, left = run.values.flow, run.values, place.parts[0].id
     if flow.compact is None or left not in run.outcomes or flow.phase(left).REPORTS_FAILURE:
         return
-    stage, after = flow.stage_of(left), flow.stage_of(entered) if entered else None
+    # The report belongs to no stage of the schedule.
+    ended = not entered or flow.phase(entered).REPORTS_FAILURE
+    stage, after = flow.stage_of(left), None if ended else flow.stage_of(entered)
     if values.resolve(flow.compact.between_phases) == "true":
         await _sum_up(run, place, left, [left])
     if stage and stage is not after and values.resolve(flow.compact.between_stages) == "true":

@@ -14,6 +14,7 @@ from windlass.kinds.routes import TASK_ONLY, Target, To
 from windlass.kinds.visit_cost import When, holds
 from windlass.kinds.walker import FINISH, Move, WalkFacts, WalkState, next_step, phase_table, restarted_phases, take
 from windlass.model import RunState
+from windlass.text import plural
 
 ENDS = {
     To.STOP: RunState.STOPPED,
@@ -125,7 +126,11 @@ def decide(flow: Flow, state: State, facts: Facts) -> Decision:
 def after_outcome(flow: Flow, state: State, facts: Facts, outcome: str, reason: str = "") -> State:
     """The state after a phase ended with an outcome."""
     state = replace(state, outcomes={**state.outcomes, state.at: outcome}, fixing=False)
-    after, move = next_step(phase_table(flow), state, outcome, facts)
+    table = phase_table(flow)
+    after, move = next_step(table, state, outcome, facts)
+    route, count = table.route(state.at, outcome), state.taken.get(f"{state.at}.{outcome}", 0)
+    if not reason and route and route.max is not None and move.target == route.then:
+        reason = f"{route.target.arg or state.at} was repeated {plural(count, 'time')}, as often as it may be"
     return _after_move(flow, state, after, move, reason)
 
 
@@ -253,14 +258,18 @@ def _enter(state: State, phase: str) -> State:
 def _disabled_reason(flow: Flow, phase: Phase, facts: Facts) -> str:
     stage = flow.stage_of(phase.id)
     if stage is not None and not holds(stage.when, facts.fact):
-        return f"stage {stage.id} is off: {_words(stage.when)}"
+        return f"stage {stage.id} is disabled: it runs only when {_words(stage.when)}"
     return "" if holds(phase.when, facts.fact) else f"only when {_words(phase.when)}"
 
 
 def _words(when: When) -> str:
-    return ", ".join(
-        f"{name} is {value if isinstance(value, str | bool) else ' or '.join(value)}" for name, value in when.items()
-    )
+    wanted: dict[str, str] = {}
+    for name, value in when.items():
+        if isinstance(value, bool):
+            wanted[name] = "true" if value else "false"
+        else:
+            wanted[name] = value if isinstance(value, str) else " or ".join(value)
+    return ", ".join(f"{name} is {value}" for name, value in wanted.items())
 
 
 def _question_counter(phase: str, question: str) -> str:

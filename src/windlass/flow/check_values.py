@@ -23,8 +23,8 @@ RUN_NAMES = frozenset({"slug", "id8", "date"})
 PATH_NAMES = RUN_NAMES | {"session"}
 #: fields that may hold a $setting; elsewhere it would be read as a text
 SETTING_FIELDS = frozenset({
-    "max", "slots", "pause", "pause_every", "failure", "mode", "threshold", "remote", "base", "times", "profile", "code",
-    "between_stages", "between_phases",
+    "max", "slots", "pause", "pause_every", "failure", "mode", "threshold", "remote", "base", "times", "profile",
+    "code", "between_stages", "between_phases",
 })  # fmt: skip
 
 

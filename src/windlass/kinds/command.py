@@ -100,8 +100,10 @@ async def run(spec: CommandSpec, ctx: Context) -> Outcome:
             return Outcome("exhausted", f"the fixer failed; {_first_lines(ran)}")
     if cap:
         return Outcome("exhausted", _first_lines(ran))
-    name = f"failed.{failure_class(ran)}" if spec.classify else "failed"
-    return Outcome(name, _first_lines(ran), evidence=_evidence(ran))
+    if not spec.classify:
+        return Outcome("failed", _first_lines(ran), evidence=_evidence(ran))
+    where = f"failure in {ran.file}: " if ran.file else ""
+    return Outcome(f"failed.{failure_class(ran)}", where + _first_lines(ran), evidence=_evidence(ran))
 
 
 def _results(ran: CommandRun) -> str:

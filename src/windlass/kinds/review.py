@@ -29,6 +29,8 @@ USER = "user"
 MODES = ("iterative", "single-pass")
 MOST_FIXES = 10
 """Dispatches of a fixer with `per: finding` in one round."""
+MOST_NAMED = 10
+"""Findings in the reason of an outcome. A question can show all of them."""
 STATUS = {
     Verdict.PASS: "approved",
     Verdict.PASS_WITH_NOTES: "approved",
@@ -535,7 +537,8 @@ def _wish(spec: ReviewSpec, ctx: Context) -> tuple[Finding, ...]:
 
 
 def _words(findings: Sequence[Finding]) -> str:
-    return "; ".join(f.message for f in findings)
+    more = len(findings) - MOST_NAMED
+    return "; ".join([*(f.message for f in findings[:MOST_NAMED]), *([f"and {more} more"] if more > 0 else [])])
 
 
 KIND = Kind(ReviewSpec, run)

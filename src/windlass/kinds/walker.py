@@ -17,6 +17,7 @@ from windlass.kinds.routes import Route, Target, To
 from windlass.kinds.spec import DEFAULTED, FlowView, PhaseSpec, routes_of
 from windlass.kinds.visit_cost import When, holds
 from windlass.model import Json
+from windlass.text import plural
 
 LAND = "land"
 FINISH = "(finish)"
@@ -234,7 +235,7 @@ def _restart(table: RouteTable, state: AnyWalkState, target: Target, facts: Walk
     count = state.restarts.get(stage.id, 0)
     if bound is not None and bound.max is not None and bound.then is not None and count >= facts.number(bound.max):
         state, move = take(table, state, bound.then, facts)
-        return state, replace(move, note=f"{stage.id} was restarted {count} times")
+        return state, replace(move, note=f"{stage.id} was restarted {plural(count, 'time')}")
     state = replace(
         state,
         at=stage.first,

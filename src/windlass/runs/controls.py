@@ -84,7 +84,7 @@ class RunControls:
                     return f"run {row.id} is being aborted"
                 self._record_abort(row)
             left = ""
-        self._remove_workflow_files(row)
+        self._end_workflow_files(row)
         return f"run {row.id} is aborted; its branch and its history are kept{left}"
 
     def _record_abort(self, row: RunRow) -> None:
@@ -135,10 +135,14 @@ class RunControls:
         others = sorted({row.intent.host for row in attempts} - {hostname})
         return f"; an agent may still be running on {', '.join(others)}" if others else ""
 
-    def _remove_workflow_files(self, row: RunRow) -> None:
-        """Remove the active-workflow files. A driver does this when it ends a run; here there is no driver."""
-        from windlass.views import superteam
-        from windlass.views.files import IN_PLACE_MEMORY, Projector
+    def _end_workflow_files(self, row: RunRow) -> None:
+        """Remove or update the state files for other tools. A driver does this when it ends a run; here there is no
+        driver."""
+        from itertools import chain
+
+        from windlass.views import state_file, superteam
+        from windlass.views.build import fold
+        from windlass.views.files import FILES, IN_PLACE_MEMORY, Projector
 
         folder = self._host.place.run_folder(row.id)
         projectors = [Projector(folder, private=True)]
@@ -146,3 +150,10 @@ class RunControls:
             projectors.append(Projector(self._host.place.root, folder / IN_PLACE_MEMORY))
         for projector in projectors:
             projector.remove(superteam.FILE)
+        view = fold(chain.from_iterable(self._store.events.pages(row.id)), row.id)
+        if view.stages:
+            # The state of a run with stages stays, with its end.
+            text = state_file.render_state(view)
+            places = [Projector(folder / FILES, private=True), *projectors[1:]]
+            for projector in places:
+                projector.write(state_file.FILE, text)

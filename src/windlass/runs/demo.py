@@ -26,6 +26,8 @@ class Scene(Struct, frozen=True):
     request: str
     script: Path
     answers: Mapping[str, str]
+    test_module: str = ""
+    """The module of the sample that `[commands.test]` runs, if the flow has test commands."""
 
 
 DATA = Path(windlass.__file__).parent / "demo"
@@ -40,6 +42,7 @@ SCENES = {
         DATA / "brainstorm.yaml",
         SETTLED | CHOSEN | {f"section-{n}": "yes" for n in range(1, 5)} | {"final": "accept"},
     ),
+    "staged": Scene("Add link expiry", DATA / "staged.yaml", {}, test_module="tests.end_to_end"),
 }
 REQUEST, SCRIPT = SCENES["plan"].request, SCENES["plan"].script
 AUTHOR = ("-c", "user.name=Sample Author", "-c", "user.email=author@windlass.invalid")
@@ -72,7 +75,17 @@ def scripted_model(scene: Scene) -> ScriptedModel:
     return ScriptedModel.from_file(scene.script)
 
 
-def make_sample(folder: Path, agents: str = "") -> None:
+def _test_commands(scene: Scene) -> str:
+    if not scene.test_module:
+        return ""
+    return f"""# The stage TEST runs these on the code of the whole run.
+[commands.test]
+commands = [{json.dumps([sys.executable, "-m", scene.test_module])}]
+
+"""
+
+
+def make_sample(folder: Path, agents: str = "", scene: Scene = SCENES["plan"]) -> None:
     """Create a repository with one commit. Its checks are its own tests."""
     # The sample's tests run with pytest or unittest. The choice is made once and committed.
     check = [sys.executable, "-m", "unittest", "-q"]
@@ -85,7 +98,7 @@ def make_sample(folder: Path, agents: str = "") -> None:
     places = {
         "{check}": json.dumps(check),
         "{proof}": json.dumps(proof),
-        "{agents}": agents or scripted(SCENES["plan"]),
+        "{agents}": _test_commands(scene) + (agents or scripted(scene)),
     }
     files = values(read((DATA / "sample.yaml").read_text(encoding="utf-8")))
     assert isinstance(files, dict)

@@ -50,16 +50,17 @@ class Project(Struct, frozen=True):
     def roles(self, flow_file: Path | None = None) -> dict[str, Role]:
         extra = [flow_file.parent.parent / "roles"] if flow_file else []
         roles = load_roles([*extra, *(folder / "roles" for folder in self.folders())])
-        return {name: self._with_preferred(role) if role.prefers else role for name, role in roles.items()}
-
-    def _with_preferred(self, role: Role) -> Role:
-        """The role with the CLI it prefers, if that is installed. An agent that the config names goes first."""
         config = self._load({})
-        if role.agent or config.agents.default:
-            return role
-        binary = str(config.agents.options(role.prefers).get("bin", ""))
-        found = installed.find(role.prefers, self.host.environ, binary)
-        return replace(role, agent=role.prefers) if found else role
+        if config.agents.default:
+            return roles
+        # Without a default, a role that prefers a CLI gets it if it is installed.
+        preferred = {role.prefers for role in roles.values() if role.prefers and not role.agent}
+        binaries = {name: str(config.agents.options(name).get("bin", "")) for name in preferred}
+        found = {name for name, binary in binaries.items() if installed.find(name, self.host.environ, binary)}
+        return {
+            name: replace(role, agent=role.prefers) if role.prefers in found and not role.agent else role
+            for name, role in roles.items()
+        }
 
     def prompts(self) -> tuple[Path, ...]:
         """The folders with criteria of reviews."""

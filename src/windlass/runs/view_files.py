@@ -37,7 +37,7 @@ from windlass.store.port import Store
 from windlass.store.rows import RunRow
 from windlass.views import state_file, superteam
 from windlass.views.build import ViewBuilder
-from windlass.views.files import IN_PLACE_MEMORY, Projector, write_view
+from windlass.views.files import FILES, IN_PLACE_MEMORY, Projector, write_view
 from windlass.views.progress import render_progress
 from windlass.views.report import render_report
 from windlass.views.state import View
@@ -54,7 +54,6 @@ AT_ONCE = (
     *(RunEnded, QuestionAsked, QuestionAnswered, PhaseEntered, PhaseFinished, PhaseSkipped, ReportWritten),
     *(StageRestarted, ScheduleMade),
 )
-FILES = "files"
 PROGRESS = "progress"
 
 

@@ -313,7 +313,10 @@ class RunBranch:
         """Move the run's branch to the tip. The next landing repeats a failed move."""
         values, journal, engine, facts = self._values, self._journal, self._engine, self._values.facts
         tried = ""
-        while (tip := self._tip.now) not in ("", tried, values.published_tip, values.facts.base):
+        while (tip := self._tip.now) not in ("", tried, values.published_tip):
+            if tip == facts.base and not values.published_tip:
+                # Nothing has landed. After a reset of the code, a branch that was shown goes back to the base.
+                return
             tried = tip
             try:
                 if values.in_place:

@@ -309,6 +309,8 @@ def _change_task(view: View, at: float, event: e.TaskChanged) -> None:
         if task.ended:
             reason = f": {task.reason}" if task.reason and task.state != p.COMPLETE else ""
             _note(view, at, f"Task {task.index} {task.state} ({task.cost.cost.text}){reason}")
+        if view.stages and view.phase and task.state == "failed" != before:
+            view.failures.append(p.PhaseFailure(view.phase.id, task.state, f"{task.title}: {task.reason}", at))
     _put(view, task)
 
 

@@ -17,6 +17,8 @@ from windlass.private_files import make_private, replace_file
 MEMORY = ".projections.json"
 #: in a run's folder: the hashes of the files that Windlass wrote into the user's checkout
 IN_PLACE_MEMORY = "in-place.json"
+#: in a run's folder: the files of its artifacts
+FILES = "files"
 
 
 class WriteResult(Struct, frozen=True):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from windlass.model import Finding, RunState
 from windlass.text import Page, clean, elapsed, reckoned, short_sha, spoken, utc
 from windlass.views.outlook import code_place, diff_command, headline, landed_line, outlook, program, shell_word
+from windlass.views.stages import restart_text, stage_line
 from windlass.views.state import COMPLETE, ProofView, ReviewView, TaskView, View
 
 MARKS = {COMPLETE: "✓", "skipped": "–", "escalated": "✗", "failed": "✗", "pending": "○"}
@@ -65,6 +66,8 @@ def render_show(
     page.line(f"{view.run}: {view.request}")
     page.field("Flow", view.flow)
     page.field("State", view.state.value + (f": {view.state_reason}" if view.state_reason else ""))
+    if view.stages:
+        page.field("Stages", stage_line(view))
     page.field("Phase", headline(view))
     page.field("Started", utc(view.started_at))
     page.field("Elapsed", elapsed((view.ended_at or now) - view.started_at))
@@ -76,6 +79,11 @@ def render_show(
         page.line("Tasks")
     for task in view.tasks:
         _task(page, task)
+    if view.restarts:
+        page.line()
+        page.line("Restarts")
+    for restart in view.restarts:
+        page.line(f"- {restart_text(restart)}", indent=2)
     _reviews_and_decisions(page, view)
     if work:
         _unlanded_work(page, view, work)

@@ -70,10 +70,11 @@ def _restart(view: View, at: float, event: e.StageRestarted) -> None:
         view.reviews.pop(phase, None)
     kinds = {phase.kind for stage in view.stages.values() for phase in stage.phases if phase.id in event.phases}
     if "tasks" in kinds:
-        # A reset takes the code of the tasks away, and the fixes that came after it.
-        gone = {"changed": ()} if event.kept else {}
-        view.tasks = [replace(task, state=PENDING, step="", reason="", ended_at=None, **gone) for task in view.tasks]
-        view.current, view.fixed = "", () if event.kept else view.fixed
+        fresh_tasks = [replace(task, state=PENDING, step="", reason="", ended_at=None) for task in view.tasks]
+        if event.kept:
+            # The code was reset, so its files are no longer changed.
+            fresh_tasks, view.fixed = [replace(task, changed=()) for task in fresh_tasks], ()
+        view.tasks, view.current = fresh_tasks, ""
     view.stage = event.stage
     view.log.append(LogEntry(at, restart_text(view.restarts[-1])))
 
@@ -105,14 +106,15 @@ def _after(phase: PhaseRecord, at: float, event: e.PhaseEntered | e.PhaseFinishe
             assert_never(event)
 
 
-def stage_line(view: View) -> str:
-    """All stages in one line: `✓ EXPLORE  ▸ PLAN (restart 1 of 3)  ○ IMPLEMENT`."""
-    return "  ".join(_stage_text(stage, view.max_restarts) for stage in view.stages.values())
-
-
-def _stage_text(stage: StageView, most: int) -> str:
-    again = f" (restart {stage.restarts} of {max(most, stage.restarts)})" if stage.restarts else ""
-    return f"{MARKS.get(stage.status, '○')} {stage.id}{again}"
+def stage_line(view: View, width: int = 0) -> str:
+    """All stages in one line: `✓ EXPLORE  ▸ PLAN (restart 1 of 3)  ○ IMPLEMENT`. If that is longer than `width`, the
+    restarts are short: `▸ PLAN ↻1`."""
+    stages = list(view.stages.values())
+    names = [f"{MARKS.get(stage.status, '○')} {stage.id}" for stage in stages]
+    words = [f" (restart {s.restarts} of {max(view.max_restarts, s.restarts)})" if s.restarts else "" for s in stages]
+    marks = [f" ↻{stage.restarts}" if stage.restarts else "" for stage in stages]
+    long, short = ("  ".join(map("".join, zip(names, ends, strict=True))) for ends in (words, marks))
+    return short if width and len(long) > width else long
 
 
 def restart_text(restart: RestartView) -> str:

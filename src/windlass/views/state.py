@@ -126,7 +126,7 @@ class TaskView(Struct, frozen=True):
     landed: str = ""
     checks: str = ""
     changed: tuple[str, ...] = ()
-    """The files that its landing changed."""
+    """The files that its landings changed."""
     proof: ProofView | None = None
     warnings: tuple[str, ...] = ()
     started_at: float | None = None

@@ -44,12 +44,13 @@ def demo(into: Path | None, flow: str, only_sample: bool, ask: bool, agent: str,
       windlass demo
       windlass demo --into ~/sample --ask
       windlass demo --flow brainstorm --ask
+      windlass demo --flow staged
       windlass demo --agent claude
     """
     scene = SCENES[flow]
     if only_sample:
         folder = _empty_folder(into)
-        make_sample(folder, scripted(scene))
+        make_sample(folder, scene=scene)
         click.echo(f"A sample repository in {folder}. Its agents are scripted for this request:\n")
         click.echo(f"  cd {shlex.quote(str(folder))}\n  windlass run --flow {flow} {shlex.quote(scene.request)}")
         return 0
@@ -69,10 +70,11 @@ def demo(into: Path | None, flow: str, only_sample: bool, ask: bool, agent: str,
 
 def _demo(folder: Path, ask: bool, flow: str, agents: str, what_is_real: str) -> int:
     click.echo(f"A sample repository in {folder}; {what_is_real}.\n")
-    make_sample(folder, agents)
+    scene = SCENES[flow]
+    make_sample(folder, agents, scene)
     here = session().apps.in_folder(folder)
-    policy = AnswerPolicy() if ask else AnswerPolicy(answers=SCENES[flow].answers)
-    run = here.start(Start(SCENES[flow].request, flow, policy=policy))
+    policy = AnswerPolicy() if ask else AnswerPolicy(answers=scene.answers)
+    run = here.start(Start(scene.request, flow, policy=policy))
     code = continue_run(here, run)
     branch = here.service.view(run).published
     last = ("windlass land", "merge the result into your branch") if code == 0 else ("windlass", "continue the run")

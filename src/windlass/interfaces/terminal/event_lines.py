@@ -15,8 +15,24 @@ BAD_OUTCOMES = frozenset({
     "failed", "failed.test", "failed.source", "failed.unknown", "empty", "invalid", "exhausted", "blocking", "stopped",
     "hard_stop",
 })  # fmt: skip
-BY_ROLE = {"scout": "Scouting codebase", "swe-tester": "Running the tests"}
-ROLE_DONE = {"scout": "Scouted", "swe-tester": "Tests run"}
+BY_ROLE = {
+    "scout": "Scouting codebase",
+    "swe-tester": "Running the tests",
+    "explorer": "Exploring",
+    "plan-merger": "Merging the proposals",
+    "simplifier": "Simplifying",
+    "test-analyst": "Analyzing the failures",
+    "docs-writer": "Writing documentation",
+}
+ROLE_DONE = {
+    "scout": "Scouted",
+    "swe-tester": "Tests run",
+    "explorer": "Explored",
+    "plan-merger": "Merged",
+    "simplifier": "Simplified",
+    "test-analyst": "Analyzed",
+    "docs-writer": "Documentation written",
+}
 BY_PURPOSE = {
     "draft": "Drafting",
     "revise": "Revising",
@@ -26,7 +42,8 @@ BY_PURPOSE = {
     "approaches": "Proposing approaches",
     "sections": "Writing design",
     "revise-section": "Revising the section",
-    "fix-run": "Fixing what the final review found",
+    "fix-run": "Fixing what the review found",
+    "propose": "Proposing",
 }
 DONE = {
     "implement": "Implemented",
@@ -34,6 +51,7 @@ DONE = {
     "revise": "Revised",
     "fix": "Fixed",
     "fix-run": "Fixed",
+    "propose": "Proposed",
     "questions": "Questions written",
     "approaches": "Approaches weighed",
     "sections": "Design written",

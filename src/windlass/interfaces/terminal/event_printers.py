@@ -21,7 +21,7 @@ from windlass.views.outlook import (
     land_command,
     resume_command,
 )
-from windlass.views.stages import restart_text
+from windlass.views.stages import restart_text, stage_line
 from windlass.views.state import (
     COMPLETE,
     ENDED,
@@ -75,6 +75,8 @@ class LineState:
         before = [task.title for task in self.view.tasks] if listed else []
         known = len(self.view.tasks)
         self._builder.feed(recorded)
+        if isinstance(recorded.event, e.StageRestarted):
+            self._headed.clear()
         if listed:
             self._unlisted = self._unlisted or before != [task.title for task in self.view.tasks]
             self._active = {task.id for task in self.view.tasks if task.active}
@@ -182,6 +184,8 @@ class RunPrinter(EventPrinter):
         super().__init__(out, state)
         self._tasks = tasks
         self._clock = clock
+        self._stage = ""
+        """The stage that was printed last."""
 
     def run(self, event: RunEvent) -> None:
         match event:
@@ -208,6 +212,7 @@ class RunPrinter(EventPrinter):
         match event:
             case e.PhaseEntered():
                 if event.kind not in SILENT:
+                    self._print_stages()
                     self._out.line()
                     self._out.line(f"▸ {self._phase_name(event.phase, event.label)}", paint=Paint.BOLD)
             case e.PhaseFinished():
@@ -216,6 +221,8 @@ class RunPrinter(EventPrinter):
                     name = self._phase_name(event.phase)
                     self._out.line(f"{name}: {event_lines.verdicts(verdicts)} ({event.outcome})", indent=2)
                     self._tasks.list_new_tasks()
+                elif event.outcome == "nothing":
+                    self._out.line("nothing to do", indent=2)
                 elif event.outcome in event_lines.BAD_OUTCOMES:
                     self._bad(f"{spoken(event.phase)}: {event.outcome}" + (f": {event.detail}" if event.detail else ""))
             case e.PhaseSkipped():
@@ -223,9 +230,10 @@ class RunPrinter(EventPrinter):
                 by = f" by {event.by}" if event.by else ""
                 self._out.line(f"– {spoken(event.phase)} {how}{by}: {event.reason}", paint=Paint.DIM)
             case e.ScheduleMade():
-                enabled = [stage for stage in self._view.stages.values() if stage.enabled]
-                self._out.line(f"stages: {' → '.join(stage.id for stage in enabled)}", indent=2)
+                # Each stage prints the line of stages when it begins.
+                pass
             case e.StageRestarted():
+                self._stage = ""
                 self._out.line()
                 self._out.line(f"↻ {restart_text(self._view.restarts[-1])}", paint=Paint.YELLOW)
             case _:
@@ -250,6 +258,13 @@ class RunPrinter(EventPrinter):
                     self._out.block("\n".join(event.tail.splitlines()[-10:]), indent=6, limit=2000)
             case _:
                 assert_never(event)
+
+    def _print_stages(self) -> None:
+        """Print the line of stages when another stage has begun."""
+        if self._view.stages and self._view.stage != self._stage:
+            self._stage = self._view.stage
+            self._out.line()
+            self._out.line(stage_line(self._view, self._out.width))
 
     def _print_end(self, event: e.RunEnded) -> None:
         view = self._view
@@ -375,7 +390,7 @@ class OutputPrinter(EventPrinter):
                 self._out.line()
                 self._out.block(add_repository_to_report(event.text, self._view.place) or f"Report: {event.path}")
             case e.FixLanded():
-                self._good(f"Fix landed as {short_sha(event.tip)}, checks: {event.checks}")
+                self._good(f"Landed as {short_sha(event.tip)}, checks: {event.checks}")
             case e.BranchPublished():
                 note = f" ({event.note})" if event.note else ""
                 self._out.line(f"branch {event.branch} is at {short_sha(event.commit)}{note}", indent=2)

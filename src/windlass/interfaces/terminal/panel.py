@@ -61,7 +61,7 @@ def _stages(view: View, look: Look) -> list[Line]:
     """One line with all stages, if the flow has some and the screen has the room."""
     if not view.stages or look.height < LOW:
         return []
-    return [cut((look.span(stage_line(view), Tone.DIM),), look.width, look.ellipsis)]
+    return [cut((look.span(stage_line(view, look.width), Tone.DIM),), look.width, look.ellipsis)]
 
 
 # -- tasks
