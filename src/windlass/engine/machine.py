@@ -147,7 +147,7 @@ def after_answer(flow: Flow, state: State, facts: Facts, option: str) -> State:
 
 
 def after_question(state: State) -> State:
-    """The state after a question that was answered, or that a person left for another way: the next one is a new one."""
+    """The state after a question that was answered, or that a person left for another way. The next one is new."""
     if state.asking is None:
         return state
     asked = _question_counter(state.at, state.asking.question)
