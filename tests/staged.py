@@ -64,7 +64,7 @@ def basics(tasks: Sequence[dict[str, Any]] = TWO) -> list[Rule]:
         {"when": {"role": "brainstormer"}, "say": "Two functions, side by side."},
         *plans(tasks),
         {"when": {"role": "bug-fixer", "purpose": "revise"}, "files": {"{plan_path}": plan_of(tasks)}, "say": "done"},
-        {"when": {"role": "bug-fixer"}, "run": ["sh", "-c", "echo '# mended' >> src/app.py"], "say": "mended"},
+        {"when": {"role": "bug-fixer"}, "run": ["echo '# mended' >> src/app.py"], "say": "mended"},
         worker(),
         {"when": {"role": "simplifier"}, "files": {"{out.simplify}": "Nothing to simplify.\n"}, "say": "done"},
         {"when": {"role": "test-analyst"}, "files": {"{out.analysis}": "The test is wrong.\n"}, "say": "done"},
