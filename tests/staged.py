@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from front import Done, Front, Rule, plan_of
+from windlass.events import DispatchStarted, PhaseFinished, StageRestarted
+from windlass.views import state_file
 
 STAGES = ("EXPLORE", "PLAN", "IMPLEMENT", "TEST", "FINAL")
 PHASES = ("0", "1.1", "1.2", "1.3", "2.1", "2.2", "2.3", "3.1", "3.2", "3.3", "4.1", "4.2", "4.3")
@@ -18,6 +22,7 @@ FILES = {
     "TEST": {"3.1-test-results.json", "3.2-analysis.md", "3.3-test-review.json"},
     "FINAL": {"4.1-docs.md", "4.2-final-review.json"},
 }
+QUICK = "[retries]\ncrashed = 0\n"
 APPROVED: Rule = {"status": "approved", "issues": [], "summary": "fine"}
 TWO = ({"title": "Add sub", "description": "Do sub."}, {"title": "Add mul", "description": "Do mul."})
 
@@ -35,8 +40,42 @@ def review(phase: str, status: str, *issues: dict[str, Any], times: int | None =
 
 
 def negative(phase: str, times: int | None = None) -> Rule:
-    """A review that finds something new each time, so that the loop ends at its cap and not earlier."""
+    """A review that finds the same each time, so that the loop ends after one fix that closed nothing."""
     return review(phase, "needs_revision", issue(f"{phase} is not good enough"), times=times)
+
+
+def crash(role: str, times: int | None = None, **when: Any) -> Rule:
+    rule: Rule = {"when": {"role": role, **when}, "exit": 1, "stderr": "it broke"}
+    return rule if times is None else {**rule, "times": times}
+
+
+def commands(**shell: str) -> str:
+    """Configuration: the commands of phase 3.1. A crashed agent is not tried again."""
+    return QUICK + "".join(
+        f'[commands.{name}]\ncommands = [["sh", "-c", {json.dumps(line)}]]\n' for name, line in shell.items()
+    )
+
+
+def together(place: Path, count: int) -> str:
+    """A shell command that ends well only if `count` agents run it at the same time."""
+    wait = f"for i in $(seq 500); do [ $(ls {place} | wc -l) -ge {count} ] && exit 0; sleep 0.01; done; exit 1"
+    return f"mkdir -p {place} && touch {place}/$$ && {wait}"
+
+
+@contextlib.contextmanager
+def looking(react: Callable[[dict[str, Any]], object] = lambda state: None) -> Iterator[list[dict[str, Any]]]:
+    """Every state that is written to the state file, in order. `react` gets each before the run goes on."""
+    seen: list[dict[str, Any]] = []
+    render = state_file.render_state
+
+    def look(view: Any) -> str:
+        text = render(view)
+        seen.append(json.loads(text))
+        react(seen[-1])
+        return text
+
+    with mock.patch.object(state_file, "render_state", look):
+        yield seen
 
 
 def plans(tasks: Sequence[dict[str, Any]] = TWO) -> list[Rule]:
@@ -64,7 +103,7 @@ def basics(tasks: Sequence[dict[str, Any]] = TWO) -> list[Rule]:
         {"when": {"role": "brainstormer"}, "say": "Two functions, side by side."},
         *plans(tasks),
         {"when": {"role": "bug-fixer", "purpose": "revise"}, "files": {"{plan_path}": plan_of(tasks)}, "say": "done"},
-        {"when": {"role": "bug-fixer"}, "run": ["sh", "-c", "echo '# mended' >> src/app.py"], "say": "mended"},
+        {"when": {"role": "bug-fixer"}, "run": ["echo '# mended' >> src/app.py"], "say": "mended"},
         worker(),
         {"when": {"role": "simplifier"}, "files": {"{out.simplify}": "Nothing to simplify.\n"}, "say": "done"},
         {"when": {"role": "test-analyst"}, "files": {"{out.analysis}": "The test is wrong.\n"}, "say": "done"},
@@ -79,6 +118,10 @@ class Staged(Front):
     def go(self, rules: Sequence[Rule], *argv: str, **settings: str) -> Done:
         given = [word for name, value in settings.items() for word in ("--set", f"{SETTINGS[name]}={value}")]
         return self.start(rules, "--flow", "staged", *given, *argv)
+
+    def small(self, rules: Sequence[Rule], *argv: str, **settings: str) -> Done:
+        """A run with one explorer and one planner: fewer dispatches, for tests of what comes after them."""
+        return self.go(rules, *argv, explorers="1", planners="1", **settings)
 
     @property
     def files(self) -> Path:
@@ -97,6 +140,10 @@ class Staged(Front):
         return self.files / ".agents/tmp/state.json"
 
     @property
+    def summaries(self) -> dict[str, str]:
+        return {path.stem: path.read_text() for path in (self.files / ".agents/tmp/summaries").glob("*.md")}
+
+    @property
     def stages(self) -> dict[str, Any]:
         return dict(json.loads(self.state_path.read_text())["stages"])
 
@@ -106,6 +153,23 @@ class Staged(Front):
 
     def data(self, name: str) -> Any:
         return json.loads((self.phases / name).read_text())
+
+    def said(self, key: str) -> str:
+        """What the commands of an agent's rule printed."""
+        return (self.folder / "attempts" / key / "@1" / "stderr").read_text()
+
+    def models(self, role: str) -> dict[str, str]:
+        return {event.key: event.model for event in self.events(DispatchStarted) if event.role == role}
+
+    @property
+    def outcomes(self) -> list[str]:
+        """`phase outcome` of each phase that ended, in order."""
+        return [f"{event.phase} {event.outcome}" for event in self.events(PhaseFinished)]
+
+    @property
+    def again(self) -> list[tuple[str, str, int]]:
+        """The restarts: the stage, the stage it was restarted from, the count."""
+        return [(event.stage, event.source, event.count) for event in self.events(StageRestarted)]
 
     def statuses(self) -> dict[str, str]:
         return {id: phase["status"] for stage in self.stages.values() for id, phase in stage["phases"].items()}

@@ -165,7 +165,7 @@ def test_a_restart_goes_to_the_nearest_stage_before_that_is_on_and_is_counted() 
     here = machine.after_outcome(STAGED, at("d"), DEEP, "failed")
     assert (here.at, here.restarts) == ("c", {"three": 1})
     over = machine.after_outcome(STAGED, replace(here, at="d"), DEEP, "failed", "no")
-    assert over.ended == machine.RunEnd(RunState.BLOCKED, "three was restarted 1 times; no")
+    assert over.ended == machine.RunEnd(RunState.BLOCKED, "three was restarted 1 time; no")
 
 
 def test_a_verdict_that_only_a_contract_knows_goes_where_no_verdict_goes() -> None:

@@ -226,3 +226,91 @@ def test_no_automatic_answer_of_any_flow_leads_back() -> None:
         flow = load(name)
         taken = [question.options[question.yes].to for question in flow.questions.values() if question.yes]
         assert not set(taken) & {To.REDO, To.AGAIN, To.RESTART, To.FIX}
+
+
+# -- staged
+
+
+@pytest.mark.req("S3-01", "S3-02", "S3-03")
+def test_staged_has_the_stages_and_phases_of_the_document() -> None:
+    flow = load("staged")
+    assert [stage.id for stage in flow.stages] == ["EXPLORE", "PLAN", "IMPLEMENT", "TEST", "FINAL"]
+    phases = ["0", "1.1", "1.2", "1.3", "2.1", "2.2", "2.3", "3.1", "3.2", "3.3", "4.1", "4.2", "4.3", "end"]
+    assert [phase.id for phase in flow.all_phases()] == phases
+
+
+@pytest.mark.req("S3-15", "S3-22", "S3-33", "S3-42", "S3-47")
+def test_the_gates_of_staged_are_before_the_phases_that_begin_a_stage_and_before_the_completion() -> None:
+    assert {phase.id: phase.needs for phase in load("staged").all_phases() if phase.needs} == {
+        "1.1": ("file explore",),
+        "2.1": ("file plan", "file plan_review"),
+        "3.1": ("file tasks", "file impl_review"),
+        "4.1": ("file test_results", "file test_review"),
+        "4.3": ("file final_review",),
+    }
+
+
+@pytest.mark.req("S3-19", "S3-23", "S3-34", "S3-43", "S3-48", "S3-57", "S3-64", "S3-65")
+def test_a_review_that_stays_negative_restarts_or_asks_and_one_that_fails_asks() -> None:
+    flow = load("staged")
+    reviews = {id: by_outcome(flow, id) for id in ("1.3", "2.3", "3.3", "4.2")}
+    assert {id: on["exhausted"] for id, on in reviews.items()} == {
+        "1.3": "ask failure",
+        "2.3": "restart IMPLEMENT",
+        "3.3": "ask failure",
+        "4.2": "restart TEST else IMPLEMENT",
+    }
+    assert {on["inconclusive"] for on in reviews.values()} == {"ask failure"}
+    assert reviews["4.2"]["hard_stop"] == "ask failure"
+    assert {review_of(flow, id).threshold for id in reviews} == {"$blockOnSeverity"}
+    assert {review_of(flow, id).max for id in reviews} == {"$retries.maxPerPhase"}
+
+
+@pytest.mark.req("S3-36", "S3-37", "S3-61", "S3-62")
+def test_failing_tests_are_fixed_and_failing_source_restarts_implement() -> None:
+    flow = load("staged")
+    on = by_outcome(flow, "3.1")
+    assert (on["failed.test"], on["failed.source"]) == ("next", "restart IMPLEMENT")
+    assert on["failed.unknown"] == "ask failure"
+    assert by_outcome(flow, "3.2")["ok"] == "3.1 (at most $retries.maxPerPhase, then ask failure)"
+
+
+@pytest.mark.req("S3-63", "S3-66", "S3-68", "S3-78", "S3-79")
+def test_a_failure_offers_five_ways_and_restarts_are_counted() -> None:
+    flow = load("staged")
+    assert {key: str(target) for key, target in flow.questions["failure"].options.items()} == {
+        "retry": "again",
+        "restart": "restart here",
+        "restart-previous": "restart previous",
+        "skip": "waive",
+        "abort": "stop",
+    }
+    assert flow.restarts is not None
+    assert (flow.restarts.max, str(flow.restarts.then)) == ("$retries.maxPerStage", "ask restarts-used-up")
+    assert flow.settings["retries.maxPerStage"].default == "3"
+    assert {key: str(target) for key, target in flow.questions["restarts-used-up"].options.items()} == {
+        "force": "waive",
+        "abort": "stop",
+    }
+
+
+@pytest.mark.req("S3-71", "S3-72", "S3-73", "S3-74")
+def test_what_a_restart_deletes_is_what_the_phases_of_a_stage_make() -> None:
+    flow = load("staged")
+    outs = {
+        stage.id: {flow.artifacts[name].path.rsplit("/")[-1] for p in stage.phases for name in p.artifacts_out()}
+        for stage in flow.stages
+    }
+    assert outs == {
+        "EXPLORE": {"0-explore.md"},
+        "PLAN": {"1.1-brainstorm.md", "1.2-plan.md", "1.3-plan-review.json"},
+        "IMPLEMENT": {"2.1-tasks.json", "2.2-simplify.md", "2.3-impl-review.json"},
+        "TEST": {"3.1-test-results.json", "3.2-analysis.md", "3.3-test-review.json"},
+        "FINAL": {"4.1-docs.md", "4.2-final-review.json"},
+    }
+
+
+@pytest.mark.req("S3-82", "S3-85")
+def test_each_stage_of_staged_can_be_disabled() -> None:
+    flow = load("staged")
+    assert [stage.when for stage in flow.stages] == [{f"stages.{stage.id}.enabled": True} for stage in flow.stages]

@@ -1,10 +1,10 @@
-"""team, staged and contract: what their documents demand of order, routes, questions and caps."""
+"""team and contract: what their documents demand of order, routes, questions and caps."""
 
 from __future__ import annotations
 
 import pytest
 
-from flow_files import by_outcome, labels, load, review_of, step, tasks_of
+from flow_files import by_outcome, labels, load, step, tasks_of
 from windlass.flow.route_graph import step_edges
 from windlass.kinds import publish, tasks
 
@@ -82,85 +82,6 @@ def test_team_publishes_and_fails_by_policy() -> None:
     assert list(flow.settings["failure_policy"].options) == ["retry", "continue", "stop"]
     assert by_outcome(flow, "execute") == {"done": "next", "stopped": "failed"}
     assert (flow.branch, flow.agent_branch) == ("swe-team/{slug}-{id8}", "swe-team/{slug}-{id8}-agent-{n}")
-
-
-# -- staged
-
-
-@pytest.mark.req("S3-01", "S3-02", "S3-03")
-def test_the_schedule_has_the_stages_and_phases_of_the_document() -> None:
-    flow = load("staged")
-    assert [stage.id for stage in flow.stages] == ["EXPLORE", "PLAN", "IMPLEMENT", "TEST", "FINAL"]
-    phases = ["0", "1.1", "1.2", "1.3", "2.1", "2.2", "2.3", "3.1", "3.2", "3.3", "4.1", "4.2", "4.3", "end"]
-    assert [phase.id for phase in flow.all_phases()] == phases
-
-
-@pytest.mark.req("S3-15")
-def test_the_gates_stand_before_the_phases_that_need_them() -> None:
-    found = {phase.id: phase.needs for phase in load("staged").all_phases() if phase.needs}
-    assert found == {
-        "1.1": ("file explore",),
-        "2.1": ("file plan",),
-        "4.1": ("file simplify",),
-        "4.3": ("file docs",),
-        "end": ("file docs",),
-    }
-
-
-@pytest.mark.req("S3-19", "S3-23", "S3-34", "S3-43", "S3-48", "S3-57", "S3-64", "S3-65")
-def test_a_review_that_stays_negative_restarts_or_asks_and_one_that_fails_asks() -> None:
-    flow = load("staged")
-    reviews = {id: by_outcome(flow, id) for id in ("1.3", "2.3", "3.3", "4.2")}
-    assert {id: on["exhausted"] for id, on in reviews.items()} == {
-        "1.3": "ask failure",
-        "2.3": "restart IMPLEMENT",
-        "3.3": "ask failure",
-        "4.2": "restart TEST else IMPLEMENT",
-    }
-    assert {on["inconclusive"] for on in reviews.values()} == {"ask failure"}
-    assert reviews["4.2"]["hard_stop"] == "ask failure"
-    assert {review_of(flow, id).threshold for id in reviews} == {"$block_on_severity"}
-    assert flow.settings["block_on_severity"].default == "low"
-
-
-@pytest.mark.req("S3-36", "S3-37", "S3-61", "S3-62")
-def test_failing_tests_are_mended_and_failing_source_restarts_implement() -> None:
-    flow = load("staged")
-    on = by_outcome(flow, "3.1")
-    assert (on["failed.test"], on["failed.source"]) == ("3.2", "restart IMPLEMENT")
-    assert by_outcome(flow, "3.2")["ok"] == "3.1 (at most $max_per_phase, then ask failure)"
-
-
-@pytest.mark.req("S3-63", "S3-66", "S3-68", "S3-78", "S3-79")
-def test_a_failure_offers_five_ways_and_restarts_are_counted() -> None:
-    flow = load("staged")
-    assert {key: str(target) for key, target in flow.questions["failure"].options.items()} == {
-        "retry": "again",
-        "restart": "restart here",
-        "restart-previous": "restart previous",
-        "skip": "waive",
-        "abort": "stop",
-    }
-    assert flow.restarts is not None
-    assert (flow.restarts.max, str(flow.restarts.then)) == ("$max_restarts", "ask restarts-used-up")
-    assert list(flow.questions["restarts-used-up"].options) == ["force", "abort"]
-
-
-def test_what_a_restart_deletes_follows_from_what_a_stage_puts_out() -> None:
-    flow = load("staged")
-    outs = {
-        stage.id: {flow.artifacts[name].path.rsplit("/")[-1] for p in stage.phases for name in p.artifacts_out()}
-        for stage in flow.stages
-    }
-    assert outs["PLAN"] == {"1.1-brainstorm.md", "1.2-plan.md"}
-    assert outs["IMPLEMENT"] == {"2.2-simplify.md"}
-    assert outs["TEST"] == {"3.2-analysis.md"}
-    assert outs["FINAL"] == {"4.1-docs.md"}
-
-
-@pytest.mark.req("S3-82")
-def test_the_test_stage_can_be_off() -> None:
-    assert next(stage for stage in load("staged").stages if stage.id == "TEST").when == {"test_stage": True}
 
 
 # -- contract

@@ -73,14 +73,15 @@ def test_many_tasks_are_as_quick_as_few_and_cost_in_proportion(name: str) -> Non
 
 def test_restarts_are_counted_per_stage() -> None:
     flow = load("staged")
-    once = simulate(flow, 1, {"max_restarts": "0", "max_per_phase": "1"})
-    twice = simulate(flow, 1, {"max_restarts": "1", "max_per_phase": "1"})
+    once = simulate(flow, 1, {"retries.maxPerStage": "0", "retries.maxPerPhase": "1"})
+    twice = simulate(flow, 1, {"retries.maxPerStage": "1", "retries.maxPerPhase": "1"})
     assert once.max_dispatches < twice.max_dispatches
 
 
 def test_a_stage_that_is_off_costs_nothing() -> None:
     flow = load("staged")
-    assert simulate(flow, 1, {"test_stage": "false"}).min_dispatches == simulate(flow, 1, {}).min_dispatches - 1
+    off = simulate(flow, 1, {"stages.TEST.enabled": "false"})
+    assert off.min_dispatches == simulate(flow, 1, {}).min_dispatches - 1
 
 
 def test_lean_costs_less_than_full() -> None:
