@@ -29,7 +29,7 @@ case "$line" in
 esac
 """
 #: Answers that do not lead back. Those that do are unbounded: a person decides how often.
-ANSWERS = {"failure": ("skip", "skip", "abort"), "restarts-used-up": ("force", "force", "abort")}
+ANSWERS = {"failure": ("skip",) * 8 + ("abort",), "restarts-used-up": ("force",) * 8 + ("abort",)}
 SEVERITIES = ("low", "medium", "high", "critical")
 ROLES = ("explorer", "brainstormer", "plan-merger", "simplifier", "docs-writer", "bug-fixer", "worker")
 REVIEWS = ("1.3", "2.3", "3.3", "4.2")
@@ -102,10 +102,27 @@ class Chances:
         return review(phase, status, *issues, times=times)
 
 
+class Insistent(Chances):
+    """The tests find a source error each time, and no stage may be restarted."""
+
+    settings = {"retries.maxPerPhase": "0", "retries.maxPerStage": "0", "explore.agents": "1", "plan.agents": "1"}
+    tasks = [{"title": "Task 1", "description": "Do 1."}]
+    verdicts = ["source"] * 12
+    rules = [{**worker(), "times": 1}, unchanged(), *basics(tasks)]
+
+
+@pytest.mark.req("S3-78")
+def test_a_source_error_that_stays_ends_within_the_bounds(tmp_path: Path) -> None:
+    check(Insistent(1), random.Random(1), tmp_path)
+
+
 @pytest.mark.req("S3-78")
 @pytest.mark.parametrize("seed", range(RUNS))
 def test_a_run_stays_within_what_the_simulation_predicts(seed: int, tmp_path: Path) -> None:
-    chances, chance = Chances(seed * 1000), random.Random(seed * 1000 + 4)
+    check(Chances(seed * 1000), random.Random(seed * 1000 + 4), tmp_path)
+
+
+def check(chances: Chances, chance: random.Random, tmp_path: Path) -> None:
     verdicts, test = tmp_path / "verdicts", tmp_path / "test.sh"
     verdicts.write_text("\n".join(chances.verdicts) + "\n")
     test.write_text(TEST.format(verdicts=verdicts))
@@ -121,8 +138,7 @@ def test_a_run_stays_within_what_the_simulation_predicts(seed: int, tmp_path: Pa
     most = json.loads(said)["max_dispatches"], json.loads(said)["max_questions"]
     dispatches = len({event.key for event in front.events(DispatchStarted)})
     questions, restarts = len(front.events(QuestionAsked)), front.state["restartCount"]
-    print(
-        f"bounds {seed}: {dispatches} of {most[0]} dispatches, {questions} of {most[1]} questions, {restarts} restarts"
-    )
+    used = f"{dispatches} of {most[0]} dispatches, {questions} of {most[1]} questions, {restarts} restarts"
+    print(f"bounds {chances.seed}: {used}")
     assert dispatches <= most[0]
     assert questions <= most[1]
