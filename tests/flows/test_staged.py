@@ -563,6 +563,7 @@ def test_a_blocked_final_review_is_a_hard_stop_whatever_the_threshold(tmp_path: 
     assert "the licence is ours" in staged.report.split("## Waivers")[1]
 
 
+@pytest.mark.long
 @pytest.mark.req("S3-30")
 def test_a_thousand_issues_are_shared_by_ten_fixers_a_round(tmp_path: Path) -> None:
     staged = Staged(tmp_path)

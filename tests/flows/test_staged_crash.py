@@ -187,7 +187,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.mark.req("S3-67", "S3-84")
-@pytest.mark.sweep(7)
+@pytest.mark.sweep(24)
 @pytest.mark.parametrize(("name", "point"), KILLS, ids=[f"{name}, {point}" for name, point in KILLS])
 def test_killed_in_a_restart_a_resumed_run_ends_as_an_uninterrupted_one_does(
     name: str, point: str, uninterrupted: Any, tmp_path: Path
@@ -206,7 +206,7 @@ def test_killed_in_a_restart_a_resumed_run_ends_as_an_uninterrupted_one_does(
         assert store.questions.all(front.run, pending=True) == []
 
 
-@pytest.mark.sweep(4)
+@pytest.mark.sweep(7)
 @pytest.mark.parametrize("name", STORIES)
 def test_the_uninterrupted_run_restarts_what_its_story_says(name: str, uninterrupted: Any) -> None:
     found = uninterrupted(name)

@@ -53,6 +53,7 @@ def test_five_stages_and_thirteen_phases_are_completed(demo: Demo) -> None:
     assert phases == dict.fromkeys(PHASES, "completed")
 
 
+@pytest.mark.long
 def test_the_code_error_in_the_tests_restarts_implement_once(demo: Demo) -> None:
     [restart] = demo.events("stage.restarted")
     assert (restart["stage"], restart["source"], restart["count"], restart["by"]) == (
@@ -69,6 +70,7 @@ def test_the_code_error_in_the_tests_restarts_implement_once(demo: Demo) -> None
     assert "- IMPLEMENT restarted from TEST, 1 restart so far: failure in shortlink/app.py" in report["text"]
 
 
+@pytest.mark.long
 def test_two_reviews_find_one_issue_each_and_pass_after_the_fix(demo: Demo) -> None:
     verdicts: dict[str, list[str]] = {}
     for event in demo.events("review.finished"):
@@ -82,6 +84,7 @@ def test_two_reviews_find_one_issue_each_and_pass_after_the_fix(demo: Demo) -> N
     }
 
 
+@pytest.mark.long
 def test_every_landing_passed_the_checks_and_two_waves_were_built(demo: Demo) -> None:
     landed = demo.events("task.landed")
     assert {event["checks"] for event in landed} == {"passed"}
@@ -91,6 +94,7 @@ def test_every_landing_passed_the_checks_and_two_waves_were_built(demo: Demo) ->
     assert len(unchanged) == 2
 
 
+@pytest.mark.long
 def test_the_report_names_every_changed_file_and_the_whole_cost(demo: Demo) -> None:
     [report] = demo.events("report.written")
     listed = report["text"].split("## Changed Files\n")[1].split("\n\n")[0].splitlines()
@@ -101,6 +105,7 @@ def test_the_report_names_every_changed_file_and_the_whole_cost(demo: Demo) -> N
     assert f"Total cost: ${sum(costs):.2f}" in report["text"]
 
 
+@pytest.mark.long
 def test_what_was_built_passes_its_tests_and_the_end_to_end_check(demo: Demo, tmp_path: Path) -> None:
     demo.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "built"), demo.branch)
     for module in ("unittest", SCENE.test_module):
@@ -109,6 +114,7 @@ def test_what_was_built_passes_its_tests_and_the_end_to_end_check(demo: Demo, tm
     demo.git("worktree", "remove", "--force", str(tmp_path / "built"))
 
 
+@pytest.mark.long
 def test_each_stage_begins_with_the_line_of_stages(demo: Demo) -> None:
     lines = [line for line in demo.out.splitlines() if "EXPLORE" in line and "FINAL" in line]
     assert lines == [
@@ -123,12 +129,14 @@ def test_each_stage_begins_with_the_line_of_stages(demo: Demo) -> None:
     assert demo.out.count("▸ Task 3/3: Expiry over HTTP") == 2
 
 
+@pytest.mark.long
 def test_status_and_show_have_the_stages_and_the_restart(demo: Demo) -> None:
     for command in ("status", "show"):
         assert "✓ IMPLEMENT (restart 1 of 3)" in " ".join(demo.windlass(command).stdout.split())
     assert "Restarts\n  - IMPLEMENT restarted from TEST" in demo.windlass("show").stdout
 
 
+@pytest.mark.long
 def test_the_checkout_is_as_it_was(demo: Demo) -> None:
     assert demo.git("status", "--porcelain", "--ignored") == ""
     assert demo.git("symbolic-ref", "HEAD") == "refs/heads/main"

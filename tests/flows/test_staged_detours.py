@@ -132,6 +132,7 @@ def test_a_restart_ends_the_agents_at_work_keeps_their_work_and_begins_the_stage
     assert_consistent(front)
 
 
+@pytest.mark.long
 def test_another_driver_comes_to_the_same_state_after_a_restart_in_the_middle_of_tasks(front: Staged) -> None:
     rules = [hanging(front, "t1"), hanging(front, "t2"), *WAITING]
     with background(front, rules) as driver:
@@ -220,7 +221,7 @@ def pause(front: Staged) -> None:
 @pytest.mark.req("S3-67", "S3-69", "S3-70", "S3-77")
 @pytest.mark.parametrize("rest", [wait, stop, pause])
 @pytest.mark.parametrize("argv", [("restart", "--stage", "IMPLEMENT"), ("resume", "--restart", "IMPLEMENT")])
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(3)
 def test_a_run_at_rest_is_driven_and_begins_the_stage_again(front: Staged, rest: Any, argv: tuple[str, ...]) -> None:
     rest(front)
     made = {name: (front.phases / name).read_text() for name in FILES["EXPLORE"] | FILES["PLAN"]}
@@ -254,6 +255,7 @@ def test_what_a_restarted_run_at_rest_says_as_json(front: Staged) -> None:
     assert said["state"] == "finished"
 
 
+@pytest.mark.long
 @pytest.mark.req("S3-78", "S3-79")
 def test_a_person_s_restarts_count_and_after_the_last_one_the_person_is_asked(front: Staged) -> None:
     assert front.go(WAITING, **LEAN, stage="1").code == 10
@@ -287,6 +289,7 @@ def test_a_finished_run_is_refused(front: Staged, command: str) -> None:
     assert restarts(front) == []
 
 
+@pytest.mark.long
 def test_a_stage_that_cannot_begin_again_is_refused_and_nothing_is_recorded(front: Staged) -> None:
     off = {"when": {"role": "simplifier"}, "exit": 3, "stderr": "no"}
     assert front.go([off, *AGAIN], **LEAN, explore="false").code == 10

@@ -132,6 +132,7 @@ def test_a_skip_lets_the_phase_begin_without_the_file_and_the_report_says_so(fro
     assert not (front.phases / "2.3-impl-review.json").exists(), "a skip makes up no file"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("argv", [("skip",), ("restart", "--stage", "IMPLEMENT")], ids=["skip", "restart"])
 def test_a_person_s_own_way_answers_the_question_about_the_deleted_file(front: Staged, argv: tuple[str, ...]) -> None:
     blocked(front, "3.1", "2.3-impl-review.json")

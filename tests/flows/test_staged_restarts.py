@@ -305,6 +305,7 @@ def test_a_final_review_that_stays_negative_restarts_test_and_deletes_the_files_
     assert staged.state["status"] == "stopped"
 
 
+@pytest.mark.long
 @pytest.mark.req("S3-65", "S3-82")
 def test_without_test_a_final_review_that_stays_negative_restarts_implement(tmp_path: Path) -> None:
     staged = Staged(tmp_path)
@@ -410,6 +411,7 @@ def test_skip_from_the_command_line_waives_the_file_and_makes_none_up(tmp_path: 
     assert "seen by hand" in staged.report.split("## Waivers")[1]
 
 
+@pytest.mark.long
 @pytest.mark.req("S3-67", "S3-71", "S3-70", "S3-81")
 def test_restart_from_the_command_line_begins_plan_again_and_deletes_what_came_after(tmp_path: Path) -> None:
     staged = Staged(tmp_path, QUICK)
@@ -431,6 +433,7 @@ def test_restart_from_the_command_line_begins_plan_again_and_deletes_what_came_a
     assert [key for key in staged.keys if key.startswith("2.1")] == ["2.1/t1/implement", "2.1+2/t1/implement"]
 
 
+@pytest.mark.long
 @pytest.mark.req("S3-67", "S3-69", "S3-74")
 def test_resume_with_a_stage_begins_final_again(tmp_path: Path) -> None:
     staged = Staged(tmp_path, QUICK)
