@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.stamp
 INPUTS := requirements-uv.lock pyproject.toml tools/setup.py
 
-.PHONY: demo test long proofs noloss stopped powercut outage agents lint format spec mutants bench setup lock clean
+.PHONY: demo test long proofs noloss bounds stopped powercut outage agents lint format spec mutants bench setup lock clean
 
 demo: $(READY)  ## a run on a sample repository; only the model's words are not real
 	@$(BIN)/python -m compileall -q src
@@ -33,6 +33,9 @@ noloss: $(READY)  ## 200 runs with random graphs, conflicts and kills; RUNS=N fo
 
 stopped: $(READY)  ## 50 drivers that are stopped, lose their lock and are replaced; RUNS=N for another number
 	@WINDLASS_STOPPED_RUNS=$(or $(RUNS),50) $(BIN)/python -m pytest -q -n $(JOBS) tests/storms/test_stopped_drivers.py $(ARGS)
+
+bounds: $(READY)  ## 500 random runs of the staged flow against the bounds of `flow simulate`; RUNS=N for another number
+	@WINDLASS_BOUNDS_RUNS=$(or $(RUNS),500) $(BIN)/python -m pytest -q -n $(JOBS) tests/storms/test_staged_bounds.py $(ARGS)
 
 powercut: $(READY)  ## 50 runs whose disk loses its power; needs root and loop devices; CUTS=N for another number
 	@WINDLASS_POWER_CUTS=$(or $(CUTS),50) $(BIN)/python -m pytest -q -n $(JOBS) tests/storms/test_power_cut.py $(ARGS)

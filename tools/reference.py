@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, get_args, get_origin
 
 import click
+import msgspec
 from msgspec import NODEFAULT, Struct
 from msgspec.structs import FieldInfo
 
@@ -26,6 +28,7 @@ from windlass.flow.schema import Artifact, Flow, QuestionSpec, Setting, Stage
 from windlass.interfaces.cli import NO_JSON, cli
 from windlass.kinds import KINDS
 from windlass.kinds.spec import CallSpec, Land, PhaseSpec
+from windlass.views.state_file import FILE, StateFile
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 NOTE = "<!-- Made by tools/reference.py from the code; do not edit. -->"
@@ -55,8 +58,9 @@ def index_page() -> str:
         "roles.md": "the roles that ship, and the contracts of their answers",
         "events.md": "every event of the journal",
         "exit-codes.md": "what the shell is told",
+        "state.schema.json": f"the JSON Schema of `{FILE}`, the state file of a run with stages",
     }
-    return page("Reference", *(f"- [{name.removesuffix('.md')}]({name}): {text}" for name, text in about.items()))
+    return page("Reference", *(f"- [{name.partition('.')[0]}]({name}): {text}" for name, text in about.items()))
 
 
 def commands_page() -> str:
@@ -150,6 +154,11 @@ def exits_page() -> str:
     return page("Exit codes", *table(("code", "meaning"), [(str(int(code)), EXITS[code]) for code in Exit]))
 
 
+def state_schema() -> str:
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": FILE}
+    return json.dumps({**head, **msgspec.json.schema(StateFile)}, indent=2) + "\n"
+
+
 PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
     {
         "README.md": index_page,
@@ -159,6 +168,7 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
         "exit-codes.md": exits_page,
         "kinds.md": kinds_page,
         "roles.md": roles_page,
+        "state.schema.json": state_schema,
     }
 )
 SHARED: Mapping[str, type[Struct]] = MappingProxyType(

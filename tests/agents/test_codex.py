@@ -71,6 +71,12 @@ def test_a_role_that_writes_is_confined_to_its_directory() -> None:
     assert CodexAdapter().invocation(a_job()).env["TMPDIR"] == "/runs/r1/attempt/tmp"
 
 
+def test_a_protected_folder_of_a_declared_output_is_writable() -> None:
+    root = f'sandbox_workspace_write.writable_roots=["{a_job().cwd}/.agents"]'
+    assert root in flags(outs={"plan": ".agents/tmp/phases/1.2-plan.md"})
+    assert "writable_roots" not in flags(outs={"plan": "docs/plans/plan.md"})
+
+
 def test_a_role_that_writes_nothing_has_a_shell_that_cannot_write() -> None:
     found = flags(tools=("read", "bash"), writes="none")
     assert 'sandbox_mode="read-only"' in found

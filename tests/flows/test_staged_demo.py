@@ -139,3 +139,18 @@ def test_only_the_sample_can_be_made(tmp_path: Path) -> None:
     done = windlass(tmp_path, "demo", "--flow", "staged", "--no-run", "--into", str(folder), cwd=tmp_path)
     assert f"windlass run --flow staged '{SCENE.request}'" in done.stdout
     assert "[commands.test]" in (folder / ".windlass/config.toml").read_text()
+
+
+@pytest.mark.long
+def test_a_person_may_skip_the_phase_that_failed_and_the_reports_repeat_it(tmp_path: Path) -> None:
+    folder = tmp_path / "sample"
+    windlass(tmp_path, "demo", "--flow", "staged", "--no-run", "--into", str(folder), cwd=tmp_path)
+    settings = ("--set", "retries.maxPerStage=0", SCENE.request)
+    asked = windlass(tmp_path, "run", "--flow", "staged", *settings, cwd=folder)
+    assert asked.returncode == 10, asked.stdout
+    assert "?. " not in asked.stdout
+    done = windlass(tmp_path, "skip", "--why", "known and accepted", cwd=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "– 3.1 waived by windlass skip: known and accepted" in done.stdout
+    assert "- 3.1: known and accepted (by windlass skip)" in done.stdout
+    assert "Waivers\n  - 3.1: known and accepted (by windlass skip)" in windlass(tmp_path, "show", cwd=folder).stdout

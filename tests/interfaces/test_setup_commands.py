@@ -64,6 +64,30 @@ def test_the_doctor_changes_nothing(tmp_path: Path) -> None:
     assert list(state_dir(front.env).iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ('blockOnSeverity = "urgent"', "'urgent' is not a value of 'blockOnSeverity'"),
+        ('blockOnSeverty = "high"', "[settings] in config.toml: no flow has 'blockOnSeverty'"),
+        ('bugFixer = "nobody"', "'bugFixer' is 'nobody', and there is no such role"),
+        ("stages.PLAN.enabled = false", "stage IMPLEMENT carries out 'plan', which the disabled stage PLAN makes"),
+    ],
+)
+def test_settings_that_a_run_refuses_must_be_fixed(tmp_path: Path, settings: str, problem: str) -> None:
+    front = Front(tmp_path, f'flow = "staged"\n[settings]\n{settings}\n{AGENT}{CHECKED}')
+    assert findings(front)["fix"] == [problem]
+    refused = front("run", "x")
+    assert refused.code == 1
+    assert problem in refused.err
+    assert not front.service.has_runs
+
+
+def test_settings_of_another_flow_are_well_and_those_of_no_flow_are_named(tmp_path: Path) -> None:
+    front = Front(tmp_path, f'[settings]\nblockOnSeverity = "high"\nzzz = "x"\n{AGENT}{CHECKED}')
+    assert findings(front)["warn"] == ["no flow has the setting 'zzz' of the config"]
+    assert front("doctor").code == 0
+
+
 def test_what_cannot_be_known_is_said(tmp_path: Path) -> None:
     assert set(UNSEEN) <= set(findings(Front(tmp_path))["blind"])
 

@@ -106,6 +106,8 @@ def test_a_whole_run_is_played_by_codex_and_claude(tmp_path: Path, model: Model)
     assert "SyntaxError" in front.prompt("2.1+2/t1/implement")
 
     assert {"src/t1.py", "src/t2.py"} <= front.landed
+    changed = front.git("diff", "--name-only", "main", front.branch).splitlines()
+    assert [name for name in changed if f"- `{name}`\n" not in front.report] == []
     assert "# checked" in front.show("src/app.py")
     assert front.git("ls-tree", "-r", "--name-only", front.branch, ".agents") == ""
     assert front.git("status", "--porcelain") == ""

@@ -7,6 +7,7 @@ import session_events as s
 from windlass import events as e
 from windlass.errors import UserError
 from windlass.events import Event, Recorded
+from windlass.model import Json
 from windlass.text import HIDDEN
 from windlass.views.build import fold
 from windlass.views.report import TEMPLATES, render_report
@@ -101,6 +102,31 @@ def test_files_of_tasks_that_did_not_land_are_not_listed() -> None:
     text = report(e.TasksListed("plan", [s.task_json(1), s.task_json(2)]), *s.land(1), e.TaskChanged("t2", "skipped"))
     assert "- `src/bucket.py`" in text
     assert "src/limit.py" not in text
+
+
+@pytest.mark.parametrize(
+    ("kept", "listed"),
+    [("", ["src/app.py", "src/bucket.py", "src/limit.py"]), ("refs/windlass/keep/r/1", [])],
+    ids=["the code is kept", "the code is reset"],
+)
+def test_files_that_landed_before_a_restart_are_listed_if_the_code_is_kept(kept: str, listed: list[str]) -> None:
+    """The task finds its code in place and lands nothing more; the plan no longer has the second task."""
+    phases: list[Json] = [{"id": "2.1", "kind": "tasks"}, {"id": "2.3", "kind": "review"}]
+    entered = e.PhaseEntered("2.1", "2.1", "tasks", stage="IMPLEMENT")
+    text = report(
+        e.ScheduleMade([{"id": "IMPLEMENT", "enabled": True, "phases": phases}], 3),
+        e.TasksListed("2.1", [s.task_json(1), s.task_json(2)]),
+        entered,
+        e.TaskLanded("t1", s.commit(4), s.commit(4), "passed", ["src/bucket.py"]),
+        e.TaskLanded("t2", s.commit(5), s.commit(5), "passed", ["src/limit.py"]),
+        e.FixLanded("2.3/land", s.commit(6), "passed", ["src/app.py"]),
+        e.StageRestarted("IMPLEMENT", "2.1", "IMPLEMENT", "red", "engine", 1, ["2.1", "2.3"], kept),
+        e.TasksListed("2.1", [s.task_json(1)]),
+        entered,
+        e.TaskLanded("t1", s.commit(4), s.commit(4), "passed", []),
+    )
+    section = text.partition("## Changed Files\n")[2].partition("\n\n")[0]
+    assert sorted(section.splitlines()) == [f"- `{name}`" for name in listed]
 
 
 @pytest.mark.parametrize(

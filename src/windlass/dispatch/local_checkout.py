@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -15,7 +16,7 @@ from windlass.errors import GitError, UserError
 from windlass.git import trees
 from windlass.git.keep import Attempt, keep
 from windlass.git.ref_audit import RefChange
-from windlass.git.slot import Slot, read_file, remove_artifacts, write_artifacts
+from windlass.git.slot import Slot, read_file, remove_artifacts, safe_path, write_artifacts
 from windlass.git.slots import Slots
 from windlass.git.trees import SlotStatus
 from windlass.git.user_repo import UserSignature
@@ -144,6 +145,12 @@ class LocalCheckout:
     async def write(self, files: dict[str, str]) -> None:
         self._seen = None
         await asyncio.to_thread(write_artifacts, self._own_slot.path, files)
+
+    async def make_folders(self, paths: Iterable[str]) -> None:
+        """Make the folders of these files: the sandbox of a CLI may allow to write in them, but not to make them."""
+        for path in paths:
+            with suppress(OSError, UserError):
+                safe_path(self._own_slot.path, path).parent.mkdir(parents=True, exist_ok=True)
 
     async def remove(self, paths: Sequence[str]) -> None:
         """Remove these files if they are there. Git ignores them, so a clean checkout may still have them."""

@@ -93,6 +93,7 @@ class LocalSite:
         await checkout.remove(job.absent)
         if job.files:
             await checkout.write(dict(job.files))
+        await checkout.make_folders(job.outs.values())
         earlier = {"sessions": str(self._folder / job.earlier)} if job.earlier else {}
         job = replace(
             job,

@@ -27,6 +27,10 @@ from windlass.model import Json, Key, RunState
 from windlass.tasks.context import COMPLETE, EndRunError
 
 WINDLASS = "windlass"
+ASKED = "asked"
+"""The key of a route's questions, below their phase."""
+RESTORE = "restore"
+"""The key of the question about deleted files. It is asked before the loop begins."""
 
 
 class Turn(Struct, frozen=True):
@@ -166,7 +170,7 @@ class RunLoop:
         return Turn(after, outcome.detail, told=outcome.evidence)
 
     async def _ask(self, state: State, todo: AskQuestion, workspace: Workspace) -> Turn:
-        key = Key().child(todo.phase.id, visit=todo.visit).child("asked", cycle=todo.nth)
+        key = Key().child(todo.phase.id, visit=todo.visit).child(ASKED, cycle=todo.nth)
         ctx = StepContext(self._run, StepPlace(key, todo.phase, workspace))
         found = self._run.outcomes.get(todo.phase.id)
         question = ctx.values.question(todo.question, todo.reason, found.findings if found else ())
@@ -184,7 +188,8 @@ class RunLoop:
             told = "\n\n".join(filter(None, (answer.comment, found.evidence or found.detail if found else "")))
             return Turn(after, reason, answer.by, told)
 
-        return await self._unless_left(state, key, workspace, is_done, ask)
+        # Two questions of a phase may have the same number.
+        return await self._unless_left(state, key.child(todo.question), workspace, is_done, ask)
 
     # -- a person's own way
 
@@ -208,16 +213,17 @@ class RunLoop:
             except DetourError:
                 restore()
         phase = Key(key.parts[:1])
-        found = await self._record_detour(left, state.at, workspace)
+        found = await self._record_detour(left, key, workspace)
         run.note_bases(phase)
         target, reason = Target.parse(str(found["target"])), _reason(found)
         if target.to is To.WAIVE:
             self._waive(state, phase, reason, str(found["by"]))
-        after = machine.after_target(self._flow, replace(state, asking=None), run.values, target, reason)
+        after = machine.after_target(self._flow, machine.after_question(state), run.values, target, reason)
         return Turn(after, reason, str(found["by"]), str(found["comment"]))
 
-    async def _record_detour(self, key: Key, phase: str, workspace: Workspace) -> dict[str, Json]:
-        """Record the request under this key, once, and close the questions of the phase that is left."""
+    async def _record_detour(self, key: Key, place: Key, workspace: Workspace) -> dict[str, Json]:
+        """Record the request under this key, once, and close the questions of the place that is left. A new request
+        also answers the question about deleted files. A replay closes no question that was asked later."""
         run, journal = self._run, self._journal
 
         async def record(previous: Json) -> Json:
@@ -228,16 +234,19 @@ class RunLoop:
 
         found = await journal.step(key, None, record)
         assert isinstance(found, dict)
-        if run.requests.detour and run.requests.detour.id == found["id"]:
-            run.requests.detour = None
-            journal.store.runs.request(journal.run, "")
-        run.requests.go_on()
+        is_new = run.requests.detour is not None and run.requests.detour.id == found["id"]
+        target, by = str(found["target"]), str(found["by"])
         for row in journal.store.questions.all(journal.run, pending=True):
-            if Key.parse(row.key.partition("!")[0]).parts[0].id == phase:
-                target, by = str(found["target"]), str(found["by"])
+            at = row.key.replace("!", "/")
+            is_left = at == place.text or (at.startswith(f"{place}/") and not at.startswith(f"{place}/{ASKED}#"))
+            if is_left or (is_new and at.startswith(f"{RESTORE}#")):
                 with journal.writing(f"{row.key}.left"):
                     if journal.store.questions.answer(journal.claim, row.key, target, "", by):
                         journal.events.add(QuestionAnswered(row.key, row.id, target, by))
+        if is_new:
+            run.requests.detour = None
+            journal.store.runs.request(journal.run, "")
+        run.requests.go_on()
         workspace.move(str(found["at"]))
         return found
 
@@ -271,7 +280,8 @@ class RunLoop:
         row = journal.recorded(key)
         if (row is None and self._run.requests.detour) or (row is not None and isinstance(row.result, dict)):
             self._retry = False
-            found = await self._record_detour(key, state.at, workspace)
+            place = Key().child(state.at, visit=state.visit)
+            found = await self._record_detour(key, place, workspace)
             return self._leave_stop(state, end, found)
         if row is None and not self._retry:
             return None
@@ -291,7 +301,7 @@ class RunLoop:
         key = Key().child(state.at, visit=state.visit)
         if target.to is To.WAIVE and not (state.ended and state.ended.fresh):
             # The gate stopped the run: the phase begins without what the gate misses.
-            self._waive(state, key.child("gate"), f"its gate was waived: {end.reason}", by)
+            self._waive(state, key.child("gate"), f"{reason}; its gate was waived: {end.reason}", by)
             return Turn(machine.after_waived_gate(state), reason, by)
         if target.to is To.WAIVE:
             self._waive(state, key, f"{reason}; {end.reason}", by)

@@ -142,9 +142,16 @@ def after_answer(flow: Flow, state: State, facts: Facts, option: str) -> State:
     """The state after an answer to a route's question."""
     assert state.asking is not None
     question, why = state.asking.question, state.asking.reason
-    asked = _question_counter(state.at, question)
-    state = replace(state, asking=None, taken={**state.taken, asked: state.taken.get(asked, 0) + 1})
-    return _go(flow, state, facts, flow.questions[question].options[option], state_reason(option, question, why))
+    target = flow.questions[question].options[option]
+    return _go(flow, after_question(state), facts, target, state_reason(option, question, why))
+
+
+def after_question(state: State) -> State:
+    """The state after a question that was answered, or that a person left for another way. The next one is new."""
+    if state.asking is None:
+        return state
+    asked = _question_counter(state.at, state.asking.question)
+    return replace(state, asking=None, taken={**state.taken, asked: state.taken.get(asked, 0) + 1})
 
 
 def after_target(flow: Flow, state: State, facts: Facts, target: Target, reason: str) -> State:

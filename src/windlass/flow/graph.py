@@ -24,6 +24,9 @@ def graph(flow: Flow) -> str:
         for phase in stage.phases:
             lines += _phase(flow, phase, "  ")
         lines += [""]
+    if flow.restarts:
+        lines += _wrap(f"restarts: at most {flow.restarts.max} of each stage, then {flow.restarts.then}", "", "    ")
+        lines += [""]
     for phase in flow.phases:
         lines += [*_phase(flow, phase, ""), ""]
     for mode, ids in flow.modes.items():

@@ -128,7 +128,8 @@ class ProduceSpec(PhaseSpec, frozen=True, kw_only=True, tag="produce"):
         return VisitCost(fewest, most * (self.land.retry + 1 if self.land else 1))
 
     def summary(self) -> str:
-        return comma_list(call.role for call in self._all_calls())
+        calls = self._all_calls()
+        return comma_list(call.role if call.times == 1 else f"{call.role} (times {call.times})" for call in calls)
 
     def _all_calls(self) -> tuple[CallSpec, ...]:
         return (*self.calls, *([self.merge] if self.merge else []))

@@ -32,7 +32,7 @@ from windlass.runs.check import RUN as CHECK
 from windlass.runs.project import Project
 from windlass.runs.service import Service
 from windlass.runs.settle import settle_checkout
-from windlass.runs.start import needed_roles, unpriced_models
+from windlass.runs.start import check_settings, needed_roles, unknown_settings, unpriced_models
 from windlass.store.epoch import EpochClaim
 from windlass.text import plural
 
@@ -129,6 +129,15 @@ def _config(project: Project) -> Iterator[DoctorFinding]:
         "config",
         f"readable; a run warns at ${config.budget.warn_usd:g} and stops at ${config.budget.stop_usd:g}",
     )
+
+
+def _settings(project: Project) -> Iterator[DoctorFinding]:
+    config = project.config()
+    flow = project.parse(project.find_flow(config.flow), project.roles())
+    check_settings(project, flow, config, {})
+    for name in unknown_settings(project, flow, config):
+        hint = f"windlass flow show {flow.flow}, for example"
+        yield DoctorFinding(Level.WARN, "settings", f"no flow has the setting '{name}' of the config", hint)
 
 
 def _checks(project: Project) -> Iterator[DoctorFinding]:
@@ -271,6 +280,7 @@ PROBES: dict[str, Probe] = {
     "checkout": _checkout,
     "repository": _repository,
     "config": _config,
+    "settings": _settings,
     "checks": _checks,
     "agents": _agents,
     "disk": _space,

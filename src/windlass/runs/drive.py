@@ -26,7 +26,7 @@ from windlass.dispatch.local_site import LocalSite, warm_up
 from windlass.dispatch.recovery import Recovery
 from windlass.driver import adoption
 from windlass.driver.artifacts import EngineArtifacts
-from windlass.driver.loop import RunLoop
+from windlass.driver.loop import RESTORE, RunLoop
 from windlass.driver.publisher import Publisher, RunPages
 from windlass.driver.scopes import RunScope
 from windlass.engine.artifacts import RunArtifacts
@@ -561,15 +561,16 @@ async def _settle_edits(run: RunScope, folder: Path) -> None:
 
 
 async def _settle_deletions(run: RunScope, folder: Path) -> None:
-    """Files that a gate needs and that a person deleted while no driver ran: one question for all of them."""
+    """Files that a gate needs and that a person deleted while no driver ran: one question for all of them. A restart
+    or a skip that the person requested answers it: the files are made again, or the gate is waived."""
     journal, id, flow = run.journal, run.values.facts.id, run.values.flow
-    lost = deleted(journal.store, id, flow, folder) if flow.stages else []
+    lost = deleted(journal.store, id, flow, folder) if flow.stages and run.requests.detour is None else []
     if not lost:
         return
-    key = Key().child("restore", cycle=1 + sum(row.key.startswith("restore#") for row in journal.recorded_keys()))
+    key = Key().child(RESTORE, cycle=1 + sum(row.key.startswith(f"{RESTORE}#") for row in journal.recorded_keys()))
     names = "\n".join(edit.path for edit in lost)
     question = Question(
-        id="restore",
+        id=RESTORE,
         text="Files that the run needs were deleted. Restore them from the record?",
         options=(
             Choice("restore", "Restore", "write them again as they were"),

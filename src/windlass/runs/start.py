@@ -7,6 +7,7 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from msgspec import Struct, field
@@ -23,7 +24,7 @@ from windlass.config.schema import Config
 from windlass.cost import dollars
 from windlass.errors import UserError, near
 from windlass.events import RunStarted, StepEntered
-from windlass.flow.load import FlowSource
+from windlass.flow.load import FlowSource, list_flows
 from windlass.flow.route_graph import back_options
 from windlass.flow.schema import Flow
 from windlass.git import run as git
@@ -83,10 +84,8 @@ def start_run(project: Project, start: Start, run: str) -> str:
             raise UserError(f"[roles.{name}] in config.toml: there is no such role", hint=f"did you mean '{meant[0]}'?")
     source = project.find_flow(start.flow or config.flow)
     flow = project.parse(source, roles)
-    settings = settings_for(flow, config, start.settings)
+    settings = check_settings(project, flow, config, start.settings, in_place=start.in_place)
     _check_answers(flow, start.policy)
-    _check_roles_of_settings(flow, settings, roles)
-    _check_stages(flow, settings, in_place=start.in_place)
     _check_criteria(project, flow)
     overrides = RoleOverrides(start.agent, start.roles)
     check_agents(project.adapters(config, start.script), flow, roles, config, overrides, settings)
@@ -192,6 +191,33 @@ def _free_slug(flow: Flow, repo: UserRepo, slug: str, date: str) -> str:
         if not any(user_repo.is_tracked(repo, template.format_map(names)) for template in templates):
             return own
     raise AssertionError("counting never ends")
+
+
+def check_settings(
+    project: Project, flow: Flow, config: Config, given: Mapping[str, str], *, in_place: bool = False
+) -> dict[str, str]:
+    """The settings of a run. Refuses values with which it cannot start, and names that look misspelled."""
+    settings = settings_for(flow, config, given)
+    for name in unknown_settings(project, flow, config):
+        meant = difflib.get_close_matches(name, flow.settings, n=1, cutoff=0.8)
+        if meant:
+            raise UserError(f"[settings] in config.toml: no flow has '{name}'", hint=f"did you mean '{meant[0]}'?")
+    _check_roles_of_settings(flow, settings, project.roles())
+    _check_stages(flow, settings, in_place=in_place)
+    return settings
+
+
+def unknown_settings(project: Project, flow: Flow, config: Config) -> list[str]:
+    """The settings in the config that neither this flow nor another one has."""
+    unknown = [name for name in config.settings if name not in flow.settings]
+    if not unknown:
+        return []
+    known: set[str] = set()
+    for source in list_flows([folder / "flows" for folder in project.folders()]):
+        # An invalid flow has no settings.
+        with suppress(UserError):
+            known |= set(project.parse(source, project.roles()).settings)
+    return [name for name in unknown if name not in known]
 
 
 def settings_for(flow: Flow, config: Config, given: Mapping[str, str]) -> dict[str, str]:

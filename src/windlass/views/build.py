@@ -283,6 +283,9 @@ def _list_tasks(view: View, at: float, listed: list[Json]) -> None:
                 group=int(str(raw.get("group") or 0)),
             )
         )
+    # The code of a task that the new plan does not have stays on the branch.
+    gone = [task for id, task in known.items() if id not in view.positions]
+    view.fixed = (*view.fixed, *(name for task in gone for name in task.changed))
     if [task.title for task in view.tasks] != titles:
         _note(view, at, f"Plan {verb} ({plural(len(view.tasks), 'task')})")
 

@@ -9,7 +9,7 @@ from windlass.model import RunState
 from windlass.text import clean, clean_block, elapsed, plural, reckoned, short_sha, spoken
 from windlass.views.outlook import diff_command, land_command, message_line
 from windlass.views.show import evidence, finding_line, tdd_words
-from windlass.views.stages import restart_text
+from windlass.views.stages import reason_text, restart_text
 from windlass.views.state import (
     COMPLETE,
     ESCALATED,
@@ -284,7 +284,8 @@ def accepted_findings(view: View) -> list[str]:
 
 def _decisions(view: View) -> list[list[str]]:
     waived = (
-        f"- {spoken(clean(one.phase, 80))}: {clean(one.reason)}" + (f" (by {clean(one.by, 60)})" if one.by else "")
+        f"- {spoken(clean(one.phase, 80))}: {clean(reason_text(one.reason, one.by)) or 'skipped'}"
+        + (f" (by {clean(one.by, 60)})" if one.by else "")
         for one in view.skipped
         if one.waived
     )

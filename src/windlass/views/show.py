@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from windlass.model import Finding, RunState
 from windlass.text import Page, clean, elapsed, reckoned, short_sha, spoken, utc
 from windlass.views.outlook import code_place, diff_command, headline, landed_line, outlook, program, shell_word
-from windlass.views.stages import restart_text, stage_line
+from windlass.views.stages import reason_text, restart_text, stage_line
 from windlass.views.state import COMPLETE, ProofView, ReviewView, TaskView, View
 
 MARKS = {COMPLETE: "✓", "skipped": "–", "escalated": "✗", "failed": "✗", "pending": "○"}
@@ -84,6 +84,12 @@ def render_show(
         page.line("Restarts")
     for restart in view.restarts:
         page.line(f"- {restart_text(restart)}", indent=2)
+    waived = [one for one in view.skipped if one.waived]
+    if waived:
+        page.line()
+        page.line("Waivers")
+    for one in waived:
+        page.line(f"- {one.phase}: {reason_text(one.reason, one.by) or 'skipped'} (by {one.by})", indent=2)
     _reviews_and_decisions(page, view)
     if work:
         _unlanded_work(page, view, work)

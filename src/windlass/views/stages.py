@@ -123,4 +123,13 @@ def restart_text(restart: RestartView) -> str:
     by = f" by {restart.by}" if restart.by != "windlass" else ""
     count = f"{plural(restart.number, 'restart')} so far"
     kept = f" (the code before it is kept under {restart.kept})" if restart.kept else ""
-    return f"{restart.stage} restarted{where}{by}, {count}: {clean(restart.reason, 500)}{kept}"
+    reason = clean(reason_text(restart.reason, restart.by), 500)
+    return f"{restart.stage} restarted{where}{by}, {count}{f': {reason}' if reason else ''}{kept}"
+
+
+def reason_text(reason: str, by: str) -> str:
+    """The reason without who decided, for a line that names the person already."""
+    for start in (f"restarted by {by}", f"skipped by {by}"):
+        if reason.startswith(start):
+            return reason.removeprefix(start).removeprefix(": ")
+    return reason

@@ -396,7 +396,7 @@ class View(Struct):
     tip: str = ""
     """The last commit that the run landed. The branch may still be at an older one."""
     fixed: tuple[str, ...] = ()
-    """Files that fixes after the final review changed."""
+    """Files that were changed by fixes of the whole run, and by tasks that the plan no longer has."""
     landed: RunLanded | None = None
     """The last landing by a person."""
     publishing: dict[str, PublishFinished] = field(default_factory=dict)

@@ -92,6 +92,7 @@ class CodexAdapter(CliAdapter):
             flags += ["--dangerously-bypass-approvals-and-sandbox"]
         else:
             flags += ["-c", f'sandbox_mode="{"workspace-write" if may_write(job) else "read-only"}"']
+            flags += _writable_roots(job) if may_write(job) else []
         model, effort = _model(job, settings), _EFFORTS.get(job.effort, job.effort)
         flags += ["-m", model] if model else []
         flags += ["-c", f"model_reasoning_effort={json.dumps(effort)}"] if effort else []
@@ -115,6 +116,13 @@ class CodexAdapter(CliAdapter):
 
 def _model(job: Job, settings: CliSettings) -> str:
     return job.model or settings.model or (_MODEL if settings.base_url else "")
+
+
+def _writable_roots(job: Job) -> list[str]:
+    """Its sandbox protects some folders of the workspace. The one of a declared output must be writable."""
+    tops = sorted({path.partition("/")[0] for path in job.outs.values()} & {".agents", ".codex"})
+    roots = json.dumps([str(job.cwd / top) for top in tops])
+    return ["-c", f"sandbox_workspace_write.writable_roots={roots}"] if tops else []
 
 
 def _server(base_url: str) -> list[str]:

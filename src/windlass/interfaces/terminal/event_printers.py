@@ -21,7 +21,7 @@ from windlass.views.outlook import (
     land_command,
     resume_command,
 )
-from windlass.views.stages import restart_text, stage_line
+from windlass.views.stages import reason_text, restart_text, stage_line
 from windlass.views.state import (
     COMPLETE,
     ENDED,
@@ -228,7 +228,8 @@ class RunPrinter(EventPrinter):
             case e.PhaseSkipped():
                 how = "waived" if event.waived else "skipped"
                 by = f" by {event.by}" if event.by else ""
-                self._out.line(f"– {spoken(event.phase)} {how}{by}: {event.reason}", paint=Paint.DIM)
+                reason = reason_text(event.reason, event.by)
+                self._out.line(f"– {spoken(event.phase)} {how}{by}{f': {reason}' if reason else ''}", paint=Paint.DIM)
             case e.ScheduleMade():
                 # Each stage prints the line of stages when it begins.
                 pass
@@ -270,6 +271,7 @@ class RunPrinter(EventPrinter):
         view = self._view
         self._out.line()
         reason = f": {event.reason}" if event.reason else ""
+        stop = "" if reason.endswith(("?", ".", "!")) else "."
         match view.state:
             case RunState.FINISHED:
                 if view.shortfall:
@@ -278,13 +280,13 @@ class RunPrinter(EventPrinter):
                     self._out.line(f"Complete. {self._totals()}", paint=Paint.GREEN)
                 self._print_branch()
             case RunState.ABORTED:
-                self._out.line(f"Aborted{reason}. {self._totals()}", paint=Paint.RED)
+                self._out.line(f"Aborted{reason}{stop} {self._totals()}", paint=Paint.RED)
                 self._print_branch()
             case RunState.PAUSED | RunState.WAITING | RunState.RUNNING:
-                self._out.line(f"‖ {event_lines.PAUSE_WORDS.get(event.state, 'Paused')}{reason}. {self._totals()}")
+                self._out.line(f"‖ {event_lines.PAUSE_WORDS.get(event.state, 'Paused')}{reason}{stop} {self._totals()}")
                 self._print_resume(event.hint)
             case RunState.STOPPED | RunState.BLOCKED:
-                self._out.line(f"✗ {spoken(event.state)}{reason}. {self._totals()}", paint=Paint.RED)
+                self._out.line(f"✗ {spoken(event.state)}{reason}{stop} {self._totals()}", paint=Paint.RED)
                 self._print_resume(event.hint)
             case _:
                 assert_never(view.state)
