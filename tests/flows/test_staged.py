@@ -552,15 +552,18 @@ def test_an_unknown_severity_is_told_to_the_reviewer_and_never_passes(tmp_path: 
 @pytest.mark.req("S3-57", "S3-66")
 def test_a_blocked_final_review_is_a_hard_stop_whatever_the_threshold(tmp_path: Path) -> None:
     staged = Staged(tmp_path)
-    done = staged.small([review("4.2", "blocked", issue("a licence", "low")), *basics()], block="critical")
-    assert done.code == 10
-    assert [key for key in staged.keys if key.startswith("4.2")] == ["4.2/codex-reviewer#1"]
+    below, above = issue("a licence", "low"), issue("a lost row", "critical")
+    rules = [review("4.2", "blocked", below, times=1), review("4.2", "blocked", above), *basics()]
+    assert staged.small(rules, block="critical").code == 10
     assert staged.outcomes[-1] == "4.2 hard_stop"
     assert staged.data("4.2-final-review.json")["status"] == "blocked"
     (asked,) = staged.status["questions"]
     assert [option["key"] for option in asked["options"]] == ["retry", "restart", "restart-previous", "skip", "abort"]
-    assert staged("answer", "skip", "-m", "the licence is ours").code == 0
-    assert "the licence is ours" in staged.report.split("## Waivers")[1]
+    assert staged("answer", "retry").code == 10
+    # No fixer is tried in either case: only the person decides.
+    assert [key for key in staged.keys if key.startswith("4.2")] == ["4.2/codex-reviewer#1", "4.2+2/codex-reviewer#1"]
+    assert staged("answer", "skip", "-m", "the row is not ours").code == 0
+    assert "the row is not ours" in staged.report.split("## Waivers")[1]
 
 
 @pytest.mark.long
