@@ -102,7 +102,8 @@ def _status(mark: PhaseEntered | PhaseFinished | PhaseSkipped) -> str:
 
 def _run_status(events: Sequence[Any]) -> str:
     turns = [event for event in events if isinstance(event, RunStarted | RunResumed | RunEnded)]
-    if isinstance(turns[-1], RunEnded):
+    # An answer from another process comes after the end of a driver that waited.
+    if isinstance(turns[-1], RunEnded) and turns[-1].state != "waiting":
         return {"finished": "completed"}.get(turns[-1].state, turns[-1].state)
     asked = {event.key for event in events if isinstance(event, QuestionAsked)}
     return (
