@@ -781,3 +781,11 @@ def test_a_run_that_lost_its_state_file_goes_on_and_writes_it_again(tmp_path: Pa
     assert staged("retry").code == 0
     assert staged.state["status"] == "completed"
     assert [key for key in staged.keys if key.startswith("0")] == ["0/explorer"]
+
+
+@pytest.mark.req("S3-82", "S3-10")
+def test_a_run_without_its_last_stage_has_a_report_too(tmp_path: Path) -> None:
+    staged = Staged(tmp_path)
+    assert staged.go(basics(), final="false").code == 0
+    assert "- FINAL: skipped" in staged.report
+    assert staged.state["stages"]["FINAL"]["status"] == "skipped"

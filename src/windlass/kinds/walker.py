@@ -109,7 +109,7 @@ def phase_table(flow: RoutedFlow) -> RouteTable:
             phase.id,
             _phase_routes(flow, phase),
             via=bool(phase.via),
-            conditions=tuple(filter(None, (stage_of[phase.id].when if phase.id in stage_of else {}, phase.when))),
+            conditions=tuple(filter(None, (_stage_condition(stage_of.get(phase.id), phase), phase.when))),
             stage=stage_of[phase.id].id if phase.id in stage_of else "",
         )
         for phase in flow.all_phases()
@@ -119,6 +119,11 @@ def phase_table(flow: RoutedFlow) -> RouteTable:
     stages = tuple(StageRow(one.id, one.when, one.phases[0].id if one.phases else "") for one in flow.stages)
     restarts = Route(Target(To.RESTART), flow.restarts.max, flow.restarts.then) if flow.restarts else None
     return RouteTable(rows, tuple(rows), RouteNode(FINISH), modes, stages, restarts)
+
+
+def _stage_condition(stage: Any, phase: PhaseSpec) -> When:
+    """When the stage of a phase lets it run. A run without its last stage has a report too."""
+    return stage.when if stage is not None and not phase.REPORTS_FAILURE else {}
 
 
 def _phase_routes(flow: FlowView, phase: PhaseSpec) -> dict[str, Route]:
