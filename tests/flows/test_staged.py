@@ -624,6 +624,7 @@ def test_a_gate_blocks_when_one_of_its_files_was_deleted_and_names_it(entry: str
     assert staged.statuses()[entry] == "pending"
 
 
+@pytest.mark.long
 @pytest.mark.req("S3-07", "S3-08")
 def test_a_deleted_file_is_restored_when_the_person_agrees_and_the_run_goes_on(tmp_path: Path) -> None:
     staged = Staged(tmp_path)
@@ -772,6 +773,7 @@ def test_a_stopped_run_goes_on_at_its_phase_from_what_is_stored(tmp_path: Path) 
     assert (staged.state["run"], staged.state["status"]) == (staged.run, "completed")
 
 
+@pytest.mark.long
 @pytest.mark.req("S3-84")
 def test_a_run_that_lost_its_state_file_goes_on_and_writes_it_again(tmp_path: Path) -> None:
     staged = Staged(tmp_path, QUICK)

@@ -149,6 +149,7 @@ def test_another_driver_comes_to_the_same_state_after_a_restart_in_the_middle_of
     assert_consistent(front)
 
 
+@pytest.mark.long
 @pytest.mark.req("S3-60", "S3-10")
 def test_a_skip_ends_the_agents_at_work_and_goes_on_without_the_phase(front: Staged) -> None:
     rules = [hanging(front, "t1"), hanging(front, "t2"), *AGAIN]

@@ -110,6 +110,7 @@ def test_a_failure_in_a_test_file_is_analysed_fixed_and_tested_again(tmp_path: P
     assert staged.again == []
 
 
+@pytest.mark.long
 @pytest.mark.req("S3-61", "S3-63", "S3-36")
 def test_tests_that_stay_red_are_fixed_as_often_as_allowed_and_then_the_person_is_asked(tmp_path: Path) -> None:
     staged = Staged(tmp_path, commands(test="echo 'tests/test_t1.py:7: it is wrong'; exit 1"))
@@ -221,6 +222,7 @@ def test_a_command_whose_failure_names_no_file_of_the_project_asks(what: str, tm
     assert staged.again == []
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.req("S3-23", "S3-34", "S3-43", "S3-48", "S3-63", "S3-66", "S3-67")
 @pytest.mark.parametrize("phase", ["1.3", "2.3", "3.3", "4.2"])
 def test_a_reviewer_that_gives_no_review_makes_no_file_restarts_nothing_and_asks(phase: str, tmp_path: Path) -> None:
@@ -399,6 +401,7 @@ def test_a_skipped_phase_is_a_waiver_with_who_and_why_in_events_state_and_report
     assert set(statuses.values()) == {"completed"}
 
 
+@pytest.mark.long
 @pytest.mark.req("S3-10", "S3-42", "S3-66", "S3-67")
 def test_skip_from_the_command_line_waives_the_file_and_makes_none_up(tmp_path: Path) -> None:
     staged = Staged(tmp_path, QUICK)
