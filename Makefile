@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.stamp
 INPUTS := requirements-uv.lock pyproject.toml tools/setup.py
 
-.PHONY: demo test long proofs noloss bounds stopped powercut outage agents lint format spec mutants bench setup lock clean
+.PHONY: demo test long proofs noloss bounds kills stopped powercut outage agents lint format spec mutants bench setup lock clean
 
 demo: $(READY)  ## a run on a sample repository; only the model's words are not real
 	@$(BIN)/python -m compileall -q src
@@ -36,6 +36,9 @@ stopped: $(READY)  ## 50 drivers that are stopped, lose their lock and are repla
 
 bounds: $(READY)  ## 500 random runs of the staged flow against the bounds of `flow simulate`; RUNS=N for another number
 	@WINDLASS_BOUNDS_RUNS=$(or $(RUNS),500) $(BIN)/python -m pytest -q -n $(JOBS) tests/storms/test_staged_bounds.py $(ARGS)
+
+kills: $(READY)  ## a kill at every point of every restart of the staged flow; `make long` takes every third
+	@WINDLASS_KILLS=all $(BIN)/python -m pytest -q -n $(JOBS) tests/flows/test_staged_crash.py $(ARGS)
 
 powercut: $(READY)  ## 50 runs whose disk loses its power; needs root and loop devices; CUTS=N for another number
 	@WINDLASS_POWER_CUTS=$(or $(CUTS),50) $(BIN)/python -m pytest -q -n $(JOBS) tests/storms/test_power_cut.py $(ARGS)

@@ -19,10 +19,15 @@ from hypothesis import HealthCheck, Phase, settings
 # Derandomised: whether the suite passes depends on the code alone. `make long` uses `ci`; `explore` is for hunting.
 _COMMON: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
 settings.register_profile("fast", max_examples=25, derandomize=True, **_COMMON)
-settings.register_profile("ci", max_examples=60, derandomize=True, **_COMMON)
+settings.register_profile("ci", max_examples=40, derandomize=True, **_COMMON)
 settings.register_profile("explore", max_examples=5000, **_COMMON)
 #: a failure is enough: to look for the smallest one takes minutes
-settings.register_profile("mutants", settings.get_profile("ci"), phases=[Phase.explicit, Phase.reuse, Phase.generate])
+settings.register_profile(
+    "mutants",
+    settings.get_profile("ci"),
+    max_examples=60,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 AGENT_CLIS = ("claude", "codex", "pi", "gemini", "opencode", "copilot", "goose", "qwen", "gh")
