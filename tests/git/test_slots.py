@@ -4,6 +4,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 from msgspec.structs import replace
@@ -335,3 +336,18 @@ def test_work_in_a_slot_leaves_the_users_checkout_as_it_was(engine: EngineRepo, 
     slots.place(slot, engine.user.head, ONE, DATE)
     slots.release(slot, ONE, DATE)
     assert footprint(root) == before
+
+
+def test_two_threads_can_seal_a_slot_at_once(engine: EngineRepo, slots: Slots) -> None:
+    """A status looks at a slot with two gits side by side, and each of them seals it first."""
+    slot, start = slots.take("r1", "t1", engine.user.head), Barrier(2)
+
+    def seal() -> None:
+        start.wait()
+        slot.seal()
+
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(200):
+            (slot.git_dir / "config.worktree").write_text("[core]\nsparseCheckout = true\n")
+            for done in [pool.submit(seal), pool.submit(seal)]:
+                done.result()

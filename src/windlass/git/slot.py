@@ -70,15 +70,16 @@ class Slot(Struct, frozen=True, eq=False):
         return (f"--git-dir={self.git_dir}", f"--work-tree={self.path}", *TRUST)
 
     def seal(self) -> None:
+        """Several threads may do this at once."""
         for place in (self.path, self.git_dir, *(self.git_dir / name for name in FOLDERS)):
             if place.is_symlink():
                 # It may lead to the user's checkout: nothing may be read or written there.
-                place.unlink()
+                place.unlink(missing_ok=True)
             if not place.is_dir():
                 place.mkdir(parents=True, exist_ok=True)
         for name in REDIRECTING:
             if (self.git_dir / name).is_symlink() or (self.git_dir / name).exists():
-                (self.git_dir / name).unlink()
+                (self.git_dir / name).unlink(missing_ok=True)
         for name, text in self.sealed().items():
             restore(self.git_dir / name, text)
 
