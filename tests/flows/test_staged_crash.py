@@ -190,7 +190,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.mark.req("S3-67", "S3-84")
-@pytest.mark.sweep(6)
+@pytest.mark.sweep(14)
 @pytest.mark.parametrize(("name", "point"), KILLS, ids=[f"{name}, {point}" for name, point in KILLS])
 def test_killed_in_a_restart_a_resumed_run_ends_as_an_uninterrupted_one_does(
     name: str, point: str, uninterrupted: Any, tmp_path: Path

@@ -41,11 +41,13 @@ def state_of(demo: Demo) -> dict[str, Any]:
     return dict(json.loads(path.read_text()))
 
 
+@pytest.mark.long
 def test_it_finishes_by_itself_and_asks_nothing(demo: Demo) -> None:
     assert (demo.code, demo.err) == (0, ""), demo.out + demo.err
     assert demo.events("question.asked") == []
 
 
+@pytest.mark.long
 def test_five_stages_and_thirteen_phases_are_completed(demo: Demo) -> None:
     stages = state_of(demo)["stages"]
     assert {name: stage["status"] for name, stage in stages.items()} == dict.fromkeys(STAGES, "completed")

@@ -245,6 +245,7 @@ def test_a_reviewer_that_gives_no_review_makes_no_file_restarts_nothing_and_asks
 # -- automatic restarts
 
 
+@pytest.mark.long
 @pytest.mark.req("S3-34", "S3-59", "S3-64", "S3-77", "S3-78", "S3-79")
 def test_an_implementation_review_that_stays_negative_restarts_implement_three_times_and_then_asks(
     tmp_path: Path,

@@ -16,7 +16,7 @@ from front import Rule
 from staged import SETTINGS, Staged, basics, issue, review, unchanged, worker
 from windlass.events import DispatchStarted, QuestionAsked
 
-RUNS = int(os.environ.get("WINDLASS_BOUNDS_RUNS", "2"))
+RUNS = int(os.environ.get("WINDLASS_BOUNDS_RUNS", "1"))
 CONFIG = '[retries]\npauses = ["0s"]\n[commands.test]\ncommands = [["sh", "{test}"]]\n'
 #: Each run of the tests takes the next line: what they complain about.
 TEST = """\
