@@ -145,7 +145,7 @@ async def make_job(
     call, role, task, contract = request.call, request.role, request.task, request.contract
     # The artifacts in force, by path. Inside tasks the tree already has them.
     used = {*call.context, *call.outs}
-    files = values.needed_files(request.phase, used) if task is None else {}
+    files = values.needed_files(used) if task is None else {}
     unused = {values.path(name) for name, artifact in values.flow.artifacts.items() if not artifact.commit}
     # No schema for an optional block, because a CLI that enforces a schema would always demand it.
     is_required = bool(contract) and not contracts.CONTRACTS[contract].optional

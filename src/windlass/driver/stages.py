@@ -54,14 +54,13 @@ class Restart(Struct, frozen=True):
 
 async def note_tip(run: RunScope, ctx: StepContext) -> None:
     """Record the run's tip at the beginning of a stage, for a reset of its code."""
-    stage, flow = run.values.flow.stage_of(ctx.place.phase.id), run.values.flow
+    stage = run.values.flow.stage_of(ctx.place.phase.id)
     if stage is None or stage.phases[0].id != ctx.place.phase.id or not _resets(run):
         return
 
     async def tip() -> Json:
         return run.journal.tips.now
 
-    assert flow.restarts is not None
     await ctx.observe("tip", tip)
 
 

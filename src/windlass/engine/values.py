@@ -94,8 +94,8 @@ class RunValues(Struct):
             return True
         return self.resolve(compact.between_stages) == "true" and self.flow.stage_of(maker) != self.flow.stage_of(phase)
 
-    def needed_files(self, phase: str, names: Collection[str]) -> dict[str, str]:
-        """The artifacts in force for an agent of a phase, by path. `names`: those that its call uses.
+    def needed_files(self, names: Collection[str]) -> dict[str, str]:
+        """The artifacts in force for an agent, by path. `names`: those that its call uses.
 
         With summaries, an agent gets only what it uses, and the summaries.
         """

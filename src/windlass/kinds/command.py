@@ -47,9 +47,6 @@ class CommandSpec(PhaseSpec, frozen=True, kw_only=True, tag="command"):
     def artifacts_out(self) -> set[str]:
         return {self.out} if self.out else set()
 
-    def result_artifact(self) -> str:
-        return self.out
-
     def references(self) -> Iterator[Reference]:
         yield from super().references()
         if self.out:

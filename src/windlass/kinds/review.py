@@ -93,9 +93,6 @@ class ReviewSpec(PhaseSpec, frozen=True, kw_only=True, tag="review"):
     def artifacts_out(self) -> set[str]:
         return (set(self.fixer.out) if self.fixer else set()) | ({self.out} if self.out else set())
 
-    def result_artifact(self) -> str:
-        return self.out
-
     def roles(self) -> set[str]:
         calls = [*self.reviewers, *([self.fixer] if self.fixer else [])]
         names = {name for call in calls for name in (call.role, call.profile, call.otherwise)}

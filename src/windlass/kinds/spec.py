@@ -260,10 +260,6 @@ class PhaseSpec(FlowStruct, frozen=True, kw_only=True, tag_field="kind"):
         """The id of the tasks phase that a pass of this phase completes."""
         return ""
 
-    def result_artifact(self) -> str:
-        """The artifact with its result, which the engine makes; '' for none."""
-        return ""
-
     def answer_names(self) -> set[str]:
         """Names in addition to the flow's questions for which answers may be given in advance."""
         return set()

@@ -65,9 +65,6 @@ class TasksSpec(PhaseSpec, frozen=True, kw_only=True, tag="tasks"):
     def artifacts_out(self) -> set[str]:
         return {name for step in self.steps for name in step.artifacts_out()} | ({self.out} if self.out else set())
 
-    def result_artifact(self) -> str:
-        return self.out
-
     def roles(self) -> set[str]:
         fixer = {self.land.fixer.role} if self.land.fixer else set()
         return fixer | {name for step in self.steps for name in step.roles()}

@@ -424,12 +424,14 @@ class _Driver:
         requests = StopRequests(require_claim=partial(self._store.require, claim))
         apply_request(requests, row.wanted)
         engine = EngineRepo.open(user_repo.discover(here.cwd), state_dir(here.environ), fence=fence.held)
-        # An agent that commits everything must not commit the files of phases.
-        engine.ignore([path for path in _uncommitted_paths(flow, row) if path])
         journal = Journal(self._store, claim, publish=publish, crash=self._crash, barrier=engine.barrier)
         requests.read = request_reader(journal, requests)
         tip = Tip(journal, engine)
         values = _values(flow, row, self._store, views.view.published, here.place.root.name, run_secret(folder))
+        if flow.stages:
+            # An agent that commits everything must not commit the files of phases.
+            names = [name for name, artifact in flow.artifacts.items() if not artifact.commit]
+            engine.ignore([path for name in names if (path := values.path(name))])
         questions = Questions(journal, AnswerPolicy.from_json(row.options.get("policy")), asker, requests.check)
         budget = _budget(journal, questions, flow, config)
         patience = QuotaPatience(config.retries.pauses, config.retries.longest_wait)
@@ -526,13 +528,6 @@ def _values(flow: Flow, row: RunRow, store: Store, branch: str, repository: str,
     for name, sha in (given if isinstance(given, dict) else {}).items():
         values.artifacts.hold(name, store.blobs.get(str(sha)), "given")
     return values
-
-
-def _uncommitted_paths(flow: Flow, row: RunRow) -> list[str]:
-    """The files of artifacts that the engine never commits, in a flow with stages."""
-    names = {"slug": row.slug, "date": row.date, "id8": row.id[:8], "session": f"{row.date}-{row.slug}"}
-    artifacts = flow.artifacts.values() if flow.stages else ()
-    return [one.path.format_map(names) for one in artifacts if not one.commit]
 
 
 def _raised_limit(row: RunRow, config: Config) -> float | None:

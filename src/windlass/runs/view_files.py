@@ -251,24 +251,12 @@ class ViewFiles:
 
 def edits(store: Store, run: str, folder: Path) -> list[ArtifactEdit]:
     """Artifacts with a file that differs from the recorded content."""
-    made: dict[str, ArtifactStored] = {}
-    recorded_sha: dict[str, str] = {}
-    for recorded in chain.from_iterable(store.events.pages(run)):
-        match recorded.event:
-            case ArtifactStored(name=name, sha=sha, path=path) as event if path:
-                made[name], recorded_sha[name] = event, sha
-            case PlanAdopted(name=name, sha=sha):
-                recorded_sha[name] = sha
-            case ArtifactsRemoved(names=names):
-                for name in names:
-                    made.pop(name, None)
-            case _:
-                pass
+    made = _files_in_force(store, run)
     contents = {name: read_file(folder / FILES, event.path) for name, event in made.items()}
     return [
-        ArtifactEdit(name, event.path, event.key, recorded_sha[name], content)
+        ArtifactEdit(name, event.path, event.key, event.sha, content)
         for name, event in made.items()
-        if (content := contents[name]) is not None and content_id(content) != recorded_sha[name]
+        if (content := contents[name]) is not None and content_id(content) != event.sha
     ]
 
 
@@ -280,10 +268,20 @@ def gate_files(flow: Flow) -> set[str]:
 
 def deleted(store: Store, run: str, flow: Flow, folder: Path) -> list[ArtifactEdit]:
     """Artifacts in force that a gate needs and whose files are gone."""
+    needed = gate_files(flow)
+    return [
+        ArtifactEdit(name, event.path, event.key, event.sha, "")
+        for name, event in _files_in_force(store, run).items()
+        if name in needed and not (folder / FILES / event.path).exists()
+    ]
+
+
+def _files_in_force(store: Store, run: str) -> dict[str, ArtifactStored]:
+    """The artifacts in force that have a file, each with the content that was stored or adopted last."""
     made: dict[str, ArtifactStored] = {}
     for recorded in chain.from_iterable(store.events.pages(run)):
         match recorded.event:
-            case ArtifactStored(name=name, path=path) as event if path and name in gate_files(flow):
+            case ArtifactStored(name=name, path=path) as event if path:
                 made[name] = event
             case PlanAdopted(name=name, sha=sha) if name in made:
                 made[name] = replace(made[name], sha=sha)
@@ -292,11 +290,7 @@ def deleted(store: Store, run: str, flow: Flow, folder: Path) -> list[ArtifactEd
                     made.pop(name, None)
             case _:
                 pass
-    return [
-        ArtifactEdit(name, event.path, event.key, event.sha, "")
-        for name, event in made.items()
-        if not (folder / FILES / event.path).exists()
-    ]
+    return made
 
 
 def set_aside(folder: Path, edit: ArtifactEdit) -> str:
